@@ -1,0 +1,256 @@
+package rules_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/rules"
+)
+
+// vector is one line of a file of conformance vectors: what a parser is known to answer.
+type vector struct {
+	Source    string          `json:"source"`
+	Name      string          `json:"name"`
+	Kind      string          `json:"kind"`
+	Robots    string          `json:"robots"`
+	RobotsB64 []byte          `json:"robots_b64"`
+	UA        string          `json:"ua"`
+	URL       string          `json:"url"`
+	URLB64    []byte          `json:"url_b64"`
+	Allowed   *bool           `json:"allowed"`
+	Expect    json.RawMessage `json:"expect"`
+	Dialect   string          `json:"dialect"`
+	RFC       *bool           `json:"rfc"`
+	LastLine  int             `json:"last_line"`
+	MinBytes  int             `json:"min_bytes"`
+	Prefix    string          `json:"robots_prefix"`
+	Pad       string          `json:"pad"`
+	PadUntil  int             `json:"pad_until"`
+	Suffix    string          `json:"robots_suffix"`
+}
+
+func (v *vector) body() []byte {
+	if v.RobotsB64 != nil {
+		return v.RobotsB64
+	}
+	return []byte(v.Robots)
+}
+
+func (v *vector) target() string {
+	if v.URLB64 != nil {
+		return string(v.URLB64)
+	}
+	return v.URL
+}
+
+// binding reports whether a vector states what RFC 9309 asks for: the rows of another parser's own reading do where
+// they are marked so, and no row does that is marked as a point on which the RFC is silent.
+func (v *vector) binding() bool {
+	switch v.Kind {
+	case "match":
+		return v.RFC != nil && *v.RFC
+	case "parse_stats":
+		return v.LastLine != 0 // the rest counts what another parser reports
+	}
+	return v.Dialect == "rfc9309"
+}
+
+// departures are vectors, by kind and question, that hold for their source and contradict our reading, and why.
+var departures = map[string]string{
+	"product_token_valid ツ":                     "letters of all scripts are part of a token, or crawlers that have them could not be addressed",
+	"url_path //a/b/c":                          "a request target that begins with two slashes is a path (RFC 9112, section 3.2.1)",
+	"url_path example.com":                      noScheme,
+	"url_path example.com/":                     noScheme,
+	"url_path example.com/a":                    noScheme,
+	"url_path example.com/a/":                   noScheme,
+	"url_path example.com/a/b?c=d&e=f#fragment": noScheme,
+	"url_path a":                                noScheme,
+	"url_path a/":                               noScheme,
+	"url_path a/b":                              noScheme,
+	"url_path example.com?a":                    noScheme,
+	"url_path example.com/a;b#c":                noScheme,
+}
+
+const noScheme = "a target without a scheme is a path: no request has a host there"
+
+func TestConformanceVectors(t *testing.T) {
+	for file, vectors := range readVectors(t) {
+		t.Run(file, func(t *testing.T) {
+			passed := map[string]int{}
+			for i, v := range vectors {
+				check, ok := checks[v.Kind]
+				if !ok || !v.binding() {
+					continue
+				}
+				id := fmt.Sprintf("%s:%d", file, i+1)
+				err := check(&v)
+				if reason, ok := departures[v.Kind+" "+v.UA+v.URL]; ok {
+					if err == nil {
+						t.Errorf("%s (%s) passes, and is listed as a departure: %s", id, v.Name, reason)
+					}
+					continue
+				}
+				if err != nil {
+					t.Errorf("%s (%s): %v\n%s", id, v.Name, err, v.body())
+					continue
+				}
+				passed[v.Kind]++
+			}
+			t.Logf("passed: %v", passed)
+		})
+	}
+}
+
+// checks are the kinds of vectors that this package can answer. The others belong to who fetches files, or to a linter.
+var checks = map[string]func(*vector) error{
+	"match":               checkMatch,
+	"charset":             checkCharset,
+	"sitemaps":            checkSitemaps,
+	"crawl_delay":         checkCrawlDelay,
+	"parse_limit":         checkLimit,
+	"parse_limit_gen":     checkLimitGenerated,
+	"parse_stats":         checkLineNumber,
+	"product_token_valid": checkToken,
+	"url_path":            checkPath,
+}
+
+func checkMatch(v *vector) error {
+	got := rules.Parse(v.body(), rules.Options{}).Agent(v.UA).Verdict(v.target())
+	if got.Allowed != *v.Allowed {
+		return fmt.Errorf("Agent(%q).Verdict(%q) = %+v, want Allowed %v", v.UA, v.target(), got, *v.Allowed)
+	}
+	return nil
+}
+
+func checkCharset(v *vector) error {
+	var allowed bool
+	if err := json.Unmarshal(v.Expect, &allowed); err != nil {
+		return err
+	}
+	v.Allowed = &allowed
+	return checkMatch(v)
+}
+
+func checkSitemaps(v *vector) error {
+	var want []string
+	if err := json.Unmarshal(v.Expect, &want); err != nil {
+		return err
+	}
+	if got := rules.Parse(v.body(), rules.Options{}).Sitemaps(); !slices.Equal(got, want) {
+		return fmt.Errorf("Sitemaps() = %q, want %q", got, want)
+	}
+	return nil
+}
+
+func checkCrawlDelay(v *vector) error {
+	var seconds *float64
+	if err := json.Unmarshal(v.Expect, &seconds); err != nil {
+		return err
+	}
+	got, ok := rules.Parse(v.body(), rules.Options{}).Agent(v.UA).CrawlDelay()
+	if ok != (seconds != nil) || ok && got != time.Duration(*seconds*1000)*time.Millisecond {
+		return fmt.Errorf("Agent(%q).CrawlDelay() = %v, %v, want %s seconds", v.UA, got, ok, v.Expect)
+	}
+	return nil
+}
+
+// checkLimit puts a rule at the very end of the octets that must be read.
+func checkLimit(v *vector) error {
+	const last = "Disallow: /last"
+	v.Prefix, v.Suffix, v.Pad, v.PadUntil = "User-agent: *\n", last, "#\n", v.MinBytes-len(last)-1
+	v.UA, v.URL, v.Allowed = "FooBot", "/last", new(bool)
+	return checkLimitGenerated(v)
+}
+
+func checkLimitGenerated(v *vector) error {
+	body := bytes.NewBufferString(v.Prefix)
+	for body.Len() < v.PadUntil {
+		body.WriteString(v.Pad)
+	}
+	body.WriteString(v.Suffix)
+	allowed := v.Allowed == nil // beyond the limit we read nothing, as Google does
+	set := rules.Parse(body.Bytes(), rules.Options{})
+	if got := set.Agent(v.UA).Verdict(v.URL); got.Allowed != allowed || set.Truncated() != allowed {
+		return fmt.Errorf("%d octets: Verdict(%q) = %+v, Truncated() = %v, want both %v", body.Len(), v.URL, got, set.Truncated(), allowed)
+	}
+	return nil
+}
+
+// checkLineNumber holds the number of the last line against the line of the rule that stands there.
+func checkLineNumber(v *vector) error {
+	if got := rules.Parse(v.body(), rules.Options{}).Agent("bar").Verdict("/"); got.Line != v.LastLine {
+		return fmt.Errorf(`Agent("bar").Verdict("/") = %+v, want line %d`, got, v.LastLine)
+	}
+	return nil
+}
+
+// checkToken holds that exactly the valid product tokens are their own product token.
+func checkToken(v *vector) error {
+	got := rules.ProductToken(v.UA) == v.UA && v.UA != ""
+	if want := string(v.Expect) == "true"; got != want {
+		return fmt.Errorf("ProductToken(%q) == %q is %v, want %v", v.UA, v.UA, got, want)
+	}
+	return nil
+}
+
+// checkPath holds that a rule for exactly the path matches the URL.
+func checkPath(v *vector) error {
+	var path string
+	if err := json.Unmarshal(v.Expect, &path); err != nil {
+		return err
+	}
+	set := rules.Parse([]byte("User-agent: *\nDisallow: "+path+"$\n"), rules.Options{})
+	if got := set.Agent("*").Verdict(v.URL); got.Allowed {
+		return fmt.Errorf("Verdict(%q) = %+v, want a match of %q", v.URL, got, path)
+	}
+	return nil
+}
+
+func readVectors(t *testing.T) map[string][]vector {
+	t.Helper()
+	dir := os.Getenv("CONFORMANCE_VECTORS")
+	if dir == "" {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("CONFORMANCE_VECTORS is not set: CI must run the conformance vectors")
+		}
+		t.Skip("CONFORMANCE_VECTORS is not set: it names the folder of conformance vectors (*.jsonl)")
+	}
+	paths, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no conformance vectors (*.jsonl) in %s: %v", dir, err)
+	}
+	files := map[string][]vector{}
+	for _, path := range paths {
+		files[filepath.Base(path)] = readVectorFile(t, path)
+	}
+	return files
+}
+
+func readVectorFile(t *testing.T, path string) (vectors []vector) {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 4<<20)
+	for lines.Scan() {
+		var v vector
+		if err := json.Unmarshal(lines.Bytes(), &v); err != nil {
+			t.Fatalf("%s:%d: %v", path, len(vectors)+1, err)
+		}
+		vectors = append(vectors, v)
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatalf("reading %s: %v", path, err)
+	}
+	return vectors
+}

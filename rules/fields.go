@@ -1,0 +1,100 @@
+package rules
+
+import "bytes"
+
+// key is what the first half of a line says.
+type key uint8
+
+const (
+	keyOther key = iota // a record of another kind, which must not interfere with any of these (2.2.4)
+	keyUserAgent
+	keyAllow
+	keyDisallow
+	keyCrawlDelay
+	keySitemap
+)
+
+// field is a line that is a record: "key: value".
+type field struct {
+	key   key
+	text  []byte // the record as written, without the white space around it and the comment behind it
+	value []byte // the end of text
+}
+
+// parseField reads a line. Its key is keyOther where the line says nothing that this package reads.
+func parseField(line []byte) field {
+	if i := bytes.IndexByte(line, '#'); i >= 0 {
+		line = line[:i]
+	}
+	text := trimSpace(line)
+	name, value, ok := splitField(text)
+	if !ok {
+		return field{}
+	}
+	return field{key: keyOf(name), text: text, value: value}
+}
+
+// splitField splits a record at its first colon. As Google's parser does, it accepts that the colon is missing where
+// the record is exactly two words.
+func splitField(text []byte) (name, value []byte, ok bool) {
+	if i := bytes.IndexByte(text, ':'); i >= 0 {
+		return trimSpace(text[:i]), trimSpace(text[i+1:]), true
+	}
+	i := bytes.IndexFunc(text, isSpaceRune)
+	if i < 0 {
+		return nil, nil, false
+	}
+	value = trimSpace(text[i:])
+	if bytes.ContainsFunc(value, isSpaceRune) {
+		return nil, nil, false
+	}
+	return text[:i], value, true
+}
+
+// keyOf recognises a key in any case. The RFC leaves it to crawlers which misspellings they accept (2.2.4 has them for
+// sitemaps); these are the ones that Google's parser accepts, and "crawldelay".
+func keyOf(name []byte) key {
+	var buf [11]byte
+	if len(name) > len(buf) {
+		return keyOther
+	}
+	for i, c := range name {
+		buf[i] = lowerASCII(c)
+	}
+	switch string(buf[:len(name)]) {
+	case "user-agent", "useragent", "user agent":
+		return keyUserAgent
+	case "allow":
+		return keyAllow
+	case "disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw":
+		return keyDisallow
+	case "crawl-delay", "crawldelay":
+		return keyCrawlDelay
+	case "sitemap", "site-map":
+		return keySitemap
+	}
+	return keyOther
+}
+
+func trimSpace(b []byte) []byte {
+	for len(b) > 0 && isSpace(b[0]) {
+		b = b[1:]
+	}
+	for len(b) > 0 && isSpace(b[len(b)-1]) {
+		b = b[:len(b)-1]
+	}
+	return b
+}
+
+// isSpace reports whether c is white space. To the RFC's SP and HTAB it adds what stands at the ends of real lines and
+// is part of no URL: VT, FF, and the NULs of files that were padded to a block.
+func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == 0 || c == '\v' || c == '\f' }
+
+func isSpaceRune(r rune) bool { return r < 0x80 && isSpace(byte(r)) }
+
+func lowerASCII(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		return c + ('a' - 'A')
+	}
+	return c
+}

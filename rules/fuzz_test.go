@@ -1,0 +1,105 @@
+package rules_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/robotsproxy/robotsproxy/rules"
+)
+
+// FuzzParse holds what is true of every file: the answers are the same each time and speak of lines that are there.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte("User-agent: a\nDisallow: /x*y$\nCrawl-delay: 1.5\nSitemap: /s\n"), "a/1.0", "/xzy")
+	f.Add([]byte("\xEF\xBB\xBFuser agent *\r\rdisalow /%2a\r\n"), "Mozilla/5.0 (compatible; b)", "https://a.example?%2A")
+	f.Add([]byte("\xFF\xFEU\x00s\x00"), "", "")
+	f.Fuzz(func(t *testing.T, body []byte, userAgent, target string) {
+		set := rules.Parse(body, rules.Options{MaxSize: 1 << 16})
+		agent := set.Agent(userAgent)
+		got := agent.Verdict(target)
+		if again := rules.Parse(body, rules.Options{MaxSize: 1 << 16}).Agent(userAgent).Verdict(target); again != got {
+			t.Errorf("Verdict(%q) = %+v, then %+v", target, got, again)
+		}
+		lines := 1 + strings.Count(string(body), "\n") + strings.Count(string(body), "\r")
+		switch {
+		case got.Line == 0 && got != (rules.Verdict{Allowed: true}):
+			t.Errorf("Verdict(%q) = %+v: decided by no line", target, got)
+		case got.Line != 0 && (got.Line > lines || got.Rule == "" || got.Group.Line < 1 || got.Group.Line >= got.Line || got.Group.Agents == ""):
+			t.Errorf("Verdict(%q) = %+v in a file of %d lines", target, got, lines)
+		}
+		if delay, ok := agent.CrawlDelay(); delay < 0 || ok && agent.Token() == "" {
+			t.Errorf("CrawlDelay() = %v, %v for token %q", delay, ok, agent.Token())
+		}
+		if limit := 1024 + 16*len(body); set.Size() > limit {
+			t.Errorf("Size() = %d for %d octets", set.Size(), len(body))
+		}
+		if token := rules.ProductToken(userAgent); !strings.Contains(userAgent, token) {
+			t.Errorf("ProductToken(%q) = %q", userAgent, token)
+		}
+	})
+}
+
+// one returns the agent of a file with one rule, and whether the pattern is one that a line can hold.
+func one(pattern string) (agent rules.Agent, ok bool) {
+	if strings.ContainsAny(pattern, "\r\n#\x00\t\v\f") || strings.Trim(pattern, " ") != pattern || len(pattern) > 1000 {
+		return agent, false
+	}
+	return rules.Parse([]byte("User-agent: *\nDisallow: "+pattern+"\n"), rules.Options{}).Agent("*"), true
+}
+
+func FuzzVerdictEqualsSlowMatcher(f *testing.F) {
+	f.Add("/a*b$", "/ab")
+	f.Add("*%2A%61$b", "/*a$b")
+	f.Add("/**ab*ba$", "/aba")
+	f.Fuzz(func(t *testing.T, pattern, path string) {
+		agent, ok := one(pattern)
+		if !ok || len(path) > 1000 {
+			t.Skip()
+		}
+		path = "/" + path
+		got := agent.Verdict(path)
+		if want := slowVerdict([]slowRule{{line: 2, pattern: pattern}}, path) == nil; got.Allowed != want {
+			t.Errorf("Disallow: %q: Verdict(%q) = %+v, want Allowed %v", pattern, path, got, want)
+		}
+	})
+}
+
+// FuzzEquivalents holds that percent-encoding which means the same gets the same verdict (2.2.2).
+func FuzzEquivalents(f *testing.F) {
+	f.Add("/a%7Eb*c", "/a~bc")
+	f.Add("/ツ$", "/%E3%83%84")
+	f.Fuzz(func(t *testing.T, pattern, path string) {
+		agent, ok := one(pattern)
+		if !ok || len(path) > 1000 {
+			t.Skip()
+		}
+		path = "/" + path
+		want := agent.Verdict(path).Allowed
+		if got := agent.Verdict(encoded(path)).Allowed; got != want {
+			t.Errorf("Disallow: %q: Verdict(%q).Allowed = %v, Verdict(%q).Allowed = %v", pattern, path, want, encoded(path), got)
+		}
+		if other, ok := one(encoded(pattern)); ok {
+			if got := other.Verdict(path).Allowed; got != want {
+				t.Errorf("Verdict(%q).Allowed = %v under %q, %v under %q", path, want, pattern, got, encoded(pattern))
+			}
+		}
+	})
+}
+
+// encoded encodes all that section 2.2.2 makes equal to its encoded form, and turns the digits of escapes to lower case.
+func encoded(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '%' && i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2]):
+			b.WriteString(strings.ToLower(s[i : i+3]))
+			i += 2
+		case c >= utf8.RuneSelf || strings.IndexByte("-._~% \"<>\\^`{|}", c) >= 0 || 'a' <= c && c <= 'z' || '0' <= c && c <= '9':
+			fmt.Fprintf(&b, "%%%02x", c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,95 @@
+package rules
+
+import (
+	"bytes"
+	"encoding/binary"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// maxLine is the number of octets of a line that are read; the rest of the line is passed over. It is Google's limit
+// rounded to a power of two, and eight times the longest URL that browsers are known to send.
+const maxLine = 16 << 10
+
+// readable returns the lines of body that end within its first size octets, in UTF-8, and whether that leaves anything
+// out. The octet behind them is looked at, since it may be the line end that the last line needs.
+func readable(body []byte, size int) (text []byte, truncated bool) {
+	if len(body) <= size {
+		return decode(body), false
+	}
+	text = decode(body[:size+1])
+	return text[:bytes.LastIndexAny(text, "\r\n")+1], true
+}
+
+// decode removes a byte order mark, and turns UTF-16 into UTF-8 where the mark says so. The RFC asks for UTF-8 (2.2)
+// and is silent about marks, which editors write all the same: read as text, one hides the first line of the file.
+func decode(text []byte) []byte {
+	switch {
+	case bytes.HasPrefix(text, []byte("\xEF\xBB\xBF")):
+		return text[3:]
+	case bytes.HasPrefix(text, []byte("\xFF\xFE")):
+		return fromUTF16(text[2:], binary.LittleEndian)
+	case bytes.HasPrefix(text, []byte("\xFE\xFF")):
+		return fromUTF16(text[2:], binary.BigEndian)
+	}
+	return text
+}
+
+func fromUTF16(text []byte, order binary.ByteOrder) []byte {
+	units := make([]uint16, len(text)/2)
+	for i := range units {
+		units[i] = order.Uint16(text[2*i:])
+	}
+	out := make([]byte, 0, len(units))
+	for _, r := range utf16.Decode(units) {
+		out = utf8.AppendRune(out, r)
+	}
+	return out
+}
+
+// lineReader splits a text at CR, LF and CRLF (2.2), in one pass.
+type lineReader struct {
+	rest   []byte
+	lf     int // where in rest the next LF is, or its end: kept, or a file with bare CRs would be searched once a line
+	number int
+	line   []byte
+}
+
+// next moves to the next line, and reports whether there is one.
+func (r *lineReader) next() bool {
+	if len(r.rest) == 0 {
+		return false
+	}
+	if r.lf <= 0 {
+		if r.lf = bytes.IndexByte(r.rest, '\n'); r.lf < 0 {
+			r.lf = len(r.rest)
+		}
+	}
+	end := r.lf
+	skip := end + 1
+	if cr := bytes.IndexByte(r.rest[:end], '\r'); cr >= 0 {
+		if cr+1 < end {
+			skip = cr + 1
+		}
+		end = cr
+	}
+	r.line = cutLine(r.rest[:end])
+	skip = min(skip, len(r.rest))
+	r.rest = r.rest[skip:]
+	r.lf -= skip
+	r.number++
+	return true
+}
+
+// cutLine returns at most maxLine octets of line. Half an escape at the cut is dropped, for it would be read as a
+// stray "%" and match nothing.
+func cutLine(line []byte) []byte {
+	if len(line) <= maxLine {
+		return line
+	}
+	line = line[:maxLine]
+	if i := bytes.LastIndexByte(line, '%'); i >= maxLine-2 {
+		line = line[:i]
+	}
+	return line
+}

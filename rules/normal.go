@@ -1,0 +1,142 @@
+package rules
+
+import "strings"
+
+// Patterns and paths are compared octet by octet once both are in the same normal form (2.2.2):
+//
+//	unreserved octets are decoded                        %7Ejoe  ->  ~joe
+//	octets outside of reserved and unreserved, encoded   ツ      ->  %E3%83%84
+//	hexadecimal digits are in upper case                 %2f     ->  %2F
+//	a "%" that begins no escape is itself encoded        100%    ->  100%25
+//	a literal "*" or "$" is encoded                      a$b     ->  a%24b
+//
+// Departure: the RFC's table of examples can be read as if reserved octets were to be encoded too. Here they stay as
+// they were written, so that "%2F" is not "/": servers give the two different resources, and Google's parser, the 1996
+// draft and crawler-commons keep them apart as well. The last line of the table is the exception that section 2.2.3
+// asks for: "%2A" and "%24" in a rule match those characters, however the path has them.
+
+// Classes of octets.
+const (
+	unreserved = 1 << iota
+	reserved   // and never in need of another form: without "*", "$" and "#"
+	hexadecimal
+)
+
+var classes = func() (t [256]uint8) {
+	for c := range t {
+		switch c := byte(c); {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte("-._~", c) >= 0:
+			t[c] |= unreserved
+		case strings.IndexByte(":/?[]@!&'()+,;=", c) >= 0:
+			t[c] |= reserved
+		}
+		if '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F' {
+			t[c] |= hexadecimal
+		}
+	}
+	return t
+}()
+
+// octets is text in either of the two types that Go has for it.
+type octets interface{ ~string | ~[]byte }
+
+// isPlain reports whether s is in normal form at first sight: without escapes and without special characters.
+func isPlain[T octets](s T) bool {
+	for i := range len(s) {
+		if classes[s[i]]&(unreserved|reserved) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// isNormal reports whether s is in normal form.
+func isNormal(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if classes[s[i]]&(unreserved|reserved) != 0 {
+			continue
+		}
+		if s[i] != '%' || !isEscape(s, i) || classes[unescape(s, i)]&unreserved != 0 || isLowerHex(s[i+1]) || isLowerHex(s[i+2]) {
+			return false
+		}
+		i += 2
+	}
+	return true
+}
+
+// appendOctet appends the normal form of the octet, or the escape, that s has at i, and returns where the next is.
+func appendOctet[T octets](dst []byte, s T, i int) ([]byte, int) {
+	c := s[i]
+	if classes[c]&(unreserved|reserved) != 0 {
+		return append(dst, c), i + 1
+	}
+	if c != '%' || !isEscape(s, i) {
+		return appendEscape(dst, c), i + 1
+	}
+	if c = unescape(s, i); classes[c]&unreserved != 0 {
+		return append(dst, c), i + 3
+	}
+	return appendEscape(dst, c), i + 3
+}
+
+func isEscape[T octets](s T, i int) bool {
+	return i+2 < len(s) && classes[s[i+1]]&hexadecimal != 0 && classes[s[i+2]]&hexadecimal != 0
+}
+
+// unescape returns the octet that the escape at i stands for.
+func unescape[T octets](s T, i int) byte { return fromHex(s[i+1])<<4 | fromHex(s[i+2]) }
+
+func fromHex(c byte) byte {
+	if c <= '9' {
+		return c - '0'
+	}
+	return c&^0x20 - 'A' + 10
+}
+
+func isLowerHex(c byte) bool { return c >= 'a' }
+
+func appendEscape(dst []byte, c byte) []byte {
+	const digits = "0123456789ABCDEF"
+	return append(dst, '%', digits[c>>4], digits[c&15])
+}
+
+// pathOf returns the path and query of a request target: what is left of an absolute URL behind its authority. A
+// target that begins with "//" is a path, as in the request line of HTTP (RFC 9112, section 3.2.1).
+func pathOf(target string) string {
+	if strings.HasPrefix(target, "/") {
+		return target
+	}
+	scheme, rest, ok := strings.Cut(target, "://")
+	if !ok || !isScheme(scheme) {
+		return target
+	}
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		return rest[i:]
+	}
+	return ""
+}
+
+// isScheme implements the scheme of RFC 3986, section 3.1.
+func isScheme(s string) bool {
+	for i := range len(s) {
+		c := lowerASCII(s[i])
+		if ('a' > c || c > 'z') && (i == 0 || strings.IndexByte("0123456789+-.", c) < 0) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// appendPath appends the normal form of a path and query, without a fragment and with a slash in front.
+func appendPath(dst []byte, path string) []byte {
+	if i := strings.IndexByte(path, '#'); i >= 0 {
+		path = path[:i]
+	}
+	if !strings.HasPrefix(path, "/") {
+		dst = append(dst, '/')
+	}
+	for i := 0; i < len(path); {
+		dst, i = appendOctet(dst, path, i)
+	}
+	return dst
+}

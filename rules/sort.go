@@ -1,0 +1,111 @@
+package rules
+
+import (
+	"cmp"
+	"encoding/binary"
+	"iter"
+	"slices"
+	"strings"
+)
+
+// sortKey stands for a rule while rules are sorted.
+type sortKey struct {
+	block uint32
+	rule  uint32
+	head  uint64 // the first octets of the literal prefix, which settle most comparisons without the arena
+}
+
+// sortKeys returns the rules that hold for anyone, by block, literal prefix, and the order in which they decide.
+func (r *Ruleset) sortKeys(keys []sortKey, rules []rule, blockOf []uint32) []sortKey {
+	g := 0
+	for i := range rules {
+		for g+1 < len(r.groups) && int(r.groups[g+1].firstRule) <= i {
+			g++
+		}
+		if b := blockOf[g]; b != 0 {
+			keys = append(keys, sortKey{block: b, rule: uint32(i)})
+		}
+	}
+	s := sorter{r, rules}
+	slices.SortFunc(keys, func(a, b sortKey) int {
+		if a.block != b.block {
+			return cmp.Compare(a.block, b.block)
+		}
+		return cmp.Compare(a.rule, b.rule)
+	})
+	for block := range runs(keys, func(a, b sortKey) bool { return a.block == b.block }) {
+		s.sort(block, 0)
+	}
+	return keys
+}
+
+// sorter sorts rules by literal prefix, eight octets at a time.
+type sorter struct {
+	set   *Ruleset
+	rules []rule
+}
+
+// few is the number of rules that are sorted by comparing them whole.
+const few = 12
+
+// sort sorts rules whose literal prefixes agree in their first depth octets. A prefix that ends sorts before all that
+// go on, since zero stands for its end and a pattern in normal form has no NUL.
+func (s sorter) sort(keys []sortKey, depth int) {
+	if len(keys) <= few {
+		slices.SortFunc(keys, func(a, b sortKey) int { return s.compare(a, b, depth) })
+		return
+	}
+	depth += s.agreed(keys, depth)
+	for i := range keys {
+		keys[i].head = head(s.literal(keys[i])[depth:])
+	}
+	slices.SortFunc(keys, func(a, b sortKey) int { return cmp.Compare(a.head, b.head) })
+	for run := range runs(keys, func(a, b sortKey) bool { return a.head == b.head }) {
+		if run[0].head&0xFF != 0 {
+			s.sort(run, depth+8)
+		} else {
+			slices.SortFunc(run, func(a, b sortKey) int { return s.rules[a.rule].compare(&s.rules[b.rule]) })
+		}
+	}
+}
+
+// agreed returns how many octets from depth on all literal prefixes have in common.
+func (s sorter) agreed(keys []sortKey, depth int) int {
+	all := s.literal(keys[0])[depth:]
+	for _, k := range keys[1:] {
+		all = all[:commonPrefix(all, s.literal(k)[depth:])]
+	}
+	return len(all)
+}
+
+func (s sorter) compare(a, b sortKey, depth int) int {
+	if c := strings.Compare(s.literal(a)[depth:], s.literal(b)[depth:]); c != 0 {
+		return c
+	}
+	return s.rules[a.rule].compare(&s.rules[b.rule])
+}
+
+func (s sorter) literal(k sortKey) string { return s.set.literal(&s.rules[k.rule]) }
+
+// runs yields the longest pieces of s of which all elements are the same.
+func runs[T any](s []T, same func(a, b T) bool) iter.Seq[[]T] {
+	return func(yield func([]T) bool) {
+		for len(s) > 0 {
+			n := 1
+			for n < len(s) && same(s[0], s[n]) {
+				n++
+			}
+			if !yield(s[:n]) {
+				return
+			}
+			s = s[n:]
+		}
+	}
+}
+
+// head returns the first eight octets of s as a number that sorts as they do.
+func head(s string) uint64 {
+	var b [8]byte
+	copy(b[:], s)
+	return binary.BigEndian.Uint64(b[:])
+}

@@ -1,0 +1,109 @@
+package robots
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// ErrorType returns the error type of RFC 9209 section 2.3 for an error of a transport. It is destination_unavailable
+// where nothing better is known.
+func ErrorType(err error) string {
+	for _, classify := range []func(error) string{dnsType, tlsType, dialType, exchangeType, textType} {
+		if t := classify(err); t != "" {
+			return t
+		}
+	}
+	return "destination_unavailable"
+}
+
+func dnsType(err error) string {
+	var dns *net.DNSError
+	switch {
+	case !errors.As(err, &dns):
+		return ""
+	case dns.IsTimeout:
+		return "dns_timeout"
+	default:
+		return "dns_error"
+	}
+}
+
+func tlsType(err error) string {
+	var (
+		verify   *tls.CertificateVerificationError
+		unknown  x509.UnknownAuthorityError
+		hostname x509.HostnameError
+		invalid  x509.CertificateInvalidError
+		alert    tls.AlertError
+		record   tls.RecordHeaderError
+	)
+	switch {
+	case errors.As(err, &verify), errors.As(err, &unknown), errors.As(err, &hostname), errors.As(err, &invalid):
+		return "tls_certificate_error"
+	case errors.As(err, &alert), strings.Contains(err.Error(), "remote error: tls:"):
+		return "tls_alert_received"
+	case errors.As(err, &record), strings.Contains(err.Error(), "tls:"), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
+		return "tls_protocol_error"
+	}
+	return ""
+}
+
+func dialType(err error) string {
+	var op *net.OpError
+	if !errors.As(err, &op) || op.Op != "dial" {
+		return ""
+	}
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "connection_refused"
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		return "destination_ip_unroutable"
+	case op.Timeout(), errors.Is(err, context.DeadlineExceeded):
+		return "connection_timeout"
+	}
+	return ""
+}
+
+// exchangeType is for what goes wrong once there is a connection.
+func exchangeType(err error) string {
+	var timeout net.Error
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return "http_response_timeout"
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF):
+		return "connection_terminated"
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return "http_response_incomplete"
+	}
+	return ""
+}
+
+// textType knows errors of net/http that have no type of their own.
+func textType(err error) string {
+	text := err.Error()
+	for _, known := range []struct{ part, name string }{
+		{"server response headers exceeded", "http_response_header_section_size"},
+		{"response header list larger", "http_response_header_section_size"},
+		{"server closed idle connection", "connection_terminated"},
+		{"connection reset", "connection_terminated"},
+		{"malformed", "http_protocol_error"},
+		{"bad Content-Length", "http_protocol_error"},
+		{"unsupported transfer encoding", "http_protocol_error"},
+		{"too many 1xx", "http_protocol_error"},
+		{"changed the protocol", "http_upgrade_failed"},
+		{"stream error", "http_protocol_error"},
+		{"http2:", "http_protocol_error"},
+	} {
+		if strings.Contains(text, known.part) {
+			return known.name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,301 @@
+// Package policy decides: from what a robots.txt says, who asks and what the operator configured, to one Decision.
+//
+//	p, err := policy.New(policy.Options{Mode: policy.Enforce})
+//	d := p.Decide(policy.Request{Origin: o, Target: "/private", UserAgent: "NewsBot/1.0"}, snapshot, time.Now())
+//	if d.Action == policy.Refuse {
+//		fmt.Println(d.Reason, d.Verdict.Rule)
+//	}
+//
+// A Policy is made once from the configuration and never edited; a reload makes another one. It does no I/O and reads no
+// clock, so the same record, snapshot and policy give the same Decision years later. It does not know when a request
+// may leave (package ratelimit) nor what a refusal looks like (package proxy).
+package policy
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/rules"
+)
+
+// Options say what an operator configured.
+type Options struct {
+	Mode          Mode          // for hosts and clients without their own; if zero, Enforce
+	Hosts         []Host        // the first whose pattern matches
+	Exemptions    []Exemption   // deny entries go before allow entries
+	MaxCrawlDelay time.Duration // for clients without their own; if zero, every Crawl-delay is obeyed
+	RefuseOverMax bool          // refuse hosts whose Crawl-delay is above the maximum; if false, clamp it
+}
+
+// Host is what an operator configured for the hosts of one pattern.
+type Host struct {
+	Pattern string        // see MatchHost
+	Mode    *Mode         // if nil, the client's or the global one
+	Delay   time.Duration // floor of the delay between requests; a site can only slow us down further
+}
+
+// Client is who asks, as far as it matters for a decision.
+type Client struct {
+	Name          string
+	ProductToken  string        // judged in place of the User-Agent header; if empty, the header is
+	Mode          *Mode         // if nil, the global one
+	MaxCrawlDelay time.Duration // if zero, the global one
+}
+
+// Request is what is judged: exactly what would be sent.
+type Request struct {
+	Client    Client
+	Origin    origin.Origin
+	Target    string // path and query
+	UserAgent string
+}
+
+// Action is what to do with a request. The zero value refuses.
+type Action uint8
+
+const (
+	Refuse Action = iota
+	Forward
+)
+
+// Decision is what is done with one request, and why. The zero value refuses without a reason.
+type Decision struct {
+	Action      Action
+	Outcome     Outcome // the word for the record
+	Reason      Reason
+	Verdict     rules.Verdict // the rule that decided; in mode report also the one that would have
+	Agent       string        // the group of robots.txt that applied: its product token, or "*"
+	Mode        Mode
+	Delay       time.Duration // least time between two requests to this host; 0: none asked for
+	DelaySource string        // "crawl-delay" or "floor"; empty where Delay is 0
+	Clamped     bool          // Delay is less than the site asked for: max_crawl_delay
+	Exemption   string        // the entry that decided, if one did
+}
+
+// Policy is a compiled configuration. Its methods may be called by many goroutines at once.
+type Policy struct {
+	options    Options
+	exemptions []exemption
+}
+
+// New compiles o.
+func New(o Options) (*Policy, error) {
+	p := &Policy{options: o}
+	for _, h := range o.Hosts {
+		if err := CheckHostPattern(h.Pattern); err != nil {
+			return nil, err
+		}
+	}
+	for _, e := range o.Exemptions {
+		if err := CheckHostPattern(e.Host); err != nil {
+			return nil, err
+		}
+		if e.Reason == "" || e.Owner == "" {
+			return nil, fmt.Errorf("policy: exemption for %s%s lacks a reason or an owner", e.Host, e.Path)
+		}
+		p.exemptions = append(p.exemptions, compileExemption(e))
+	}
+	return p, nil
+}
+
+// Mode returns the mode for a client's requests to host. The most specific setting wins: host, then client, then global.
+func (p *Policy) Mode(host string, c Client) Mode {
+	if h := p.host(host); h != nil && h.Mode != nil {
+		return *h.Mode
+	}
+	if c.Mode != nil {
+		return *c.Mode
+	}
+	return p.options.Mode
+}
+
+func (p *Policy) host(name string) *Host {
+	for i := range p.options.Hosts {
+		if MatchHost(p.options.Hosts[i].Pattern, name) {
+			return &p.options.Hosts[i]
+		}
+	}
+	return nil
+}
+
+// Decide judges r by snap at now. The snapshot may be nil only where the mode is Off. The order of the checks is: the
+// operator's deny, robots.txt, the operator's allow, then the mode, which turns a refusal into a note in the record.
+func (p *Policy) Decide(r Request, snap *robots.Snapshot, now time.Time) Decision {
+	mode := p.Mode(r.Origin.Host(), r.Client)
+	if mode == Off {
+		return Decision{Action: Forward, Outcome: Allow, Reason: ReasonOff, Mode: Off}
+	}
+	d := p.judge(r, snap, now)
+	d.Mode = mode
+	if mode == Report {
+		return d.reported()
+	}
+	return d
+}
+
+// reported is d without its teeth: what would have been refused goes on, and the record says so. A fault of the origin
+// is no refusal by anybody, so it is not counted as one.
+func (d Decision) reported() Decision {
+	if d.Action == Forward {
+		return d
+	}
+	d.Action, d.Reason = Forward, ReasonReport
+	switch d.Outcome {
+	case Deny:
+		d.Outcome = WouldDeny
+	case Throttle:
+		d.Outcome = WouldThrottle
+	default:
+		d.Outcome = Allow
+	}
+	return d
+}
+
+func (p *Policy) judge(r Request, snap *robots.Snapshot, now time.Time) Decision {
+	if e := p.exempt(EffectDeny, r, now); e != nil {
+		return Decision{Outcome: Deny, Reason: ReasonExemption, Exemption: e.name}
+	}
+	agent := snap.Rules.Agent(r.agent())
+	d := byRobots(agent, r.Target, snap)
+	p.setDelay(&d, r, agent)
+	if d.Action == Refuse {
+		if e := p.exempt(EffectAllow, r, now); e != nil {
+			d.Action, d.Outcome, d.Reason, d.Exemption = Forward, Exempt, ReasonExemption, e.name
+		}
+	}
+	if d.Action == Forward && d.Clamped && p.options.RefuseOverMax {
+		d.Action, d.Outcome, d.Reason = Refuse, Throttle, ReasonPace
+	}
+	return d
+}
+
+func (p *Policy) exempt(effect Effect, r Request, now time.Time) *exemption {
+	for i := range p.exemptions {
+		if e := &p.exemptions[i]; e.Effect == effect && e.covers(r, now) {
+			return e
+		}
+	}
+	return nil
+}
+
+// byRobots applies RFC 9309 section 2.3.1: the rules where there are some, all paths where the file is unavailable,
+// and no path where it could not be reached.
+func byRobots(agent rules.Agent, target string, snap *robots.Snapshot) Decision {
+	switch snap.Availability {
+	case robots.Found, robots.Unavailable:
+		d := Decision{Verdict: verdict(agent, target), Agent: agent.Token()}
+		if d.Verdict.Allowed {
+			d.Action, d.Outcome = Forward, Allow
+		} else {
+			d.Outcome, d.Reason = Deny, ReasonRobots
+		}
+		return d
+	default:
+		d := Decision{Outcome: Error, Reason: ReasonRobotsUnreachable}
+		if snap.Status != 0 {
+			d.Outcome = Deny // the origin answered, and its answer closes the site
+		}
+		return d
+	}
+}
+
+// verdict judges the target as written and as a server would read it once its dot segments are resolved (RFC 3986
+// section 5.2.4): whichever of the two is disallowed decides, or "/a/../private" would be a way round "/private".
+func verdict(agent rules.Agent, target string) rules.Verdict {
+	v := agent.Verdict(target)
+	if !v.Allowed {
+		return v
+	}
+	if resolved, changed := resolveDots(target); changed {
+		if r := agent.Verdict(resolved); !r.Allowed {
+			return r
+		}
+	}
+	return v
+}
+
+// agent returns what is matched against the groups.
+func (r Request) agent() string {
+	if r.Client.ProductToken != "" {
+		return r.Client.ProductToken
+	}
+	return r.UserAgent
+}
+
+// setDelay sets the delay in force: the larger of the operator's floor and the site's Crawl-delay.
+func (p *Policy) setDelay(d *Decision, r Request, agent rules.Agent) {
+	if delay, ok := agent.CrawlDelay(); ok && delay > 0 {
+		d.Delay, d.DelaySource = delay, "crawl-delay"
+	}
+	limit := p.options.MaxCrawlDelay
+	if r.Client.MaxCrawlDelay != 0 {
+		limit = r.Client.MaxCrawlDelay
+	}
+	if limit != 0 && d.Delay > limit {
+		d.Clamped = true
+		if !p.options.RefuseOverMax {
+			d.Delay = limit
+		}
+	}
+	if h := p.host(r.Origin.Host()); h != nil && h.Delay > d.Delay {
+		d.Delay, d.DelaySource = h.Delay, "floor"
+	}
+}
+
+// resolveDots removes dot segments from the path of target, also those that are percent-encoded, since "." is
+// unreserved and "%2e" is the same octet (RFC 3986 section 6.2.2.2). It looks at each octet a fixed number of times.
+func resolveDots(target string) (resolved string, changed bool) {
+	path, query, hasQuery := strings.Cut(target, "?")
+	if !strings.Contains(path, "/.") && !containsFold(path, "/%2e") {
+		return target, false
+	}
+	kept := make([]string, 0, strings.Count(path, "/")+1)
+	segments := strings.Split(path, "/")
+	for i, segment := range segments {
+		last := i == len(segments)-1
+		switch undot(segment) {
+		case ".":
+		case "..":
+			if len(kept) > 1 {
+				kept = kept[:len(kept)-1]
+			}
+		default:
+			kept = append(kept, segment)
+			continue
+		}
+		if last {
+			kept = append(kept, "") // "/a/." and "/a/b/.." name the folder "/a/"
+		}
+	}
+	resolved = strings.Join(kept, "/")
+	if hasQuery {
+		resolved += "?" + query
+	}
+	return resolved, resolved != target
+}
+
+// undot returns "." or ".." for a segment that is one of them in any spelling, and "" for every other.
+func undot(segment string) string {
+	if len(segment) > len("%2e%2e") {
+		return ""
+	}
+	switch strings.ReplaceAll(strings.ToLower(segment), "%2e", ".") {
+	case ".":
+		return "."
+	case "..":
+		return ".."
+	}
+	return ""
+}
+
+func containsFold(s, lower string) bool {
+	for i := 0; i+len(lower) <= len(s); i++ {
+		if strings.EqualFold(s[i:i+len(lower)], lower) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,198 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/rules"
+)
+
+var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func mustOrigin(tb testing.TB, s string) origin.Origin {
+	tb.Helper()
+	o, err := origin.Parse(s)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return o
+}
+
+func found(body string) *robots.Snapshot {
+	return &robots.Snapshot{Availability: robots.Found, Status: 200, Rules: rules.Parse([]byte(body), rules.Options{})}
+}
+
+func empty(a robots.Availability, status int) *robots.Snapshot {
+	return &robots.Snapshot{Availability: a, Status: status, Rules: rules.Parse(nil, rules.Options{})}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+const example = "User-agent: *\nDisallow: /private/\nCrawl-delay: 2\n\nUser-agent: NewsBot\nDisallow: /\nAllow: /news/\n"
+
+func TestDecide(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		options Options
+		request Request
+		snap    *robots.Snapshot
+		want    string // action outcome reason line delay source
+	}{
+		{"2.2.2/allowed", Options{}, Request{Target: "/x"}, found(example), "forward allow - 0 2s crawl-delay"},
+		{"2.2.2/disallowed", Options{}, Request{Target: "/private/x"}, found(example), "refuse deny robots 2 2s crawl-delay"},
+		{"2.2.1/named group", Options{}, Request{Target: "/x", UserAgent: "NewsBot/1.0"}, found(example), "refuse deny robots 6 0s -"},
+		{"2.2.1/configured token goes before the header", Options{}, Request{Target: "/x", UserAgent: "Mozilla/5.0", Client: Client{ProductToken: "NewsBot"}}, found(example), "refuse deny robots 6 0s -"},
+		{"2.3.1.3/unavailable allows", Options{}, Request{Target: "/private/x"}, empty(robots.Unavailable, 404), "forward allow - 0 0s -"},
+		{"2.3.1.4/5xx refuses", Options{}, Request{Target: "/"}, empty(robots.Unreachable, 503), "refuse deny robots-unreachable 0 0s -"},
+		{"2.3.1.4/a dead origin is nobody's refusal", Options{}, Request{Target: "/"}, empty(robots.Unreachable, 0), "refuse error robots-unreachable 0 0s -"},
+
+		{"dots/resolved path is judged too", Options{}, Request{Target: "/a/../private/x"}, found(example), "refuse deny robots 2 2s crawl-delay"},
+		{"dots/encoded", Options{}, Request{Target: "/a/%2e%2E/private/x"}, found(example), "refuse deny robots 2 2s crawl-delay"},
+		{"dots/single", Options{}, Request{Target: "/./private/x"}, found(example), "refuse deny robots 2 2s crawl-delay"},
+		{"dots/above the root", Options{}, Request{Target: "/../../private/x"}, found(example), "refuse deny robots 2 2s crawl-delay"},
+		{"dots/as written is judged too", Options{}, Request{Target: "/private/../x"}, found(example), "refuse deny robots 2 2s crawl-delay"},
+		{"dots/in the query they mean nothing", Options{}, Request{Target: "/x?y=/../private/"}, found(example), "forward allow - 0 2s crawl-delay"},
+
+		{"mode/report forwards", Options{Mode: Report}, Request{Target: "/private/x"}, found(example), "forward would_deny report 2 2s crawl-delay"},
+		{"mode/report and a dead origin", Options{Mode: Report}, Request{Target: "/"}, empty(robots.Unreachable, 0), "forward allow report 0 0s -"},
+		{"mode/off needs no snapshot", Options{Mode: Off}, Request{Target: "/private/x"}, nil, "forward allow off 0 0s -"},
+		{"mode/client before global", Options{Mode: Off}, Request{Target: "/private/x", Client: Client{Mode: ptr(Enforce)}}, found(example), "refuse deny robots 2 2s crawl-delay"},
+		{"mode/host before client", Options{Hosts: []Host{{Pattern: "*.example", Mode: ptr(Report)}}}, Request{Target: "/private/x", Client: Client{Mode: ptr(Enforce)}}, found(example), "forward would_deny report 2 2s crawl-delay"},
+		{"mode/host without a mode leaves it", Options{Hosts: []Host{{Pattern: "a.example"}}}, Request{Target: "/private/x", Client: Client{Mode: ptr(Report)}}, found(example), "forward would_deny report 2 2s crawl-delay"},
+
+		{"delay/floor is larger", Options{Hosts: []Host{{Pattern: "a.example", Delay: 5 * time.Second}}}, Request{Target: "/x"}, found(example), "forward allow - 0 5s floor"},
+		{"delay/floor is smaller", Options{Hosts: []Host{{Pattern: "a.example", Delay: time.Second}}}, Request{Target: "/x"}, found(example), "forward allow - 0 2s crawl-delay"},
+		{"delay/clamped", Options{MaxCrawlDelay: time.Second}, Request{Target: "/x"}, found(example), "forward allow - 0 1s crawl-delay clamped"},
+		{"delay/refused over the maximum", Options{MaxCrawlDelay: time.Second, RefuseOverMax: true}, Request{Target: "/x"}, found(example), "refuse throttle pace 0 2s crawl-delay clamped"},
+		{"delay/the client's maximum", Options{MaxCrawlDelay: time.Second, RefuseOverMax: true}, Request{Target: "/x", Client: Client{MaxCrawlDelay: time.Minute}}, found(example), "forward allow - 0 2s crawl-delay"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			p, err := New(row.options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			row.request.Origin = mustOrigin(t, "http://a.example")
+			if got := show(p.Decide(row.request, row.snap, now)); got != row.want {
+				t.Errorf("Decide(%+v) by %+v:\n got %s\nwant %s", row.request, row.options, got, row.want)
+			}
+		})
+	}
+}
+
+func show(d Decision) string {
+	action := map[Action]string{Refuse: "refuse", Forward: "forward"}[d.Action]
+	s := fmt.Sprintf("%s %s %s %d %v %s", action, d.Outcome, dash(string(d.Reason)), d.Verdict.Line, d.Delay, dash(d.DelaySource))
+	if d.Clamped {
+		s += " clamped"
+	}
+	return s
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func TestZeroDecisionRefuses(t *testing.T) {
+	if (Decision{}).Action != Refuse {
+		t.Error("the zero Decision forwards")
+	}
+}
+
+func TestExemptions(t *testing.T) {
+	entry := Exemption{Host: "a.example", Path: "/private/api/*", Effect: EffectAllow, Reason: "contract 12", Owner: "ops@example.org", Until: now.Add(time.Hour)}
+	expired, others, deny := entry, entry, entry
+	expired.Until = now
+	others.Client = "news"
+	deny.Effect, deny.Path, deny.Until = EffectDeny, "/news/", time.Time{}
+	for _, row := range []struct {
+		name, target string
+		client       string
+		entries      []Exemption
+		want         Outcome
+	}{
+		{"allows what robots.txt disallows", "/private/api/x", "", []Exemption{entry}, Exempt},
+		{"only below its path", "/private/x", "", []Exemption{entry}, Deny},
+		{"an expired one does nothing", "/private/api/x", "", []Exemption{expired}, Deny},
+		{"another client's does nothing", "/private/api/x", "lab", []Exemption{others}, Deny},
+		{"its client's does", "/private/api/x", "news", []Exemption{others}, Exempt},
+		{"deny refuses what robots.txt allows", "/news/x", "", []Exemption{deny}, Deny},
+		{"what robots.txt allows is not exempt", "/open", "", []Exemption{entry}, Allow},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			p, err := New(Options{Exemptions: row.entries})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := Request{Origin: mustOrigin(t, "http://a.example"), Target: row.target, Client: Client{Name: row.client}}
+			if d := p.Decide(r, found(example), now); d.Outcome != row.want || (d.Exemption != "") != (d.Reason == ReasonExemption) {
+				t.Errorf("Decide(%q) = %s %q by %q, want %s", row.target, d.Outcome, d.Reason, d.Exemption, row.want)
+			}
+		})
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		options Options
+		want    string
+	}{
+		{"exemption without owner", Options{Exemptions: []Exemption{{Host: "a.example", Reason: "x"}}}, "owner"},
+		{"exemption for no host", Options{Exemptions: []Exemption{{Host: "", Reason: "x", Owner: "y"}}}, "empty"},
+		{"host pattern in the wrong form", Options{Hosts: []Host{{Pattern: "A.example"}}}, `"a.example"`},
+		{"star in the middle", Options{Hosts: []Host{{Pattern: "a.*.example"}}}, "does not belong"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			if _, err := New(row.options); err == nil || !strings.Contains(err.Error(), row.want) {
+				t.Errorf("New(%+v) = %v, want an error with %q", row.options, err, row.want)
+			}
+		})
+	}
+}
+
+func TestMatchHost(t *testing.T) {
+	for _, row := range []struct {
+		pattern, host string
+		want          bool
+	}{
+		{"a.example", "a.example", true},
+		{"a.example", "b.a.example", false},
+		{"*.example", "a.example", true},
+		{"*.example", "b.a.example", true},
+		{"*.example", "example", false},
+		{"*.example", ".example", false},
+		{"*.example", "badexample", false},
+		{"*", "a.example", true},
+	} {
+		if got := MatchHost(row.pattern, row.host); got != row.want {
+			t.Errorf("MatchHost(%q, %q) = %t, want %t", row.pattern, row.host, got, row.want)
+		}
+	}
+}
+
+func TestResolveDots(t *testing.T) {
+	for _, row := range []struct{ in, want string }{
+		{"/a/b/../c", "/a/c"}, {"/a/./b", "/a/b"}, {"/..", "/"}, {"/a/..", "/"}, {"/a/b/.", "/a/b/"}, {"/a/b/..", "/a/"},
+		{"/a//../b", "/a/b"}, {"/.hidden", "/.hidden"}, {"/...", "/..."}, {"/a/..b", "/a/..b"},
+		{"/%2E%2e/a", "/a"}, {"/a/.%2e/b?x=/../y", "/b?x=/../y"}, {"/", "/"},
+	} {
+		if got, changed := resolveDots(row.in); got != row.want || changed != (row.in != row.want) {
+			t.Errorf("resolveDots(%q) = %q, %t; want %q", row.in, got, changed, row.want)
+		}
+	}
+}
+
+func ExamplePolicy_Decide() {
+	p, _ := New(Options{})
+	o, _ := origin.Parse("https://a.example")
+	d := p.Decide(Request{Origin: o, Target: "/private/x", UserAgent: "ShopBot/2.1"}, found(example), now)
+	fmt.Println(d.Outcome, d.Reason, d.Verdict.Line, d.Verdict.Rule, d.Delay)
+	// Output: deny robots 2 Disallow: /private/ 2s
+}

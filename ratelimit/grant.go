@@ -1,0 +1,96 @@
+package ratelimit
+
+import "time"
+
+// A Grant is the right to send one request. It must be given back: by Release when the request has ended, or by Cancel
+// if it was not sent. Whichever comes first counts; further calls do nothing. All methods are safe for concurrent use,
+// and a nil Grant is a right to nothing, which may be given back as well.
+//
+// Grants are not reused, so that a late second Release can never give back what is another's by then.
+type Grant struct {
+	lane   *lane
+	start  time.Time
+	waited time.Duration
+	gap    time.Duration
+	hasGap bool
+	spaced bool // a Delay applied
+
+	// Guarded by lane.mu.
+	done         bool      // given back, by the caller or by the lane itself after ReleaseAfter
+	mark, seen   time.Time // the lane's before this grant, for cancel
+	moves        uint64    // the lane's at this grant
+	older, newer *Grant    // under way in the same lane
+}
+
+// Waited returns how long Acquire waited.
+func (g *Grant) Waited() time.Duration {
+	if g == nil {
+		return 0
+	}
+	return g.waited
+}
+
+// Gap returns the time from the previous request of the lane to the start of this one, and false if the lane knows of no
+// previous request. It counts from the previous request's end; from its start if it has not ended, if it was only
+// reckoned, or if Options.SpacingStart is set.
+func (g *Grant) Gap() (time.Duration, bool) {
+	if g == nil {
+		return 0, false
+	}
+	return g.gap, g.hasGap
+}
+
+// Release ends the request, and its Delay begins to count for the next one.
+func (g *Grant) Release(o Outcome) {
+	if g == nil {
+		return
+	}
+	g.lane.mu.Lock()
+	defer g.lane.mu.Unlock()
+	g.lane.release(g, o, time.Now())
+}
+
+// Cancel returns the place as if it had never been taken: the next request need not keep a Delay from this one. It is
+// for a request of which nothing was sent. After ReleaseAfter it does nothing, since the lane has counted the request.
+func (g *Grant) Cancel() {
+	if g == nil {
+		return
+	}
+	g.lane.mu.Lock()
+	defer g.lane.mu.Unlock()
+	now := time.Now()
+	g.lane.cancel(g, now)
+	g.lane.pump(now)
+}
+
+// flights are the grants under way in one lane, oldest first: a list through the grants, since most lanes have none.
+type flights struct {
+	oldest, newest *Grant
+	n              int
+}
+
+func (f *flights) add(g *Grant) {
+	g.older = f.newest
+	if g.older != nil {
+		g.older.newer = g
+	} else {
+		f.oldest = g
+	}
+	f.newest = g
+	f.n++
+}
+
+func (f *flights) remove(g *Grant) {
+	if g.older != nil {
+		g.older.newer = g.newer
+	} else {
+		f.oldest = g.newer
+	}
+	if g.newer != nil {
+		g.newer.older = g.older
+	} else {
+		f.newest = g.older
+	}
+	g.older, g.newer = nil, nil
+	f.n--
+}

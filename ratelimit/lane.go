@@ -1,0 +1,275 @@
+package ratelimit
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// A lane is the pace of one key: a small state machine with the moves enter, leave, release, cancel, reckon and tick.
+// After each move, pump grants what may start and sets the timer for what may not yet. All moves are made with mu held
+// and at a moment read while it was held, so the moments never go back.
+type lane struct {
+	limiter *Limiter
+	key     string
+	place   int // in the limiter's ring, guarded by limiter.mu
+
+	// mu guards everything below.
+	mu      sync.Mutex
+	dropped bool   // no longer the limiter's lane of this key
+	spaced  bool   // the bucket is set for a Delay, not for DefaultDelay
+	queue   *queue // nil while nobody waits
+	flights flights
+
+	bucket  rate.Limiter
+	mark    time.Time     // from when a Delay counts: the last start, and with spacing from the end, the last end
+	seen    time.Time     // from when a gap counts: mark, or the last request that was only reckoned
+	moves   uint64        // of mark and seen, so that a grant taken back knows whether they are still its own
+	virtual time.Time     // the last slot of the ledger of requests that are only reckoned
+	longest time.Duration // the longest Delay seen, DefaultDelay and remembered among them
+	usual   time.Duration // moving average of how long requests take
+}
+
+func newLane(l *Limiter, key string) *lane {
+	ln := &lane{limiter: l, key: key, longest: max(remembered, l.options.DefaultDelay)}
+	ln.bucket.SetLimitAt(time.Time{}, l.options.defaultLimit())
+	ln.bucket.SetBurstAt(time.Time{}, l.options.DefaultBurst) // empty at the beginning of time, so full now
+	return ln
+}
+
+// enter grants r if it may start now, makes it wait if the wait is bearable, and turns it away otherwise: exactly one of
+// the results is not nil.
+func (ln *lane) enter(ctx context.Context, r Request, now time.Time) (*Grant, *waiter, error) {
+	delay := r.delay()
+	ln.longest = max(ln.longest, delay)
+	ln.settle(now)
+	if ln.queue == nil && ln.until(now, delay) <= 0 {
+		return ln.grant(now, now, delay), nil, nil
+	}
+	wait := ln.predict(now, r.Client, delay)
+	if full := ln.full(r.Client); full || wait > r.MaxWait || r.MaxWait <= 0 {
+		return nil, nil, &WaitError{Wait: wait, Full: full}
+	}
+	w := &waiter{ctx: ctx, client: r.Client, delay: delay, arrived: now, ready: make(chan *Grant, 1)}
+	if ln.queue == nil {
+		ln.queue = &queue{}
+	}
+	ln.queue.push(w)
+	ln.limiter.waiting.Add(1)
+	ln.pump(now)
+	return nil, w, nil
+}
+
+// full reports whether there is no place to wait for another request of client.
+func (ln *lane) full(client string) bool {
+	o := &ln.limiter.options
+	return ln.queue != nil && (ln.queue.n >= o.MaxQueue || ln.queue.len(client) >= o.MaxQueuePerClient)
+}
+
+// leave takes out a request whose client has left. If it was granted at that very moment, the grant goes back.
+func (ln *lane) leave(w *waiter, now time.Time) {
+	select {
+	case g := <-w.ready:
+		ln.cancel(g, now)
+	default:
+		ln.remove(w)
+	}
+	ln.pump(now)
+}
+
+// tick is what the timer runs.
+func (ln *lane) tick() {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	ln.pump(time.Now())
+}
+
+// pump grants the requests that may start now, in the order of their turns, and sets the timer for the next one.
+func (ln *lane) pump(now time.Time) {
+	ln.settle(now)
+	for ln.queue != nil {
+		w := ln.queue.head()
+		if w.ctx.Err() != nil {
+			ln.remove(w) // it has left, and has not come to say so yet
+			continue
+		}
+		if wait := ln.until(now, w.delay); wait > 0 {
+			ln.wake(wait)
+			return
+		}
+		ln.queue.pop()
+		ln.left()
+		w.ready <- ln.grant(now, w.arrived, w.delay)
+	}
+}
+
+// remove takes w out of the queue, if it is still there.
+func (ln *lane) remove(w *waiter) {
+	if ln.queue != nil && ln.queue.remove(w) {
+		ln.left()
+	}
+}
+
+// left drops the queue when the last request has left it.
+func (ln *lane) left() {
+	ln.limiter.waiting.Add(-1)
+	if ln.queue.n > 0 {
+		return
+	}
+	if ln.queue.timer != nil {
+		ln.queue.timer.Stop()
+	}
+	ln.queue = nil
+}
+
+// wake has tick run after d.
+func (ln *lane) wake(d time.Duration) {
+	if ln.queue.timer == nil {
+		ln.queue.timer = time.AfterFunc(d, ln.tick)
+		return
+	}
+	ln.queue.timer.Reset(d)
+}
+
+// grant lets a request start now.
+func (ln *lane) grant(now, arrived time.Time, delay time.Duration) *Grant {
+	g := &Grant{
+		lane: ln, start: now, waited: now.Sub(arrived), spaced: delay > 0,
+		hasGap: !ln.seen.IsZero(), mark: ln.mark, seen: ln.seen,
+	}
+	if g.hasGap {
+		g.gap = now.Sub(ln.seen)
+	}
+	ln.bucket.AllowN(now, 1)
+	ln.mark, ln.seen = now, now
+	ln.moves++
+	g.moves = ln.moves
+	ln.flights.add(g)
+	ln.limiter.granted.Add(1)
+	return g
+}
+
+// release ends the request of g.
+func (ln *lane) release(g *Grant, o Outcome, now time.Time) {
+	if o.pushesBack() && !g.done {
+		ln.limiter.pushedBack.Add(1)
+	}
+	ln.settle(now)
+	if !g.done {
+		ln.end(g, now)
+	}
+	ln.pump(now)
+}
+
+// settle ends the requests that have gone on for longer than ReleaseAfter, each at its own moment. Nothing happens in a
+// lane before it has settled, so it is enough to do this when somebody looks.
+func (ln *lane) settle(now time.Time) {
+	for g := ln.flights.oldest; g != nil; g = ln.flights.oldest {
+		end := g.start.Add(ln.limiter.options.ReleaseAfter)
+		if end.After(now) {
+			return
+		}
+		ln.end(g, end)
+	}
+}
+
+// end takes g out of the requests under way.
+func (ln *lane) end(g *Grant, at time.Time) {
+	g.done = true
+	ln.flights.remove(g)
+	ln.learn(at.Sub(g.start))
+	if ln.limiter.options.SpacingStart {
+		return
+	}
+	ln.mark, ln.seen = later(ln.mark, at), later(ln.seen, at)
+	ln.moves++
+}
+
+// cancel takes g back as if it had not been granted. A mark that was moved since stays, as something was sent.
+func (ln *lane) cancel(g *Grant, now time.Time) {
+	ln.settle(now)
+	if g.done {
+		return
+	}
+	g.done = true
+	ln.flights.remove(g)
+	ln.limiter.cancelled.Add(1)
+	if ln.moves == g.moves {
+		ln.mark, ln.seen = g.mark, g.seen
+		ln.moves--
+	}
+	if !g.spaced && !ln.spaced {
+		ln.bucket.AllowN(now, -1) // a Reservation cannot be cancelled once its time has come
+	}
+}
+
+// until returns how long a request with this delay must wait, if it is the next: 0 or less if it may start now. While it
+// is held up by requests under way, that is when the oldest of them gives the lane back at the latest.
+func (ln *lane) until(now time.Time, delay time.Duration) time.Duration {
+	if ln.blocked(delay) {
+		return ln.flights.oldest.start.Add(ln.limiter.options.ReleaseAfter).Sub(now)
+	}
+	return ln.refill(now, delay)
+}
+
+// blocked reports whether a request with this delay must wait for one under way to end.
+func (ln *lane) blocked(delay time.Duration) bool {
+	if delay > 0 {
+		return ln.flights.n > 0
+	}
+	limit := ln.limiter.options.MaxConcurrent
+	return limit > 0 && ln.flights.n >= limit
+}
+
+// refill returns how long the bucket, set for this delay, takes until it holds a token. Without any delay none is needed.
+//
+// The bucket counts in floating point; rounded up, the answer is never too soon, and too late by a nanosecond at most.
+func (ln *lane) refill(now time.Time, delay time.Duration) time.Duration {
+	if delay == 0 && ln.limiter.options.DefaultDelay == 0 {
+		return 0
+	}
+	ln.set(now, delay)
+	missing := 1 - ln.bucket.TokensAt(now)
+	if missing <= 0 {
+		return 0
+	}
+	return time.Duration(math.Ceil(missing / float64(ln.bucket.Limit()) * float64(time.Second)))
+}
+
+// set sets the bucket for the delay of the request that is next, or for DefaultDelay.
+//
+// For a Delay that is one token, of which there was none at the mark. It is stated anew each time, because a bucket
+// holds parts of a token and not moments: had 5 s of 10 s passed and were the bucket merely given the rate for a Delay of
+// 60 s, it would be full after 35 s. For no Delay the bucket goes on with what it has, so a change never makes tokens.
+func (ln *lane) set(now time.Time, delay time.Duration) {
+	if delay > 0 {
+		ln.spaced = true
+		ln.bucket.SetLimitAt(ln.mark, rate.Every(delay))
+		ln.bucket.SetBurstAt(ln.mark, 0) // which empties it
+		ln.bucket.SetBurstAt(ln.mark, 1)
+		return
+	}
+	if ln.spaced {
+		ln.spaced = false
+		ln.bucket.SetLimitAt(now, ln.limiter.options.defaultLimit())
+		ln.bucket.SetBurstAt(now, ln.limiter.options.DefaultBurst)
+	}
+}
+
+// idle reports whether the lane is as good as a new one.
+func (ln *lane) idle(now time.Time) bool {
+	ln.settle(now)
+	return ln.queue == nil && ln.flights.n == 0 &&
+		now.Sub(later(ln.seen, ln.virtual)) >= ln.longest &&
+		ln.bucket.TokensAt(now) >= float64(ln.bucket.Burst())
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,183 @@
+package ratelimit
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// sweepAll looks at every lane once.
+func sweepAll(l *Limiter) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sweep(time.Now(), len(l.ring.lanes))
+	return len(l.lanes)
+}
+
+// TestIdleLanes says when a lane is as good as none: a moment before, it is kept.
+func TestIdleLanes(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		options Options
+		use     func(t *testing.T, l *Limiter)
+		kept    time.Duration
+	}{
+		{"no delay", Options{}, func(t *testing.T, l *Limiter) {
+			send(t, l, Request{Key: host}, 0)
+		}, time.Minute},
+		{"a short delay", Options{}, func(t *testing.T, l *Limiter) {
+			send(t, l, Request{Key: host, Delay: time.Second}, 0)
+		}, time.Minute},
+		{"a long delay", Options{}, func(t *testing.T, l *Limiter) {
+			send(t, l, Request{Key: host, Delay: time.Hour}, time.Second)
+		}, time.Hour},
+		{"a long delay, asked for in vain", Options{}, func(t *testing.T, l *Limiter) {
+			send(t, l, Request{Key: host}, 0)
+			turnedAway(t, l, Request{Key: host, Delay: time.Hour})
+		}, time.Hour},
+		{"under way", Options{ReleaseAfter: time.Hour}, func(t *testing.T, l *Limiter) {
+			acquire(t, l, Request{Key: host})
+		}, time.Hour + time.Minute},
+		{"a bucket to fill", Options{DefaultDelay: time.Minute, DefaultBurst: 10}, func(t *testing.T, l *Limiter) {
+			for range 10 {
+				send(t, l, Request{Key: host}, 0)
+			}
+		}, 10 * time.Minute},
+		{"reckoned", Options{}, func(t *testing.T, l *Limiter) {
+			for range 10 {
+				l.Reckon(Request{Key: host, Delay: time.Minute, MaxWait: time.Hour})
+			}
+		}, 10 * time.Minute},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLimiter(t, test.options)
+				test.use(t, l)
+				time.Sleep(test.kept - time.Microsecond)
+				if got := sweepAll(l); got != 1 {
+					t.Errorf("the lane was dropped before %v had passed", test.kept)
+				}
+				time.Sleep(2 * time.Microsecond)
+				if got := sweepAll(l); got != 0 {
+					t.Errorf("the lane was kept after %v", test.kept)
+				}
+			})
+		})
+	}
+}
+
+// TestLaneUnderWay has a request that takes longer than anything the lane would remember.
+func TestLaneUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{ReleaseAfter: time.Hour})
+		g := acquire(t, l, Request{Key: host, Delay: time.Second})
+		time.Sleep(30 * time.Minute)
+		if got := sweepAll(l); got != 1 {
+			t.Errorf("a lane with a request under way was dropped")
+		}
+		g.Release(Outcome{})
+	})
+}
+
+// TestLaneDroppedWhenFound has a sweep drop the lane between the moments in which it is found and locked. If the other
+// side is slow to find it, there is nothing to see, but nothing fails either.
+func TestLaneDroppedWhenFound(t *testing.T) {
+	l := newLimiter(t, Options{})
+	old, err := l.lane(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan *lane)
+	go func() {
+		ln, _ := l.lane(host)
+		ln.mu.Unlock()
+		got <- ln
+	}()
+	time.Sleep(5 * time.Millisecond)
+	l.mu.Lock()
+	old.dropped = true
+	delete(l.lanes, host)
+	l.ring.remove(old)
+	l.mu.Unlock()
+	old.mu.Unlock()
+	ln := <-got
+	if ln == old || ln != l.lanes[host] {
+		t.Errorf("lane(%q) is not the one that others find", host)
+	}
+}
+
+func TestMaxLanes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{MaxLanes: 3})
+		for _, key := range []string{"a", "b", "c"} {
+			send(t, l, Request{Key: key, Delay: time.Second}, 0)
+		}
+		if _, err := l.Acquire(t.Context(), Request{Key: "d"}); !errors.Is(err, ErrTooManyLanes) {
+			t.Errorf("Acquire of a fourth lane: %v, want %v", err, ErrTooManyLanes)
+		}
+		if _, ok := l.Reckon(Request{Key: "d"}); ok {
+			t.Errorf("Reckon of a fourth lane = true, want false")
+		}
+		send(t, l, Request{Key: "a", Delay: 2 * time.Minute, MaxWait: time.Hour}, 0)
+		time.Sleep(time.Minute)
+		send(t, l, Request{Key: "d"}, 0)
+		if we := turnedAway(t, l, Request{Key: "a", Delay: 2 * time.Minute}); !in(we.Wait, time.Minute) {
+			t.Errorf("the lane with a debt is %v away, want 1m", we.Wait)
+		}
+	})
+}
+
+// TestLanesAreSwept has a new host each second for two hours: the lanes of old ones go without anybody asking for it.
+func TestLanesAreSwept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, most := newLimiter(t, Options{}), 0
+		for i := range 7200 {
+			send(t, l, Request{Key: fmt.Sprint(i), Delay: time.Second}, 0)
+			time.Sleep(time.Second)
+			most = max(most, l.Stats().Lanes)
+		}
+		// Sixty are worth remembering; the hand comes round every 64 seconds.
+		if most > 3*sweepEvery {
+			t.Errorf("there were up to %d lanes, want at most %d", most, 3*sweepEvery)
+		}
+		if got := sweepAll(l); got > 60 {
+			t.Errorf("%d lanes are kept, want at most 60", got)
+		}
+	})
+}
+
+// TestSweepWhileInUse has lanes dropped and made anew under many hands, on the real clock, for the race detector. Each
+// lane takes one request at a time; a lane that was dropped in use would take two.
+func TestSweepWhileInUse(t *testing.T) {
+	l := newLimiter(t, Options{ReleaseAfter: 24 * time.Hour}) // which does not seem long ago
+	var busy [4]sync.Mutex
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for j := range 200 {
+				k := (i + j) % len(busy)
+				g, err := l.Acquire(t.Context(), Request{Key: fmt.Sprint(k), Client: fmt.Sprint(i), Delay: 1, MaxWait: time.Hour})
+				if err != nil {
+					t.Errorf("Acquire: %v", err)
+					return
+				}
+				if !busy[k].TryLock() {
+					t.Errorf("two requests of lane %d are under way", k)
+				} else {
+					runtime.Gosched()
+					busy[k].Unlock()
+				}
+				g.Release(Outcome{})
+				l.mu.Lock()
+				l.sweep(time.Now().Add(2*time.Minute), len(busy)) // as if all were long ago
+				l.mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	checkAtRest(t, l, 8*200)
+}

@@ -1,0 +1,295 @@
+// Package ratelimit paces requests: one lane per host, however many clients ask for it.
+//
+//	l, err := ratelimit.New(ratelimit.Options{})
+//	...
+//	g, err := l.Acquire(ctx, ratelimit.Request{Key: "a.example", Client: "news", Delay: 10 * time.Second, MaxWait: time.Minute})
+//	if err != nil {
+//		return err // *WaitError: come back later
+//	}
+//	resp, err := send(ctx, req) // and read it to its end
+//	g.Release(ratelimit.Outcome{Status: resp.StatusCode})
+//
+// The right to send one request is a Grant. While a Delay applies, a lane has one request under way at a time, and the
+// next one starts no sooner than Delay after the end of the one before, whoever sent that. Without a Delay, a lane has
+// up to Options.MaxConcurrent requests under way. Requests that must wait stand in one queue per client, first come
+// first served, and the queues take turns, so no client can crowd out another. Only the request whose turn it is waits
+// on the clock: one that leaves before costs nobody a slot. The clock is a token bucket (golang.org/x/time/rate).
+//
+// A lane is made by the first request for its key. It is dropped when nothing of it is worth remembering: nothing waits,
+// nothing is under way, and the last request is longer ago than the longest Delay seen. There is no goroutine per lane,
+// and a timer only while somebody waits.
+//
+// The package does not slow down for a host that answers 429 or 503, it shares nothing between processes, and it keeps
+// nothing over a restart.
+package ratelimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// Options are the rules for all lanes of one Limiter. The zero value holds good defaults.
+type Options struct {
+	// MaxQueue is how many requests may wait for one key. If zero, 1000.
+	MaxQueue int
+
+	// MaxQueuePerClient is how many requests of one client may wait for one key. If zero, 250.
+	MaxQueuePerClient int
+
+	// MaxConcurrent is how many requests without a Delay may be under way for one key, of all clients together. If
+	// zero, 8; if negative, there is no limit.
+	MaxConcurrent int
+
+	// DefaultDelay spaces the starts of requests without a Delay. If zero, they are not spaced.
+	DefaultDelay time.Duration
+
+	// DefaultBurst is how many requests may start at once before DefaultDelay spaces them. If zero, 1.
+	DefaultBurst int
+
+	// ReleaseAfter is how long a request may hold its place in the lane. One that goes on for longer, such as a long
+	// download, gives it back, and the Delay then counts from that moment. If zero, 30 seconds.
+	ReleaseAfter time.Duration
+
+	// SpacingStart measures a Delay from the start of one request to the start of the next, instead of from its end.
+	// There is still one request under way at a time. The start is the moment of the Grant.
+	SpacingStart bool
+
+	// MaxLanes is how many lanes are kept at a time. If zero, 1,000,000, which cost less than 400 MB.
+	MaxLanes int
+}
+
+// withDefaults returns o with each zero field filled in.
+func (o Options) withDefaults() Options {
+	for _, f := range []struct {
+		field *int
+		value int
+	}{
+		{&o.MaxQueue, 1000},
+		{&o.MaxQueuePerClient, 250},
+		{&o.MaxConcurrent, 8},
+		{&o.DefaultBurst, 1},
+		{&o.MaxLanes, 1_000_000},
+	} {
+		if *f.field == 0 {
+			*f.field = f.value
+		}
+	}
+	if o.ReleaseAfter == 0 {
+		o.ReleaseAfter = 30 * time.Second
+	}
+	return o
+}
+
+// check says what is wrong with o, as its owner wrote it.
+func (o Options) check() error {
+	switch {
+	case o.MaxQueue < 0:
+		return fmt.Errorf("ratelimit: MaxQueue is %d, less than 0", o.MaxQueue)
+	case o.MaxQueuePerClient < 0:
+		return fmt.Errorf("ratelimit: MaxQueuePerClient is %d, less than 0", o.MaxQueuePerClient)
+	case o.DefaultDelay < 0:
+		return fmt.Errorf("ratelimit: DefaultDelay is %v, less than 0", o.DefaultDelay)
+	case o.DefaultBurst < 0:
+		return fmt.Errorf("ratelimit: DefaultBurst is %d, less than 0", o.DefaultBurst)
+	case o.DefaultBurst > 1 && o.DefaultDelay == 0:
+		return fmt.Errorf("ratelimit: DefaultBurst is %d, which means nothing without a DefaultDelay", o.DefaultBurst)
+	case o.ReleaseAfter < 0:
+		return fmt.Errorf("ratelimit: ReleaseAfter is %v, less than 0", o.ReleaseAfter)
+	case o.MaxLanes < 0:
+		return fmt.Errorf("ratelimit: MaxLanes is %d, less than 0", o.MaxLanes)
+	}
+	return nil
+}
+
+// defaultLimit is the rate of requests without a Delay.
+func (o *Options) defaultLimit() rate.Limit { return rate.Every(o.DefaultDelay) }
+
+// A Limiter holds the lanes. Its two main methods are Acquire and Reckon; most callers want Acquire. Acquire waits
+// until the request may be sent. Reckon never waits: it says how long Acquire would have, for requests that are sent
+// whatever the answer.
+//
+// A Limiter is safe for concurrent use. It has nothing to close.
+type Limiter struct {
+	options Options
+
+	// mu guards lanes and ring, and nothing inside a lane. A lane's own lock is never waited for while mu is held.
+	mu    sync.RWMutex
+	lanes map[string]*lane
+	ring  ring
+
+	calls      atomic.Uint64 // of Acquire and Reckon: every so many, a sweep
+	waiting    atomic.Int64
+	granted    atomic.Uint64
+	cancelled  atomic.Uint64
+	throttled  atomic.Uint64
+	abandoned  atomic.Uint64
+	reckoned   atomic.Uint64
+	pushedBack atomic.Uint64
+}
+
+// New returns a Limiter without any lane.
+func New(o Options) (*Limiter, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	return &Limiter{options: o.withDefaults(), lanes: make(map[string]*lane)}, nil
+}
+
+// A Request asks for one place in a lane.
+type Request struct {
+	// Key names the lane: the host that the request goes to.
+	Key string
+
+	// Client is who asks. Clients of one key take turns.
+	Client string
+
+	// Delay is the spacing that applies to this request, such as the host's Crawl-delay. It may differ from one request
+	// to the next: what counts is the Delay of the request whose turn it is, reckoned from the request before. If zero,
+	// DefaultDelay and MaxConcurrent hold. More than a year is taken as a year.
+	Delay time.Duration
+
+	// MaxWait is the longest wait that is worth beginning: if more is foreseen, Acquire returns a *WaitError at once. If
+	// zero, the request does not wait. A request that has begun to wait goes on even if those before it take longer
+	// than foreseen; the context's deadline bounds that.
+	MaxWait time.Duration
+}
+
+// longestDelay keeps a bucket's floating point exact to a few nanoseconds.
+const longestDelay = 365 * 24 * time.Hour
+
+// delay returns r.Delay within its bounds.
+func (r Request) delay() time.Duration { return min(max(r.Delay, 0), longestDelay) }
+
+// An Outcome is what came of a request. The zero value is a request that was sent and got no answer; for one that was
+// not sent there is Grant.Cancel.
+type Outcome struct {
+	Status     int           // the status of the response, 0 where there was none
+	RetryAfter time.Duration // the response's Retry-After, 0 where there was none; it changes nothing in the lane
+}
+
+// pushesBack reports whether the host asked for fewer requests (RFC 6585 section 4, RFC 9110 section 15.6.4).
+func (o Outcome) pushesBack() bool {
+	return o.Status == http.StatusTooManyRequests || o.Status == http.StatusServiceUnavailable
+}
+
+// A WaitError says that a request would wait longer than it wants to.
+type WaitError struct {
+	Wait time.Duration // the wait foreseen: when to come back
+	Full bool          // there is no place left to wait in, whatever MaxWait is
+}
+
+func (e *WaitError) Error() string {
+	if e.Full {
+		return fmt.Sprintf("ratelimit: the queue is full, its last place is %v away", e.Wait)
+	}
+	return fmt.Sprintf("ratelimit: the request would wait %v", e.Wait)
+}
+
+// ErrTooManyLanes is returned for a key without a lane while MaxLanes others are in use.
+var ErrTooManyLanes = errors.New("ratelimit: too many keys are in use")
+
+// Acquire waits until r may be sent. The caller then sends it and calls Release when it has ended, or Cancel if it was
+// not sent after all; and since time passes between the grant and the sending, it looks at ctx once more before it sends.
+//
+// The error is ctx.Err() if ctx ends first, even if the way is free; a *WaitError, at once, if the wait foreseen is
+// longer than r.MaxWait or the queue is full; or ErrTooManyLanes.
+//
+// The wait is foreseen from the requests that come before r in the order of turns, each with its own Delay, and from how
+// long requests of this lane have taken of late (a moving average, or the age of the oldest one under way if that is
+// more). It is at least the time to the next start plus one Delay for each request between. Clients that join the lane
+// later take turns too, which nobody can foresee.
+func (l *Limiter) Acquire(ctx context.Context, r Request) (*Grant, error) {
+	if err := ctx.Err(); err != nil {
+		l.abandoned.Add(1)
+		return nil, err
+	}
+	ln, err := l.lane(r.Key)
+	if err != nil {
+		l.throttled.Add(1)
+		return nil, err
+	}
+	g, w, err := ln.enter(ctx, r, time.Now())
+	ln.mu.Unlock()
+	if err != nil {
+		l.throttled.Add(1)
+		return nil, err
+	}
+	if g != nil {
+		return g, nil
+	}
+	return l.wait(ctx, ln, w)
+}
+
+// wait waits until w has its grant or ctx ends. When both happen at once, select may see either; a client that has left
+// must not have its request sent, so the grant goes back in both cases.
+func (l *Limiter) wait(ctx context.Context, ln *lane, w *waiter) (*Grant, error) {
+	select {
+	case g := <-w.ready:
+		err := ctx.Err()
+		if err == nil {
+			return g, nil
+		}
+		g.Cancel()
+	case <-ctx.Done():
+		ln.mu.Lock()
+		ln.leave(w, time.Now())
+		ln.mu.Unlock()
+	}
+	l.abandoned.Add(1)
+	return nil, ctx.Err()
+}
+
+// Reckon says how long Acquire would have made r wait if all requests like it had been paced, and whether it would have
+// let r wait at all. It is for requests that are only reported on: sent at once, whatever the answer. It never blocks.
+//
+// The slots of such requests are kept in a ledger of the lane's own, by the same spacing, from start to start, because
+// their ends are not known here. A request that would have been turned away (ok is false) takes no slot.
+//
+// What is sent is sent: the call counts as a request to the host, so the next one paced by Acquire keeps its Delay from
+// it. Only a request that is already waiting is not put off, or a busy client in report mode would starve the others.
+func (l *Limiter) Reckon(r Request) (wait time.Duration, ok bool) {
+	l.reckoned.Add(1)
+	ln, err := l.lane(r.Key)
+	if err != nil {
+		return 0, false
+	}
+	defer ln.mu.Unlock()
+	return ln.reckon(r, time.Now())
+}
+
+// Stats are the counts of a Limiter since it was made, and its present size.
+type Stats struct {
+	Lanes   int // kept now
+	Waiting int // requests waiting now
+
+	Granted    uint64 // requests that got a Grant
+	Cancelled  uint64 // Grants given back unused, so that Granted-Cancelled were sent
+	Throttled  uint64 // requests turned away: a *WaitError or ErrTooManyLanes
+	Abandoned  uint64 // requests whose context ended before they were sent
+	Reckoned   uint64 // calls of Reckon
+	PushedBack uint64 // requests released with status 429 or 503
+}
+
+// Stats returns the counts. They are read one after the other, so they may differ by requests under way.
+func (l *Limiter) Stats() Stats {
+	l.mu.RLock()
+	lanes := len(l.lanes)
+	l.mu.RUnlock()
+	return Stats{
+		Lanes:      lanes,
+		Waiting:    int(l.waiting.Load()),
+		Granted:    l.granted.Load(),
+		Cancelled:  l.cancelled.Load(),
+		Throttled:  l.throttled.Load(),
+		Abandoned:  l.abandoned.Load(),
+		Reckoned:   l.reckoned.Load(),
+		PushedBack: l.pushedBack.Load(),
+	}
+}

@@ -1,0 +1,114 @@
+package ratelimit
+
+import (
+	"math"
+	"time"
+)
+
+// predict returns how long a new request of client with this delay would wait: until the head may start, and then one
+// step for each request between the head and this one, and for this one.
+func (ln *lane) predict(now time.Time, client string, delay time.Duration) time.Duration {
+	took := ln.takes(now)
+	if ln.queue == nil {
+		return ln.expect(now, delay, took)
+	}
+	head := ln.queue.head()
+	wait := ln.expect(now, head.delay, took)
+	for w := range ln.queue.ahead(client) {
+		if w != head {
+			wait = plus(wait, ln.step(w.delay, took))
+		}
+	}
+	return plus(wait, ln.step(delay, took))
+}
+
+// takes returns how long a request of this lane is likely to take. One that is under way for longer than usual is the
+// better witness.
+func (ln *lane) takes(now time.Time) time.Duration {
+	if ln.flights.n == 0 {
+		return ln.usual
+	}
+	return max(ln.usual, now.Sub(ln.flights.oldest.start))
+}
+
+// learn adds a request to the moving average, with a weight of one eighth. The first stands for all before it.
+func (ln *lane) learn(took time.Duration) {
+	if ln.usual == 0 {
+		ln.usual = took
+		return
+	}
+	ln.usual += (took - ln.usual) / 8
+}
+
+// expect returns how long a request with this delay would wait, if it is the next and a request takes took.
+func (ln *lane) expect(now time.Time, delay, took time.Duration) time.Duration {
+	if !ln.blocked(delay) {
+		return ln.refill(now, delay)
+	}
+	if delay == 0 {
+		return max(rest(ln.flights.oldest, now, took), ln.refill(now, delay))
+	}
+	rest := rest(ln.flights.newest, now, took)
+	if ln.limiter.options.SpacingStart {
+		return max(rest, ln.refill(now, delay))
+	}
+	return plus(rest, delay)
+}
+
+// rest returns how long g will go on, if it takes took.
+func rest(g *Grant, now time.Time, took time.Duration) time.Duration {
+	return max(0, g.start.Add(took).Sub(now))
+}
+
+// step returns the time from the start of one request to the start of the next, which has this delay.
+func (ln *lane) step(delay, took time.Duration) time.Duration {
+	o := &ln.limiter.options
+	switch {
+	case delay == 0 && o.MaxConcurrent < 0:
+		return o.DefaultDelay
+	case delay == 0:
+		return max(o.DefaultDelay, took/time.Duration(o.MaxConcurrent))
+	case o.SpacingStart:
+		return max(delay, took)
+	default:
+		return plus(delay, took)
+	}
+}
+
+// reckon takes a slot of the ledger for r, and says how far away it is. Like a bucket, the ledger lets the requests of a
+// burst start before their slots.
+func (ln *lane) reckon(r Request, now time.Time) (time.Duration, bool) {
+	o := &ln.limiter.options
+	delay, burst := r.delay(), 1
+	if delay == 0 {
+		delay, burst = o.DefaultDelay, o.DefaultBurst
+	}
+	ln.longest = max(ln.longest, delay)
+	ln.sent(now)
+
+	slot := later(now, ln.virtual.Add(delay))
+	wait := max(0, slot.Sub(now)-time.Duration(burst-1)*delay)
+	if wait > max(0, r.MaxWait) || delay > 0 && wait/delay >= time.Duration(o.MaxQueue) {
+		return wait, false
+	}
+	ln.virtual = slot
+	return wait, true
+}
+
+// sent notes a request that was sent without a Grant. Those already waiting are not put off by it.
+func (ln *lane) sent(now time.Time) {
+	ln.settle(now)
+	ln.seen = now
+	ln.moves++
+	if ln.queue == nil {
+		ln.mark = now
+	}
+}
+
+// plus returns a+b, or the longest duration there is. Neither is negative.
+func plus(a, b time.Duration) time.Duration {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}

@@ -1,0 +1,229 @@
+package certs
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/internal/durable"
+)
+
+const (
+	certName = "ca.pem"
+	keyName  = "ca-key.pem"
+
+	caYears  = 10
+	backdate = 24 * time.Hour // for clients whose clocks are slow
+)
+
+// pair is a CA's certificate, followed by those of its issuers if they are known, and the key of the first.
+type pair struct {
+	certs []*x509.Certificate
+	key   crypto.Signer
+}
+
+// openDir loads the pair in dir. Where it is not complete, it is completed.
+//
+// The key comes first and, once it has its name, is never written again; the certificate is made for whichever key
+// has the name. So a process that stopped between the two leaves a key for which the next start makes a certificate,
+// and of several processes at once all sign with the one key, and the first certificate to get its name stays.
+func openDir(dir string, now time.Time) (certFile string, ca *pair, created bool, err error) {
+	certFile, keyFile := filepath.Join(dir, certName), filepath.Join(dir, keyName)
+	if _, err := os.Lstat(certFile); errors.Is(err, fs.ErrNotExist) {
+		if created, err = create(certFile, keyFile, now); err != nil {
+			return "", nil, false, err
+		}
+	}
+	ca, err = load(certFile, keyFile, now)
+	return certFile, ca, created, err
+}
+
+// create makes what is missing of a pair. It reports false where another process was first with the certificate.
+func create(certFile, keyFile string, now time.Time) (bool, error) {
+	if _, err := os.Lstat(keyFile); errors.Is(err, fs.ErrNotExist) {
+		if err := createKey(keyFile); err != nil && !errors.Is(err, fs.ErrExist) {
+			return false, err
+		}
+	}
+	key, err := loadKey(keyFile)
+	if err != nil {
+		return false, err
+	}
+	der, err := selfSign(key, now)
+	if err != nil {
+		return false, fmt.Errorf("signing the CA's certificate: %w", err)
+	}
+	err = durable.Create(certFile, encodeCertificate(der), 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func createKey(path string) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return fmt.Errorf("making the CA's key: %w", err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return fmt.Errorf("encoding the CA's key: %w", err)
+	}
+	return durable.Create(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600)
+}
+
+// selfSign returns a certificate for key that may sign leaves but no other CA (RFC 5280 section 4.2.1.9).
+func selfSign(key crypto.Signer, now time.Time) ([]byte, error) {
+	template := &x509.Certificate{
+		Subject:               pkix.Name{Organization: []string{"robotsproxy"}, CommonName: caName()},
+		NotBefore:             now.Add(-backdate),
+		NotAfter:              now.AddDate(caYears, 0, 0),
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+		MaxPathLenZero:        true,
+	}
+	return x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+}
+
+// caName tells installations apart in a list of trusted CAs: by the machine for people, and by six random characters
+// for two of one machine and for software, to which two CAs of one name and different keys are a forgery.
+func caName() string {
+	id := strings.ToLower(rand.Text()[:6])
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		return "robotsproxy CA " + id
+	}
+	host = strings.Map(func(r rune) rune {
+		if isNameRune(r) || r == '.' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return '-'
+	}, host)
+	return fmt.Sprintf("robotsproxy CA %s %s", host[:min(len(host), 40)], id) // 62 at most; see maxCommonName
+}
+
+// load reads a pair and makes sure that clients would accept what it signs now.
+func load(certFile, keyFile string, now time.Time) (*pair, error) {
+	certs, err := loadCerts(certFile)
+	if err != nil {
+		return nil, err
+	}
+	key, err := loadKey(keyFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: the key of %s is missing: put it back, or move the certificate away and start again with another CA", err, certFile)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := check(certs[0], now); err != nil {
+		return nil, fmt.Errorf("%s: %w", certFile, err)
+	}
+	public, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool })
+	if !ok || !public.Equal(certs[0].PublicKey) {
+		return nil, fmt.Errorf("%s is not the key of %s: put back the one that belongs to it, or move both away and start again with another CA", keyFile, certFile)
+	}
+	return &pair{certs: certs, key: key}, nil
+}
+
+// check says why clients would not accept what cert signs.
+func check(cert *x509.Certificate, now time.Time) error {
+	switch {
+	case !cert.BasicConstraintsValid || !cert.IsCA:
+		return errors.New("it is not the certificate of a CA: one made with basicConstraints CA:TRUE is needed")
+	case cert.KeyUsage != 0 && cert.KeyUsage&x509.KeyUsageCertSign == 0:
+		return errors.New("its key may not sign certificates: a CA made with keyUsage keyCertSign is needed")
+	case now.Before(cert.NotBefore):
+		return fmt.Errorf("it is not valid before %s: set this machine's clock (now %s)", date(cert.NotBefore), date(now))
+	case now.After(cert.NotAfter):
+		return expired(cert)
+	}
+	return nil
+}
+
+func expired(cert *x509.Certificate) error {
+	return fmt.Errorf("the CA's certificate ended on %s: move it and its key away, start again with another CA, and let clients trust that", date(cert.NotAfter))
+}
+
+func date(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// loadCerts reads the certificates of a PEM file, the CA's own first. A file that holds a key too is refused: clients
+// are handed this file.
+func loadCerts(path string) ([]*x509.Certificate, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var certs []*x509.Certificate
+	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+		if strings.Contains(block.Type, "PRIVATE KEY") {
+			return nil, fmt.Errorf("reading %s: it holds a private key: keep that in a file of its own, since clients are given the certificate's", path)
+		}
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("reading %s: %w", path, err)
+		}
+		certs = append(certs, cert)
+	}
+	if len(certs) == 0 {
+		return nil, fmt.Errorf("reading %s: it holds no PEM block of type CERTIFICATE: put back the CA's certificate, or move it and its key away and start again with another CA", path)
+	}
+	return certs, nil
+}
+
+// loadKey reads the one private key of a PEM file that only its owner may read. No error of it quotes the file.
+func loadKey(path string) (crypto.Signer, error) {
+	data, err := durable.ReadSecret(path)
+	if err != nil {
+		return nil, err
+	}
+	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+		if !strings.HasSuffix(block.Type, "PRIVATE KEY") {
+			continue // openssl writes "EC PARAMETERS" before the key
+		}
+		key, err := parseKey(block)
+		if err != nil {
+			return nil, fmt.Errorf("reading %s: %w", path, err)
+		}
+		return key, nil
+	}
+	return nil, fmt.Errorf("reading %s: it holds no PEM block of type PRIVATE KEY: put back the CA's key, or move it and the certificate away and start again with another CA", path)
+}
+
+func parseKey(block *pem.Block) (crypto.Signer, error) {
+	if block.Type == "ENCRYPTED PRIVATE KEY" || block.Headers["DEK-Info"] != "" {
+		return nil, errors.New("the key is encrypted: write it in clear with openssl pkey, in a file of mode 0600")
+	}
+	var key any
+	var err error
+	switch block.Type {
+	case "EC PRIVATE KEY":
+		key, err = x509.ParseECPrivateKey(block.Bytes)
+	case "RSA PRIVATE KEY":
+		key, err = x509.ParsePKCS1PrivateKey(block.Bytes)
+	default:
+		key, err = x509.ParsePKCS8PrivateKey(block.Bytes)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the key is not a private key in PKCS #8, SEC 1 or PKCS #1: %w", err)
+	}
+	signer, ok := key.(crypto.Signer)
+	if !ok {
+		return nil, fmt.Errorf("a key of type %T cannot sign", key)
+	}
+	return signer, nil
+}

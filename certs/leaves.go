@@ -1,0 +1,64 @@
+package certs
+
+import (
+	"container/list"
+	"crypto/tls"
+	"sync"
+	"time"
+)
+
+// maxLeaves bounds memory: about 1 KiB each.
+const maxLeaves = 10_000
+
+// leaf is a certificate and the time in which it is handed out.
+type leaf struct {
+	host        string
+	cert        *tls.Certificate
+	from, renew time.Time
+}
+
+// leaves keeps the certificates that were asked for last.
+type leaves struct {
+	max int
+
+	mu     sync.Mutex // guards what follows
+	byHost map[string]*list.Element
+	order  *list.List // of *leaf; the one that was used last in front
+}
+
+func newLeaves(max int) *leaves {
+	return &leaves{max: max, byHost: make(map[string]*list.Element), order: list.New()}
+}
+
+// get returns nil where host has none that is good now. One from the future is not: the clock was set back, and
+// clients would refuse it.
+func (l *leaves) get(host string, now time.Time) *tls.Certificate {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e, ok := l.byHost[host]
+	if !ok {
+		return nil
+	}
+	kept := e.Value.(*leaf)
+	if now.Before(kept.from) || !now.Before(kept.renew) {
+		return nil
+	}
+	l.order.MoveToFront(e)
+	return kept.cert
+}
+
+// add keeps one in the place of its host's last, or else of the one that was not used for longest.
+func (l *leaves) add(fresh *leaf) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e, ok := l.byHost[fresh.host]; ok {
+		e.Value = fresh
+		l.order.MoveToFront(e)
+		return
+	}
+	l.byHost[fresh.host] = l.order.PushFront(fresh)
+	if l.order.Len() > l.max {
+		oldest := l.order.Remove(l.order.Back()).(*leaf)
+		delete(l.byHost, oldest.host)
+	}
+}

@@ -1,0 +1,66 @@
+package audit
+
+import (
+	"encoding/base32"
+	"encoding/binary"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// ID names one request for ever: 53 bits of microseconds since 2026, made unique in the process, and 10 bits of the
+// instance's number. IDs of one instance grow with time, so they sort as the requests came.
+type ID int64
+
+const instanceBits = 10
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// alphabet is the order-preserving base32 of RFC 4648 section 7 in lower case.
+var alphabet = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
+
+// String returns the ID as 13 characters that sort as the number does.
+func (id ID) String() string {
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], uint64(id))
+	return alphabet.EncodeToString(b[:])
+}
+
+// ParseID reads what String writes.
+func ParseID(s string) (ID, error) {
+	b, err := alphabet.DecodeString(s)
+	if err != nil || len(b) != 8 || b[0] > 0x7f {
+		return 0, fmt.Errorf("audit: %q is not an id of 13 characters", s)
+	}
+	return ID(binary.BigEndian.Uint64(b)), nil
+}
+
+// MarshalText makes JSON show the 13 characters.
+func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// UnmarshalText reads them back.
+func (id *ID) UnmarshalText(b []byte) (err error) {
+	*id, err = ParseID(string(b))
+	return err
+}
+
+// Time returns when the ID was made, to the microsecond.
+func (id ID) Time() time.Time { return epoch.Add(time.Duration(id>>instanceBits) * time.Microsecond) }
+
+// Sequence makes the IDs of one instance. The zero value is that of instance 0.
+type Sequence struct {
+	Instance uint16 // below 1024
+	last     atomic.Int64
+}
+
+// Next returns an ID that is larger than all before it, also when the clock was stepped back.
+func (s *Sequence) Next(now time.Time) ID {
+	micros := now.Sub(epoch).Microseconds()
+	for {
+		last := s.last.Load()
+		next := max(micros, last+1)
+		if s.last.CompareAndSwap(last, next) {
+			return ID(next<<instanceBits | int64(s.Instance&(1<<instanceBits-1)))
+		}
+	}
+}

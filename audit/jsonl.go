@@ -1,0 +1,282 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// ErrUnavailable is what Begin returns while records cannot be written and the buffer is full.
+var ErrUnavailable = errors.New("audit: records cannot be written and the buffer is full")
+
+const (
+	flushEvery = 50 * time.Millisecond // longest that a finished record is in memory only
+	flushBytes = 64 << 10              // as many bytes are written at once
+	retryEvery = time.Second           // after a write that failed
+)
+
+// JSONLOptions configure a JSONL.
+type JSONLOptions struct {
+	Path     string       // of the file, made with mode 0600 where there is none; "-" is standard output
+	Buffer   int          // records that may be begun or unwritten at once; if zero, 100,000
+	Continue bool         // past the buffer go on unrecorded, counted by Lost; if false, Begin refuses
+	Logger   *slog.Logger // told when writing stops and starts again; if nil, nobody is
+}
+
+// JSONL writes one JSON object a line, in batches of at most 50 ms. What it has written is the operating system's: it
+// survives a killed process. Records of a failing disk wait in memory, up to the buffer, and are written when it heals.
+type JSONL struct {
+	options JSONLOptions
+	out     io.WriteCloser
+
+	mu      sync.Mutex // guards what follows
+	pending bytes.Buffer
+	records int   // begun and not yet written
+	ended   int   // of those, ended
+	taken   int   // of those, in the hands of writeAll
+	lost    int64 // ended and given up
+	closed  bool
+
+	wake chan struct{} // there is something to write
+	quit chan struct{} // closed by Close
+	done chan struct{} // closed by writeAll
+}
+
+// OpenJSONL opens o.Path for appending. A last line that a crash cut short is removed, if nobody else writes the file.
+func OpenJSONL(o JSONLOptions) (*JSONL, error) {
+	if o.Path == "" {
+		return nil, errors.New("audit: no path for the JSON lines")
+	}
+	out, err := openLines(o.Path)
+	if err != nil {
+		return nil, err
+	}
+	return newJSONL(o, out), nil
+}
+
+func newJSONL(o JSONLOptions, out io.WriteCloser) *JSONL {
+	if o.Buffer == 0 {
+		o.Buffer = 100_000
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	w := &JSONL{options: o, out: out, wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
+	go w.writeAll()
+	return w
+}
+
+func openLines(path string) (io.WriteCloser, error) {
+	if path == "-" {
+		return stdout{}, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("audit: making the folder of the records: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("audit: opening the records: %w", err)
+	}
+	if err := repair(f); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("audit: mending the last line of %s: %w", path, err)
+	}
+	return f, nil
+}
+
+// stdout is standard output, which is not ours to close.
+type stdout struct{}
+
+func (stdout) Write(b []byte) (int, error) { return os.Stdout.Write(b) }
+func (stdout) Close() error                { return nil }
+
+// repair cuts off what stands after the last line's end. Every process that has the file open holds a shared lock, so
+// an exclusive one says that nobody is in the middle of a line.
+func repair(f *os.File) error {
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return err
+	}
+	alone, err := tryLockExclusive(f)
+	if err != nil || !alone {
+		return err
+	}
+	end, err := lastLineEnd(f)
+	if err != nil {
+		return err
+	}
+	if err := f.Truncate(end); err != nil {
+		return err
+	}
+	return lockShared(f)
+}
+
+// lastLineEnd returns the offset behind the last line feed, looking back in steps so that a large file costs no more
+// than its last line.
+func lastLineEnd(f *os.File) (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	block := make([]byte, 4096)
+	for end := info.Size(); end > 0; {
+		start := max(0, end-int64(len(block)))
+		n, err := f.ReadAt(block[:end-start], start)
+		if err != nil && err != io.EOF {
+			return 0, err
+		}
+		if i := bytes.LastIndexByte(block[:n], '\n'); i >= 0 {
+			return start + int64(i) + 1, nil
+		}
+		end = start
+	}
+	return 0, nil
+}
+
+// Begin takes up r. It refuses with ErrUnavailable when no more records can be kept.
+func (w *JSONL) Begin(_ context.Context, _ *Record) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed || w.records >= w.options.Buffer && !w.options.Continue {
+		return ErrUnavailable
+	}
+	w.records++
+	return nil
+}
+
+// End writes r, which is complete. Each record that was begun is ended once.
+func (w *JSONL) End(r *Record) {
+	line, err := json.Marshal(r)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err != nil || w.closed || w.ended >= w.options.Buffer {
+		w.records--
+		w.lost++
+		return
+	}
+	w.ended++
+	w.pending.Write(line)
+	w.pending.WriteByte('\n')
+	if w.ended-w.taken == 1 || w.pending.Len() >= flushBytes {
+		select {
+		case w.wake <- struct{}{}:
+		default: // it has been told
+		}
+	}
+}
+
+// Lost returns how many records could not be kept.
+func (w *JSONL) Lost() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lost
+}
+
+// Close writes what is left and closes the file.
+func (w *JSONL) Close() error {
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		return nil
+	}
+	w.closed = true
+	w.mu.Unlock()
+	close(w.quit)
+	<-w.done
+	err := w.out.Close()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended > 0 {
+		return fmt.Errorf("audit: %d records could not be written to %s", w.ended, w.options.Path)
+	}
+	return err
+}
+
+// writeAll is the one goroutine that writes. It sleeps while there is nothing and gathers for a moment when there is
+// something.
+func (w *JSONL) writeAll() {
+	defer close(w.done)
+	for {
+		select {
+		case <-w.wake:
+			w.gather()
+			w.flush()
+		case <-w.quit:
+			w.flush()
+			return
+		}
+	}
+}
+
+// gather waits for a batch to be worth a write.
+func (w *JSONL) gather() {
+	timer := time.NewTimer(flushEvery)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-w.wake: // the batch is large
+	case <-w.quit:
+	}
+}
+
+// flush writes all that is pending. After a fault it goes on with the very octet where it stopped, so that no line is
+// torn; only Close makes it give up.
+func (w *JSONL) flush() {
+	for {
+		batch, n := w.take()
+		if n == 0 {
+			return
+		}
+		for failed := false; len(batch) > 0; {
+			wrote, err := w.out.Write(batch)
+			batch = batch[wrote:]
+			if err == nil {
+				continue
+			}
+			if !failed {
+				failed = true
+				w.options.Logger.Error("records cannot be written; they wait in memory", "path", w.options.Path, "err", err)
+			}
+			if !w.pause() {
+				return
+			}
+		}
+		w.written(n)
+	}
+}
+
+// pause waits before a write is tried again. It reports false when there is no time left for that.
+func (w *JSONL) pause() bool {
+	select {
+	case <-time.After(retryEvery):
+		return true
+	case <-w.quit:
+		return false
+	}
+}
+
+// take takes out what is pending: whole lines, and how many. They stay counted until they are written.
+func (w *JSONL) take() (batch []byte, n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n = w.ended - w.taken
+	w.taken = w.ended
+	batch = bytes.Clone(w.pending.Bytes())
+	w.pending.Reset()
+	return batch, n
+}
+
+func (w *JSONL) written(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.records -= n
+	w.ended -= n
+	w.taken -= n
+}

@@ -1,0 +1,266 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/policy"
+)
+
+// check judges values together: what each may be by itself was seen when it was read. A check is left out where one of
+// its keys has a fault already.
+func (l *loader) check(now time.Time) {
+	c := l.cfg
+	l.checkListeners()
+	atMost(l, "robots.min_ttl", c.Robots.MinTTL, "robots.ttl", c.Robots.TTL)
+	atMost(l, "robots.max_size", c.Robots.MaxSize, "robots.cache_size", c.Robots.CacheSize)
+	atMost(l, "pacing.max_wait", c.Pacing.MaxWait, "pacing.max_wait_cap", c.Pacing.MaxWaitCap)
+	atMost(l, "pacing.max_queue_per_client", c.Pacing.MaxQueuePerClient, "pacing.max_queue", c.Pacing.MaxQueue)
+	l.checkTogether("intercept.ca_cert", c.Intercept.CACert, "intercept.ca_key", c.Intercept.CAKey)
+	l.checkEgress()
+	l.checkClients()
+	l.checkHosts()
+	l.checkExemptions(now)
+	l.checkFiles()
+}
+
+// atMost reports a low that is above high, at the one of the two that was set.
+func atMost[T cmp.Ordered](l *loader, low string, a T, high string, b T) {
+	if a <= b || !l.ok(low, high) {
+		return
+	}
+	show := func(v T) string { return format(reflect.ValueOf(v), "") }
+	if l.at(low) == (Origin{}) {
+		l.fault(high, "found %s, expected no less than %s, which is %s (%s)", show(b), low, show(a), l.at(low))
+		return
+	}
+	l.fault(low, "found %s, expected no more than %s, which is %s (%s)", show(a), high, show(b), l.at(high))
+}
+
+// checkTogether reports the absence of one of two keys that only mean something together, at the place of the other.
+func (l *loader) checkTogether(a, valueA, b, valueB string) {
+	if !l.ok(a, b) || (valueA == "") == (valueB == "") {
+		return
+	}
+	if valueA == "" {
+		a, b = b, a
+	}
+	l.faultAt(l.at(a), b, "found none, expected one beside %s", a)
+}
+
+func (l *loader) checkListeners() {
+	c := l.cfg
+	if l.ok("listen") && !isLoopback(c.Listen) {
+		l.checkOpen()
+	}
+	if l.ok("admin.listen") && !isLoopback(c.Admin.Listen) {
+		l.warn("admin.listen", "%s can be reached by others, who see there whom you crawl if they learn the token; 127.0.0.1 is for this machine alone", c.Admin.Listen)
+	}
+	if l.ok("listen", "admin.listen") && samePort(c.Listen, c.Admin.Listen) {
+		l.fault("admin.listen", "found %s, expected another port than that of listen, %s (%s)", c.Admin.Listen, c.Listen, l.at("listen"))
+	}
+}
+
+// checkOpen refuses an open proxy, and one whose operator cannot be reached.
+func (l *loader) checkOpen() {
+	c := l.cfg
+	if l.ok("clients") && len(c.Clients) == 0 {
+		l.fault("listen", `%s can be reached by others, expected clients that say who may use the proxy. Write 127.0.0.1 for this machine alone, or add, with your own network:
+    clients:
+      - {name: lab, cidr: [10.0.0.0/8]}`, quote(c.Listen))
+	}
+	if l.ok("identity.contact") && c.Identity.Contact == "" {
+		l.faultAt(l.at("listen"), "identity.contact", "found none, expected %s: owners of sites must be able to reach whoever lets others crawl, as listen %s does", texts["contact"].expected, c.Listen)
+	}
+	for i, client := range c.Clients {
+		for j, p := range client.CIDR {
+			if p.IsValid() && p.Bits() == 0 {
+				l.warn(item(join(item("clients", i), "cidr"), j), "%s is everybody: an open proxy", p)
+			}
+		}
+	}
+}
+
+// samePort reports whether a and b cannot both be listened on.
+func samePort(a, b string) bool {
+	hostA, portA, _ := net.SplitHostPort(a)
+	hostB, portB, _ := net.SplitHostPort(b)
+	wildcard := func(host string) bool {
+		addr, err := netip.ParseAddr(host)
+		return host == "" || err == nil && addr.IsUnspecified()
+	}
+	return portA == portB && portA != "0" && (hostA == hostB || wildcard(hostA) || wildcard(hostB))
+}
+
+func (l *loader) checkEgress() {
+	e := l.cfg.Egress
+	if !l.ok("egress.allow_addresses", "egress.deny_addresses") {
+		return
+	}
+	for i, p := range e.DenyAddresses {
+		if slices.Contains(e.AllowAddresses, p) {
+			l.fault(item("egress.deny_addresses", i), "%s is in egress.allow_addresses too", formatPrefix(p))
+		}
+	}
+}
+
+func (l *loader) checkClients() {
+	c := l.cfg
+	first := map[string]int{}
+	for i, client := range c.Clients {
+		key := item("clients", i)
+		l.require(join(key, "name"), client.Name != "", "a name, which records and exemptions use")
+		l.require(join(key, "cidr"), len(client.CIDR) > 0, "a list of addresses or networks, such as [10.0.0.0/8], by which the client is known")
+		if j, twice := first[client.Name]; twice && client.Name != "" {
+			l.fault(join(key, "name"), "%s is %s already", quote(client.Name), item("clients", j))
+		} else {
+			first[client.Name] = i
+		}
+		if client.MaxWait != nil {
+			atMost(l, join(key, "max_wait"), *client.MaxWait, "pacing.max_wait_cap", c.Pacing.MaxWaitCap)
+		}
+	}
+	local := func(client Client) bool { return slices.ContainsFunc(client.CIDR, overlapsLoopback) }
+	if len(c.Clients) > 0 && l.ok("clients", "listen") && isLoopback(c.Listen) && !slices.ContainsFunc(c.Clients, local) {
+		l.warn("clients", "nobody can use the proxy: listen is %s, and no client has an address of this machine (127.0.0.1)", c.Listen)
+	}
+}
+
+func overlapsLoopback(p netip.Prefix) bool {
+	return p.Overlaps(netip.MustParsePrefix("127.0.0.0/8")) || p.Overlaps(netip.MustParsePrefix("::1/128"))
+}
+
+// require reports a key of an entry that is not there.
+func (l *loader) require(key string, present bool, what string) {
+	if !present && l.ok(key) {
+		l.fault(key, "found none, expected %s", what)
+	}
+}
+
+// checkHosts refuses an entry that can never apply, since an earlier one matches all that it does.
+func (l *loader) checkHosts() {
+	first := map[string]int{}
+	for i, h := range l.cfg.Hosts {
+		key := join(item("hosts", i), "host")
+		l.require(key, h.Host != "", texts["pattern"].expected)
+		if !l.ok(key) {
+			continue
+		}
+		for _, wider := range covering(h.Host) {
+			if j, covered := first[wider]; covered {
+				l.fault(key, "%s never applies: %s matches first (%s)", h.Host, wider, item("hosts", j))
+				break
+			}
+		}
+		if _, twice := first[h.Host]; !twice {
+			first[h.Host] = i
+		}
+	}
+}
+
+// covering returns every pattern that matches all hosts that pattern matches: itself, those of the names above it, and
+// "*".
+func covering(pattern string) []string {
+	all := []string{pattern}
+	name := strings.TrimPrefix(pattern, "*.")
+	for {
+		_, above, more := strings.Cut(name, ".")
+		if !more {
+			return append(all, "*")
+		}
+		all, name = append(all, "*."+above), above
+	}
+}
+
+func (l *loader) checkExemptions(now time.Time) {
+	for i := range l.cfg.Exemptions {
+		e, key := &l.cfg.Exemptions[i], item("exemptions", i)
+		l.require(join(key, "host"), e.Host != "", texts["pattern"].expected)
+		l.require(join(key, "reason"), e.Reason != "", "a reason, which an auditor will ask for")
+		l.require(join(key, "owner"), e.Owner != "", "an owner, who answers for it")
+		_, said := l.cfg.origins[join(key, "effect")]
+		l.require(join(key, "effect"), said, "allow or deny")
+		if said && e.Effect == policy.EffectAllow {
+			l.require(join(key, "until"), !e.Until.IsZero(), "a date such as 2027-06-30: nothing is allowed for ever")
+		}
+		if !e.Until.IsZero() && !now.Before(e.Until) {
+			l.warn(join(key, "until"), "this exemption stopped working at %s", formatTime(e.Until))
+		}
+		l.checkExempt(e, key)
+	}
+}
+
+// checkExempt checks what an exemption is about.
+func (l *loader) checkExempt(e *policy.Exemption, key string) {
+	if k := join(key, "host"); e.Host != "" && l.ok(k) {
+		l.assign(reflect.ValueOf(&e.Host).Elem(), e.Host, k, `as:"pattern"`)
+	}
+	if e.Path != "" && (e.Path[0] != '/' || strings.ContainsAny(e.Path, "# \t")) {
+		l.fault(join(key, "path"), "found %s, expected a path such as /api/*, with %%23 for # and %%20 for a space", quote(e.Path))
+	}
+	if e.Client != "" && !l.isClient(e.Client) {
+		l.fault(join(key, "client"), "found %s, expected the name of one of clients%s", quote(e.Client), l.nearClient(e.Client))
+	}
+}
+
+// isClient reports whether somebody is known by name. Where clients lists none, everybody is "local".
+func (l *loader) isClient(name string) bool {
+	if len(l.cfg.Clients) == 0 {
+		return name == "local" || !l.ok("clients")
+	}
+	return slices.ContainsFunc(l.cfg.Clients, func(c Client) bool { return c.Name == name || c.Name == "" })
+}
+
+func (l *loader) nearClient(name string) string {
+	var names []string
+	for _, c := range l.cfg.Clients {
+		names = append(names, c.Name)
+	}
+	if near := Suggest(name, names); near != "" {
+		return fmt.Sprintf("; did you mean %s?", near)
+	}
+	return ""
+}
+
+// checkFiles opens every file that is only read, so that what is not there is known before anything starts.
+func (l *loader) checkFiles() {
+	c := l.cfg
+	l.checkFile("intercept.ca_cert", c.Intercept.CACert)
+	l.checkFile("intercept.ca_key", c.Intercept.CAKey)
+	l.checkFile("egress.ca_file", c.Egress.CAFile)
+	for i, h := range c.Hosts {
+		l.checkFile(join(item("hosts", i), "robots_file"), h.RobotsFile)
+	}
+}
+
+func (l *loader) checkFile(key, path string) {
+	if path == "" || !l.ok(key) {
+		return
+	}
+	if err := readable(path); err != nil {
+		l.fault(key, "expected a file that can be read: %v", err)
+	}
+}
+
+// readable looks before it opens, since opening a named pipe would wait for somebody to write.
+func readable(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is no regular file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}

@@ -1,0 +1,157 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/policy"
+)
+
+const openTo = "clients: [{name: lab, cidr: [10.0.0.0/8]}]\nidentity: {contact: \"mailto:op@example.org\"}\n"
+
+func TestChecks(t *testing.T) {
+	const lines = " can be reached by others, expected clients that say who may use the proxy. Write 127.0.0.1 for this machine alone, or add, with your own network:\n" +
+		"    clients:\n      - {name: lab, cidr: [10.0.0.0/8]}"
+	const contact = `identity: {contact: "https://example.org/bot"}` + "\n"
+	tests := []struct{ name, text, want string }{
+		{"wildcard without clients", contact + "listen: 0.0.0.0:3128", `f:2:9: listen: "0.0.0.0:3128"` + lines},
+		{"no host without clients", contact + "listen: :3128", `f:2:9: listen: ":3128"` + lines},
+		{"name without clients", contact + "listen: localhost:3128", `f:2:9: listen: "localhost:3128"` + lines},
+		{"address without clients", contact + "listen: 192.0.2.1:3128", `f:2:9: listen: "192.0.2.1:3128"` + lines},
+		{"IPv6 wildcard without clients", contact + `listen: "[::]:3128"`, `f:2:9: listen: "[::]:3128"` + lines},
+		{"mapped wildcard without clients", contact + `listen: "[::ffff:0.0.0.0]:3128"`, `f:2:9: listen: "[::ffff:0.0.0.0]:3128"` + lines},
+		{"wildcard with clients", openTo + "listen: 0.0.0.0:3128", ""},
+		{"IPv6 loopback", `listen: "[::1]:3128"`, ""},
+		{"all of 127.0.0.0/8 is loopback", "listen: 127.9.9.9:3128", ""},
+		{"no contact", "clients: [{name: a, cidr: [10.0.0.1]}]\nlisten: :3128", "f:2:9: identity.contact: found none, expected a URL such as https://example.org/crawler, or mailto:crawler@example.org: owners of sites must be able to reach whoever lets others crawl, as listen :3128 does"},
+		{"one port twice", "listen: 127.0.0.1:3129", "admin.listen: found 127.0.0.1:3129, expected another port than that of listen, 127.0.0.1:3129 (f:1:9)"},
+		{"free ports", "listen: 127.0.0.1:0\nadmin: {listen: 127.0.0.1:0}", ""},
+		{"port by name", "listen: 127.0.0.1:http", `f:1:9: listen: found "127.0.0.1:http", expected an address and a port such as 127.0.0.1:3128; the port is a number from 0 to 65535`},
+		{"RFC 9309 2.4/ttl", "robots: {ttl: 25h}", "f:1:15: robots.ttl: found 25h, expected at most 24h (RFC 9309 section 2.4)"},
+		{"RFC 9309 2.5/max_size", "robots: {max_size: 499KiB}", "f:1:20: robots.max_size: found 499KiB, expected at least 500KiB (RFC 9309 section 2.5 asks for 500KiB at least)"},
+		{"RFC 9309 2.3.1.2/max_redirects", "robots: {max_redirects: 4}", "f:1:25: robots.max_redirects: found 4, expected at least 5 (RFC 9309 section 2.3.1.2 asks for five at least)"},
+		{"min_ttl above ttl", "robots: {min_ttl: 2h, ttl: 1h}", "f:1:19: robots.min_ttl: found 2h, expected no more than robots.ttl, which is 1h (f:1:28)"},
+		{"ttl below the default min_ttl", "robots: {ttl: 1m}", "f:1:15: robots.ttl: found 1m, expected no less than robots.min_ttl, which is 5m (default)"},
+		{"max_wait above its cap", "pacing: {max_wait: 11m}", "f:1:20: pacing.max_wait: found 11m, expected no more than pacing.max_wait_cap, which is 10m (default)"},
+		{"a client's max_wait above the cap", "clients: [{name: a, cidr: [127.0.0.1], max_wait: 11m}]", "f:1:50: clients[0].max_wait: found 11m, expected no more than pacing.max_wait_cap, which is 10m (default)"},
+		{"queues", "pacing: {max_queue: 10}", "f:1:21: pacing.max_queue: found 10, expected no less than pacing.max_queue_per_client, which is 250 (default)"},
+		{"cache too small", "robots: {cache_size: 1MiB, max_size: 2MiB}", "f:1:38: robots.max_size: found 2MiB, expected no more than robots.cache_size, which is 1MiB (f:1:22)"},
+		{"key without certificate", "intercept: {ca_key: dir/key}", "config: 2 faults\n" +
+			"f:1:21: intercept.ca_cert: found none, expected one beside intercept.ca_key\n" +
+			"f:1:21: intercept.ca_key: expected a file that can be read: stat dir/dir/key: no such file or directory"},
+		{"folder in place of a file", "egress: {ca_file: .}", "f:1:19: egress.ca_file: expected a file that can be read: dir is no regular file"},
+		{"allowed and denied", "egress: {allow_addresses: [10.0.0.1], deny_addresses: [10.0.0.0/8, 10.0.0.1]}", "f:1:68: egress.deny_addresses[1]: 10.0.0.1 is in egress.allow_addresses too"},
+		{"mapped address", "egress: {allow_addresses: [\"::ffff:10.0.0.1\"], deny_addresses: [10.0.0.1]}", "f:1:65: egress.deny_addresses[0]: 10.0.0.1 is in egress.allow_addresses too"},
+		{"no name, no cidr", "clients: [{}]", "config: 2 faults\n" +
+			"f:1:11: clients[0].name: found none, expected a name, which records and exemptions use\n" +
+			"f:1:11: clients[0].cidr: found none, expected a list of addresses or networks, such as [10.0.0.0/8], by which the client is known"},
+		{"one name twice", "clients: [{name: a, cidr: [127.0.0.1]}, {name: a, cidr: [10.0.0.1]}]", `f:1:48: clients[1].name: "a" is clients[0] already`},
+		{"max_crawl_delay 0 is not that of pacing", "clients: [{name: a, cidr: [127.0.0.1], max_crawl_delay: 0s}]", "f:1:57: clients[0].max_crawl_delay: found 0s, expected at least 1ms"},
+		{"host twice", "hosts: [{host: a.example}, {host: A.EXAMPLE.}]", "f:1:35: hosts[1].host: a.example never applies: a.example matches first (hosts[0])"},
+		{"host behind a wider pattern", "hosts: [{host: \"*.example\"}, {host: \"*.a.example\"}]", "f:1:37: hosts[1].host: *.a.example never applies: *.example matches first (hosts[0])"},
+		{"host behind every host", "hosts: [{host: \"*\"}, {host: a.example}]", "f:1:29: hosts[1].host: a.example never applies: * matches first (hosts[0])"},
+		{"the name itself is not below itself", "hosts: [{host: \"*.example\"}, {host: example}]", ""},
+		{"star within a name", "hosts: [{host: \"a*.example\"}]", `f:1:16: hosts[0].host: found "a*.example", expected a host such as a.example, or *.example for every host below it; host "a*.example": '*' does not belong in a name`},
+		{"exemption without anything", "exemptions: [{}]", "config: 4 faults\n" +
+			"f:1:14: exemptions[0].host: found none, expected a host such as a.example, or *.example for every host below it\n" +
+			"f:1:14: exemptions[0].reason: found none, expected a reason, which an auditor will ask for\n" +
+			"f:1:14: exemptions[0].owner: found none, expected an owner, who answers for it\n" +
+			"f:1:14: exemptions[0].effect: found none, expected allow or deny"},
+		{"allow for ever", "exemptions: [{host: a.example, effect: allow, reason: r, owner: o}]", "f:1:14: exemptions[0].until: found none, expected a date such as 2027-06-30: nothing is allowed for ever"},
+		{"deny for ever", "exemptions: [{host: a.example, effect: deny, reason: r, owner: o}]", ""},
+		{"a comment would cut the path", "exemptions: [{host: a.example, path: /a#b, effect: deny, reason: r, owner: o}]", `f:1:38: exemptions[0].path: found "/a#b", expected a path such as /api/*, with %23 for # and %20 for a space`},
+		{"unknown client", "clients: [{name: news, cidr: [127.0.0.1]}]\nexemptions: [{host: a.example, client: nwes, effect: deny, reason: r, owner: o}]", `f:2:40: exemptions[0].client: found "nwes", expected the name of one of clients; did you mean news?`},
+		{"the client of a proxy without clients", "exemptions: [{host: a.example, client: local, effect: deny, reason: r, owner: o}]", ""},
+		{"bad pattern of an exemption", "exemptions: [{host: a..example, effect: deny, reason: r, owner: o}]", `f:1:21: exemptions[0].host: found "a..example", expected a host such as a.example, or *.example for every host below it; host "a..example": each label has 1 to 63 octets`},
+		{"contact", "identity: {contact: https://example.org/(bot)}", `f:1:21: identity.contact: found "https://example.org/(bot)", expected a URL such as https://example.org/crawler, or mailto:crawler@example.org; visible ASCII without ( ) and \`},
+		{"contact that is no URL", "identity: {contact: \"ftp://example.org/\"}", `f:1:21: identity.contact: found "ftp://example.org/", expected a URL such as https://example.org/crawler, or mailto:crawler@example.org`},
+		{"BOM and CRLF", "\ufeffgrace: 5s\r\nmode: off\r\n", ""},
+		{"a section that is commented out", "grace: 5s\nrobots:\n#  ttl: 1h\nclients:\n", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, _, got := loadText(t, tt.text+"\n", Options{})
+			want := tt.want
+			if want != "" && !strings.HasPrefix(want, "config: ") {
+				want = "config: " + want
+			}
+			if got != want {
+				t.Errorf("load(%q) =\n%s\nwant\n%s", tt.text, got, want)
+			}
+		})
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	const exemption = "exemptions: [{host: a.example, effect: allow, reason: r, owner: o, until: %s}]\n"
+	tests := []struct{ name, text, want string }{
+		{"admin for others", "admin: {listen: 0.0.0.0:3129}", "f:1:17: admin.listen: 0.0.0.0:3129 can be reached by others, who see there whom you crawl if they learn the token; 127.0.0.1 is for this machine alone"},
+		{"everybody", "listen: :3128\nclients: [{name: all, cidr: [\"::/0\"]}]\nidentity: {contact: \"mailto:op@example.org\"}", "f:2:30: clients[0].cidr[0]: ::/0 is everybody: an open proxy"},
+		{"nobody", openTo, "f:1:10: clients: nobody can use the proxy: listen is 127.0.0.1:3128, and no client has an address of this machine (127.0.0.1)"},
+		{"until yesterday", strings.ReplaceAll(exemption, "%s", "2026-05-31"), "f:1:75: exemptions[0].until: this exemption stopped working at 2026-06-01T00:00:00Z"},
+		{"until today, to its end in UTC", strings.ReplaceAll(exemption, "%s", "2026-06-01"), ""},
+		{"until this moment", strings.ReplaceAll(exemption, "%s", "2026-06-01T14:00:00+02:00"), "f:1:75: exemptions[0].until: this exemption stopped working at 2026-06-01T12:00:00Z"},
+		{"until the next second", strings.ReplaceAll(exemption, "%s", "2026-06-01T12:00:01Z"), ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, got, faults := loadText(t, tt.text, Options{})
+			if faults != "" || got != tt.want {
+				t.Errorf("load(%q) warns\n%s\nwant\n%s\nfaults %s", tt.text, got, tt.want, faults)
+			}
+		})
+	}
+}
+
+func TestEntries(t *testing.T) {
+	dir := t.TempDir()
+	robots := filepath.Join(dir, "robots.txt")
+	if err := os.WriteFile(robots, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, warnings, faults := loadText(t, `
+clients:
+  - {name: news, cidr: [10.1.0.0/16, "::1"], product_token: MJ12bot, mode: off, purpose: search, max_wait: 0s, max_crawl_delay: 10m}
+  - {name: lab, cidr: [10.2.0.0/16]}
+hosts:
+  - {host: "*.Bücher.Example", mode: report, delay: 2.5s, robots_file: `+robots+`}
+exemptions:
+  - {host: A.example., path: /api/*, client: lab, effect: allow, reason: contract 12, owner: ops@example.org, until: 2027-06-30}
+`, Options{})
+	if faults+warnings != "" {
+		t.Fatal(faults, warnings)
+	}
+	news, lab := cfg.Clients[0], cfg.Clients[1]
+	if *news.Mode != policy.Off || *news.MaxWait != 0 || news.MaxCrawlDelay != 10*time.Minute || news.ProductToken != "MJ12bot" {
+		t.Errorf("clients[0] = %+v", news)
+	}
+	if lab.Mode != nil || lab.MaxWait != nil {
+		t.Errorf("clients[1] = %+v, want neither mode nor max_wait", lab)
+	}
+	if h := cfg.Hosts[0]; h.Host != "*.xn--bcher-kva.example" || h.Delay != 2500*time.Millisecond || h.RobotsFile != robots {
+		t.Errorf("hosts[0] = %+v", h)
+	}
+	want := policy.Exemption{
+		Host: "a.example", Path: "/api/*", Client: "lab", Effect: policy.EffectAllow, Reason: "contract 12", Owner: "ops@example.org",
+		Until: time.Date(2027, 7, 1, 0, 0, 0, 0, time.UTC),
+	}
+	if cfg.Exemptions[0] != want {
+		t.Errorf("exemptions[0] = %+v, want %+v", cfg.Exemptions[0], want)
+	}
+}
+
+func TestUnreadableFile(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root reads every file")
+	}
+	path := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(path, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := readable(path); !os.IsPermission(err) {
+		t.Errorf("readable(a file of mode 0) = %v, want that it is not permitted", err)
+	}
+}

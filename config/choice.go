@@ -1,0 +1,52 @@
+package config
+
+// Treatment is what an answer that says nothing about crawling is taken for.
+type Treatment string
+
+const (
+	Allow  Treatment = "allow"  // as if there were no robots.txt
+	Refuse Treatment = "refuse" // as if the whole site were disallowed
+)
+
+// OverMax is what becomes of a Crawl-delay above the maximum.
+type OverMax string
+
+const (
+	OverMaxClamp  OverMax = "clamp"  // wait for the maximum only, and record the deviation
+	OverMaxRefuse OverMax = "refuse" // do not go there
+)
+
+// Spacing is what a Crawl-delay is measured from.
+type Spacing string
+
+const (
+	SpacingEnd   Spacing = "end"   // the end of the request before
+	SpacingStart Spacing = "start" // its start
+)
+
+// OnFailure is what becomes of requests that cannot be recorded.
+type OnFailure string
+
+const (
+	OnFailureRefuse   OnFailure = "refuse"
+	OnFailureContinue OnFailure = "continue"
+)
+
+// Query is how much of a URL's query is recorded.
+type Query string
+
+const (
+	QueryMask Query = "mask" // without the values of parameters that are named like credentials
+	QueryKeep Query = "keep"
+	QueryHash Query = "hash"
+	QueryDrop Query = "drop"
+)
+
+// LogFormat is what log lines look like.
+type LogFormat string
+
+const (
+	LogAuto LogFormat = "auto" // text on a terminal, else JSON
+	LogText LogFormat = "text"
+	LogJSON LogFormat = "json"
+)

@@ -1,0 +1,139 @@
+package config
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/robotsproxy/robotsproxy/policy"
+)
+
+const examplePath = "../config.example.yaml"
+
+// now is the moment at which tests load: their exemptions are neither all past nor all to come.
+var now = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+
+// compare leaves out where values came from, and holds an empty list equal to none.
+var compare = cmp.Options{
+	cmpopts.IgnoreUnexported(Config{}),
+	cmpopts.EquateEmpty(),
+	cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}),
+}
+
+// write puts text in a file of its own and returns its path.
+func write(t testing.TB, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "robotsproxy.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// loadText loads a file of the given text as an ordinary user with a home, and names the file "f" in what is said.
+func loadText(t testing.TB, text string, more Options) (cfg *Config, warnings, faults string) {
+	t.Helper()
+	more.Path = write(t, text)
+	more.Env = append([]string{"HOME=/home/op"}, more.Env...)
+	cfg, warned, err := load(more, now, 1000)
+	short := strings.NewReplacer(more.Path, "f", filepath.Dir(more.Path), "dir")
+	var lines []string
+	for _, w := range warned {
+		lines = append(lines, short.Replace(w.String()))
+	}
+	if err != nil {
+		faults = short.Replace(err.Error())
+	}
+	return cfg, strings.Join(lines, "\n"), faults
+}
+
+func TestExampleIsTheDefault(t *testing.T) {
+	got, warnings, err := load(Options{Path: examplePath}, now, 0)
+	if err != nil || len(warnings) > 0 {
+		t.Fatalf("load(%s) = %v, %v; want no fault and no warning", examplePath, warnings, err)
+	}
+	want := Default()
+	want.DataDir = "/var/lib/robotsproxy"
+	if diff := cmp.Diff(want, *got, compare); diff != "" {
+		t.Errorf("%s differs from Default() (-default +example):\n%s", examplePath, diff)
+	}
+	for _, v := range got.Values() {
+		if v.Origin == (Origin{}) {
+			t.Errorf("%s does not set %s", examplePath, v.Key)
+		}
+	}
+}
+
+// samples are the commented entries of the lists that are empty by default.
+var samples = regexp.MustCompile(`(?m)^(clients|hosts|exemptions): \[\]\n#(.*:)\n(?:#  - .*\n)+`)
+
+func TestExampleSamplesLoad(t *testing.T) {
+	text, err := os.ReadFile(examplePath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	uncommented := samples.ReplaceAllStringFunc(string(text), func(s string) string {
+		_, entries, _ := strings.Cut(s, "\n")
+		return regexp.MustCompile(`(?m)^#`).ReplaceAllString(entries, "")
+	})
+	path := write(t, uncommented)
+	robots := filepath.Join(filepath.Dir(path), "bank-robots.txt")
+	if err := os.WriteFile(robots, []byte("User-agent: *\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, warnings, err := load(Options{Path: path}, now, 0)
+	if err != nil || len(warnings) > 0 {
+		t.Fatalf("load(the example with its samples) = %v, %v; want no fault and no warning", warnings, err)
+	}
+	if got := cfg.Hosts[1].RobotsFile; got != robots {
+		t.Errorf("RobotsFile = %q, want %q, in the folder of the file", got, robots)
+	}
+	shown := map[string]bool{}
+	for key := range cfg.origins {
+		shown[regexp.MustCompile(`\[\d+\]`).ReplaceAllString(key, "[]")] = true
+	}
+	all := Config{Clients: make([]Client, 1), Hosts: make([]Host, 1), Exemptions: make([]policy.Exemption, 1)}
+	for _, l := range leaves(reflect.ValueOf(&all).Elem(), "", "") {
+		if key := strings.ReplaceAll(l.key, "[0]", "[]"); !shown[key] {
+			t.Errorf("the example neither sets %s nor shows it in a sample", key)
+		}
+	}
+}
+
+// TestKeys holds the names that operators have in their files.
+func TestKeys(t *testing.T) {
+	want := strings.Fields(`
+		listen admin.listen admin.token_file data_dir mode identity.name identity.contact
+		robots.ttl robots.min_ttl robots.error_ttl robots.timeout robots.max_size robots.max_redirects
+		robots.on_unauthorized robots.on_html robots.serve_from_cache robots.cache_size
+		pacing.default_delay pacing.default_burst pacing.max_concurrent pacing.max_crawl_delay pacing.over_max pacing.spacing
+		pacing.max_wait pacing.max_wait_cap pacing.max_queue pacing.max_queue_per_client pacing.release_after
+		intercept.ca_cert intercept.ca_key
+		egress.allow_addresses egress.deny_addresses egress.ports egress.resolve egress.ca_file egress.insecure_hosts
+		refusal.status response_fields grace audit.jsonl audit.buffer audit.on_failure audit.query log.level log.format
+		clients[0].name clients[0].cidr clients[0].product_token clients[0].mode clients[0].purpose clients[0].max_wait
+		clients[0].max_crawl_delay hosts[0].host hosts[0].mode hosts[0].delay hosts[0].robots_file
+		exemptions[0].host exemptions[0].path exemptions[0].client exemptions[0].effect exemptions[0].reason
+		exemptions[0].owner exemptions[0].until`)
+	all := Config{Clients: make([]Client, 1), Hosts: make([]Host, 1), Exemptions: make([]policy.Exemption, 1)}
+	var got []string
+	for _, l := range leaves(reflect.ValueOf(&all).Elem(), "", "") {
+		got = append(got, l.key)
+		if l.value.Kind() != reflect.Slice && l.value.Kind() != reflect.Map && l.value.Kind() != reflect.Pointer {
+			if _, ok := scalarFor(l.value.Type(), l.tag); !ok {
+				t.Errorf("scalarFor(%s %q) of %s = none", l.value.Type(), l.tag, l.key)
+			}
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("keys (-want +got):\n%s", diff)
+	}
+}

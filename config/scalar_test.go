@@ -1,0 +1,118 @@
+package config
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestScalars(t *testing.T) {
+	const none = "no"
+	tests := []struct {
+		of   reflect.Type
+		text string
+		want string // formatted again, or the hint, or none
+	}{
+		{reflect.TypeFor[time.Duration](), "24h", "24h"},
+		{reflect.TypeFor[time.Duration](), "150s", "2m30s"},
+		{reflect.TypeFor[time.Duration](), "500ms", "500ms"},
+		{reflect.TypeFor[time.Duration](), "90d", "2160h"},
+		{reflect.TypeFor[time.Duration](), "2w", "336h"},
+		{reflect.TypeFor[time.Duration](), "1w1d1h1m1s", "193h1m1s"},
+		{reflect.TypeFor[time.Duration](), "1.5h", "1h30m"},
+		{reflect.TypeFor[time.Duration](), "0", "0s"},
+		{reflect.TypeFor[time.Duration](), "", none},
+		{reflect.TypeFor[time.Duration](), "15", "which unit? 15s are seconds"},
+		{reflect.TypeFor[time.Duration](), "1d5", none},
+		{reflect.TypeFor[time.Duration](), "1d-5h", none},
+		{reflect.TypeFor[time.Duration](), "-1h", none},
+		{reflect.TypeFor[time.Duration](), "1y", none},
+		{reflect.TypeFor[time.Duration](), "999999w", "that is too long"},
+		{reflect.TypeFor[time.Duration](), "106751d23h59m", "that is too long"},
+		{reflect.TypeFor[time.Duration](), "106750d", "2562000h"},
+		{reflect.TypeFor[time.Duration](), "9999999999h", none},
+		{reflect.TypeFor[Size](), "64MiB", "64MiB"},
+		{reflect.TypeFor[Size](), "500KiB", "500KiB"},
+		{reflect.TypeFor[Size](), "10MB", "10MB"},
+		{reflect.TypeFor[Size](), "1024KiB", "1MiB"},
+		{reflect.TypeFor[Size](), "7B", "7B"},
+		{reflect.TypeFor[Size](), "0B", "0B"},
+		{reflect.TypeFor[Size](), "512", "which unit? 512B are octets"},
+		{reflect.TypeFor[Size](), "64M", "did you mean 64MiB or 64MB?"},
+		{reflect.TypeFor[Size](), "64mb", none},
+		{reflect.TypeFor[Size](), "-1B", none},
+		{reflect.TypeFor[Size](), "B", none},
+		{reflect.TypeFor[Size](), "8000000TiB", "8000000TiB"},
+		{reflect.TypeFor[Size](), "90000000TiB", "that is too large"},
+		{reflect.TypeFor[PortRange](), "80", "80"},
+		{reflect.TypeFor[PortRange](), "1024-65535", "1024-65535"},
+		{reflect.TypeFor[PortRange](), "1-65535", "any"},
+		{reflect.TypeFor[PortRange](), "any", "any"},
+		{reflect.TypeFor[PortRange](), "0", "ports are 1 to 65535"},
+		{reflect.TypeFor[PortRange](), "1-65536", "ports are 1 to 65535"},
+		{reflect.TypeFor[PortRange](), "9-1", "did you mean 1-9?"},
+		{reflect.TypeFor[PortRange](), "1-2-3", none},
+		{reflect.TypeFor[PortRange](), "http", none},
+		{reflect.TypeFor[int](), "010", none},
+		{reflect.TypeFor[int](), "0x10", none},
+		{reflect.TypeFor[int](), "1_000", none},
+		{reflect.TypeFor[bool](), "yes", none},
+		{reflect.TypeFor[bool](), "True", none},
+	}
+	for _, tt := range tests {
+		s, _ := scalarFor(tt.of, "")
+		value, err := s.parse(tt.text)
+		got := none
+		switch {
+		case err == nil:
+			got = s.format(value)
+		case err != errNoHint:
+			got = err.Error()
+		}
+		if got != tt.want {
+			t.Errorf("parse %s of %q = %q, want %q", tt.of, tt.text, got, tt.want)
+		}
+	}
+}
+
+// TestFormatIsRead: what Values writes, set reads back to the same value.
+func TestFormatIsRead(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		for _, value := range []any{
+			time.Duration(rapid.Int64Range(0, int64(maxDays*int64(day))-1).Draw(t, "duration")),
+			Size(rapid.Int64Min(0).Draw(t, "size")),
+			PortRange{1, rapid.Uint16Min(1).Draw(t, "port")},
+			rapid.Int().Draw(t, "int"),
+			rapid.Bool().Draw(t, "bool"),
+		} {
+			s, _ := scalarFor(reflect.TypeOf(value), "")
+			got, err := s.parse(s.format(value))
+			if err != nil || got != value {
+				t.Fatalf("parse(format(%v)) = %v, %v (text %q)", value, got, err, s.format(value))
+			}
+		}
+	})
+}
+
+func TestSuggest(t *testing.T) {
+	names := []string{"ttl", "min_ttl", "max_size", "max_redirects", "ca_file", "listen"}
+	tests := []struct{ word, want string }{
+		{"tll", "ttl"},
+		{"minTTL", "min_ttl"},
+		{"MIN-TTL", "min_ttl"},
+		{"maxsize", "max_size"},
+		{"max_redirect", "max_redirects"},
+		{"CAFile", "ca_file"},
+		{"lisetn", "listen"},
+		{"port", ""},
+		{"", ""},
+		{"something_else", ""},
+	}
+	for _, tt := range tests {
+		if got := Suggest(tt.word, names); got != tt.want {
+			t.Errorf("Suggest(%q) = %q, want %q", tt.word, got, tt.want)
+		}
+	}
+}

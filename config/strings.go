@@ -1,0 +1,134 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"strings"
+	"unicode"
+
+	"github.com/robotsproxy/robotsproxy/origin"
+)
+
+// texts are the kinds of string, by the word in a field's tag "as". Whatever the kind, a control character is refused:
+// many of these strings end in a header or on a log line, where a line break would begin another one.
+var texts = map[string]scalar{
+	"":        text("text on one line", parseLine),
+	"path":    text("a path", parseLine),
+	"address": text("an address and a port such as 127.0.0.1:3128", parseAddress),
+	"host":    text("a host such as a.example", parseHost),
+	"pattern": text("a host such as a.example, or *.example for every host below it", parsePattern),
+	"product": text("a product token such as NewsBot: letters, digits, - and _ (RFC 9309 section 2.2.1)", parseProduct),
+	"contact": text("a URL such as https://example.org/crawler, or mailto:crawler@example.org", parseContact),
+}
+
+func text(expected string, parse func(string) (string, error)) scalar {
+	return of(expected, func(s string) (string, error) {
+		if s, err := parseLine(s); err != nil {
+			return s, err
+		}
+		return parse(s)
+	}, func(s string) string { return s })
+}
+
+func parseLine(s string) (string, error) {
+	if strings.ContainsFunc(s, unicode.IsControl) {
+		return "", errors.New("control characters do not belong here")
+	}
+	return s, nil
+}
+
+// parseAddress reads what net.Listen does, with the port as a number; 0 is any free one.
+func parseAddress(s string) (string, error) {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return "", errNoHint
+	}
+	if n, err := parseInt(port); err != nil || n < 0 || n > 65535 {
+		return "", errors.New("the port is a number from 0 to 65535")
+	}
+	if _, err := netip.ParseAddr(host); err == nil || host == "" {
+		return s, nil
+	}
+	if _, err := origin.Host(host); err != nil {
+		return "", hint(err)
+	}
+	return s, nil
+}
+
+// isLoopback reports whether only this machine can reach address. A name is not known to be one of ours, whatever it
+// resolves to today.
+func isLoopback(address string) bool {
+	host, _, _ := net.SplitHostPort(address)
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
+}
+
+// parsePattern returns a host pattern whose name is canonical.
+func parsePattern(s string) (string, error) {
+	if s == "*" {
+		return s, nil
+	}
+	name, below := strings.CutPrefix(s, "*.")
+	host, err := origin.Host(name)
+	if err != nil {
+		return "", hint(err)
+	}
+	if !below {
+		return host, nil
+	}
+	if _, err := netip.ParseAddr(host); err == nil {
+		return "", errors.New("nothing is below an address")
+	}
+	return "*." + host, nil
+}
+
+// parseProduct reads a product token. Departure: RFC 9309 section 2.2.1 has letters, "-" and "_" only; crawlers such as
+// MJ12bot have a digit, and robots.txt files name them so.
+func parseProduct(s string) (string, error) {
+	name, _, versioned := strings.Cut(s, "/")
+	notOurs := func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_')
+	}
+	switch {
+	case name == "" || strings.ContainsFunc(name, notOurs):
+		return "", errNoHint
+	case versioned:
+		return "", fmt.Errorf("the name alone, without version: %s", name)
+	}
+	return s, nil
+}
+
+// parseContact reads what site owners are to reach us by. It stands in a comment of our User-Agent field, hence no
+// parentheses (RFC 9110 section 5.6.5). Empty is none.
+func parseContact(s string) (string, error) {
+	if s == "" {
+		return s, nil
+	}
+	if strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`()\`, r) }) {
+		return "", errors.New(`visible ASCII without ( ) and \`)
+	}
+	u, err := url.Parse(s)
+	switch {
+	case err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "":
+		return s, nil
+	case err == nil && u.Scheme == "mailto" && strings.Contains(u.Opaque, "@"):
+		return s, nil
+	case !strings.Contains(s, ":") && strings.Contains(s, "@"):
+		return "", fmt.Errorf("did you mean mailto:%s?", s)
+	}
+	return "", errNoHint
+}
+
+// hint leaves out of an error of package origin which package it is from: a fault already says where it is.
+func hint(err error) error { return errors.New(strings.TrimPrefix(err.Error(), "origin: ")) }
+
+func parseHost(s string) (string, error) {
+	host, err := origin.Host(s)
+	if err != nil {
+		return "", hint(err)
+	}
+	return host, nil
+}

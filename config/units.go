@@ -1,0 +1,150 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Size is a number of octets.
+type Size int64
+
+const (
+	kibi Size = 1 << (10 * (iota + 1))
+	mebi
+	gibi
+	tebi
+)
+
+// sizeUnits are ordered so that String finds the largest unit first, and the binary before the decimal one.
+var sizeUnits = []struct {
+	name string
+	size Size
+}{
+	{"TiB", tebi}, {"TB", 1e12}, {"GiB", gibi}, {"GB", 1e9}, {"MiB", mebi}, {"MB", 1e6}, {"KiB", kibi}, {"KB", 1e3}, {"B", 1},
+}
+
+// String returns s in the largest unit of which it is a whole number: "64MiB".
+func (s Size) String() string {
+	for _, u := range sizeUnits {
+		if s != 0 && s%u.size == 0 {
+			return fmt.Sprintf("%d%s", int64(s/u.size), u.name)
+		}
+	}
+	return "0B"
+}
+
+func parseSize(s string) (Size, error) {
+	digits := strings.TrimRight(s, "KMGTiB")
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n < 0 {
+		return 0, errNoHint
+	}
+	if digits == s {
+		return 0, fmt.Errorf("which unit? %sB are octets", s)
+	}
+	for _, u := range sizeUnits {
+		if s[len(digits):] != u.name {
+			continue
+		}
+		if n > math.MaxInt64/int64(u.size) {
+			return 0, errors.New("that is too large")
+		}
+		return Size(n) * u.size, nil
+	}
+	if unit := s[len(digits):]; len(unit) == 1 {
+		return 0, fmt.Errorf("did you mean %siB or %sB?", s, s)
+	}
+	return 0, errNoHint
+}
+
+// durationParts splits what time.ParseDuration leaves out, weeks and days, from the rest. There a day is not always 24
+// hours; here it is. No part has a sign: no duration of ours can be negative.
+var durationParts = regexp.MustCompile(`^(?:(\d{1,6})w)?(?:(\d{1,6})d)?([0-9.].*)?$`)
+
+const (
+	day     = 24 * time.Hour
+	maxDays = int64(math.MaxInt64 / day)
+)
+
+func parseDuration(s string) (time.Duration, error) {
+	m := durationParts.FindStringSubmatch(s)
+	if m == nil || s == "" {
+		return 0, errNoHint
+	}
+	rest, err := parseHours(m[3])
+	if err != nil && strings.Trim(s, "0123456789.") == "" {
+		return 0, fmt.Errorf("which unit? %ss are seconds", s)
+	}
+	if err != nil {
+		return 0, errNoHint
+	}
+	weeks, _ := strconv.ParseInt(m[1], 10, 64) // digits or nothing, which counts as 0
+	days, _ := strconv.ParseInt(m[2], 10, 64)
+	if days += 7 * weeks; days >= maxDays || rest > math.MaxInt64-time.Duration(days)*day {
+		return 0, errors.New("that is too long")
+	}
+	return time.Duration(days)*day + rest, nil
+}
+
+func parseHours(s string) (time.Duration, error) {
+	if s == "" {
+		return 0, nil
+	}
+	return time.ParseDuration(s)
+}
+
+// formatDuration is Duration.String without the units that are nought: 24h, not 24h0m0s.
+func formatDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// PortRange is the ports from First to Last, both included.
+type PortRange struct {
+	First, Last uint16
+}
+
+var anyPort = PortRange{1, 65535}
+
+// String returns the range as a file has it: 443, 1024-65535 or any.
+func (r PortRange) String() string {
+	switch {
+	case r == anyPort:
+		return "any"
+	case r.First == r.Last:
+		return strconv.Itoa(int(r.First))
+	}
+	return fmt.Sprintf("%d-%d", r.First, r.Last)
+}
+
+func parsePorts(s string) (PortRange, error) {
+	if s == "any" {
+		return anyPort, nil
+	}
+	first, last, isRange := strings.Cut(s, "-")
+	if !isRange {
+		last = first
+	}
+	a, errA := parseInt(first)
+	b, errB := parseInt(last)
+	switch {
+	case errA != nil || errB != nil:
+		return PortRange{}, errNoHint
+	case a < 1 || b > 65535:
+		return PortRange{}, errors.New("ports are 1 to 65535")
+	case a > b:
+		return PortRange{}, fmt.Errorf("did you mean %d-%d?", b, a)
+	}
+	return PortRange{uint16(a), uint16(b)}, nil
+}

@@ -1,0 +1,73 @@
+package admin
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"time"
+)
+
+// status is the body of /api/status.
+type status struct {
+	Version  string    `json:"version"`
+	Started  time.Time `json:"started"`
+	Uptime   float64   `json:"uptime_seconds"`
+	Ready    bool      `json:"ready"`
+	NotReady string    `json:"not_ready,omitempty"` // why
+	Counts   []count   `json:"counts"`
+}
+
+func (h *Handler) status(w http.ResponseWriter, _ *http.Request) {
+	body, err := h.statusAt(time.Now())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Write(append(body, '\n'))
+}
+
+func (h *Handler) statusAt(now time.Time) ([]byte, error) {
+	counts, err := h.options.Metrics.counts()
+	if err != nil {
+		return nil, err
+	}
+	s := status{
+		Version: h.options.Version,
+		Started: h.started.UTC().Truncate(time.Second),
+		Uptime:  now.Sub(h.started).Round(time.Millisecond).Seconds(),
+		Ready:   true,
+		Counts:  counts,
+	}
+	if err := h.options.Ready(); err != nil {
+		s.Ready, s.NotReady = false, err.Error()
+	}
+	return json.MarshalIndent(s, "", "  ")
+}
+
+// indexPage has no script and no style, so that no policy for them is needed.
+const indexPage = `<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>robotsproxy</title>
+</head>
+<body>
+<h1>robotsproxy</h1>
+<p>This is the operator's listener. Crawlers use the other one.</p>
+<dl>
+<dt><a href="/healthz">/healthz</a></dt><dd>200 while the process answers</dd>
+<dt><a href="/readyz">/readyz</a></dt><dd>200 while traffic may be sent, 503 while it may not</dd>
+<dt><a href="/ca.pem">/ca.pem</a></dt><dd>the certificate that clients must trust, where HTTPS is intercepted</dd>
+<dt><a href="/metrics">/metrics</a></dt><dd>for Prometheus</dd>
+<dt>/api/status</dt><dd>what was decided since the start; needs the token: <code>curl -H "Authorization: Bearer TOKEN"</code></dd>
+</dl>
+</body>
+</html>
+`
+
+func index(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	io.WriteString(w, indexPage)
+}

@@ -1,0 +1,189 @@
+package proxy
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
+	"sync"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/policy"
+	"github.com/robotsproxy/robotsproxy/ratelimit"
+	"github.com/robotsproxy/robotsproxy/robots"
+)
+
+// exchange is one request on its way: what is known of it, what it holds, and what must be given back exactly once.
+type exchange struct {
+	server *Server
+	client *Client // nil: a stranger
+	tunnel *tunnel // nil: outside a tunnel
+	origin origin.Origin
+	target string // the path and query that are judged and sent
+
+	writer     http.ResponseWriter
+	webSocket  bool             // the client asks for the upgrade
+	preference string           // what was made of the client's Prefer; empty where it has none
+	robots     *robots.Snapshot // not nil: the answer is this file, and the origin is not asked
+	stream     bool             // the body's length is unknown: pass on each piece as it comes
+	bodyErr    error            // the origin's body broke off
+
+	mu     sync.Mutex // guards what follows: a body may be closed while it is read
+	rec    audit.Record
+	begun  bool
+	ended  bool
+	grant  *ratelimit.Grant
+	header bool // the final header was received; no 1xx may follow
+}
+
+type exchangeKey struct{}
+
+func exchangeOf(ctx context.Context) *exchange {
+	ex, _ := ctx.Value(exchangeKey{}).(*exchange)
+	return ex
+}
+
+// newExchange begins the record of r.
+func (s *Server) newExchange(w http.ResponseWriter, r *http.Request, t *tunnel) *exchange {
+	now := time.Now()
+	ex := &exchange{server: s, tunnel: t, writer: w}
+	ex.rec = audit.Record{
+		ID: s.ids.Next(now), Time: now, Via: audit.Plain, Method: cut(r.Method, 64),
+		ClientAddr: r.RemoteAddr, UserAgent: cut(r.UserAgent(), 1024), Tag: cut(r.Header.Get(ownPrefix+"Tag"), 256),
+	}
+	if t != nil {
+		ex.rec.Via, ex.client = audit.Intercepted, t.client
+	} else {
+		ex.client = s.identify(r.RemoteAddr)
+	}
+	if ex.client != nil {
+		ex.rec.Client, ex.rec.Purpose = ex.client.Name, ex.client.Purpose
+	}
+	return ex
+}
+
+// cut shortens what a stranger sent to what a record needs.
+func cut(s string, n int) string {
+	if len(s) > n {
+		return s[:n]
+	}
+	return s
+}
+
+// begin tells the recorder that the decision is made. Nothing may be sent or answered before it returns nil.
+func (ex *exchange) begin(ctx context.Context) error {
+	if ex.begun {
+		return nil
+	}
+	if err := ex.server.options.Recorder.Begin(ctx, &ex.rec); err != nil {
+		return err
+	}
+	ex.begun = true
+	return nil
+}
+
+// end completes the record and gives back the place in the lane. Only the first call counts.
+func (ex *exchange) end(cause error) {
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	if ex.ended {
+		return
+	}
+	ex.ended = true
+	if cause != nil && ex.rec.Error == "" {
+		ex.rec.Error = cause.Error()
+	}
+	ex.rec.EndedAt = time.Now()
+	ex.grant.Release(ratelimit.Outcome{Status: ex.rec.Status})
+	if ex.begun {
+		ex.server.options.Recorder.End(&ex.rec)
+	}
+}
+
+// refuse makes ref the answer and the record's last word. A refusal that cannot be recorded becomes one that says so.
+func (ex *exchange) refuse(req *http.Request, ref *Refusal) *http.Response {
+	ref.complete(ex.server.options.RefusalStatus)
+	ex.note(ref)
+	if err := ex.begin(req.Context()); err != nil {
+		ref = &Refusal{Reason: policy.ReasonAuditUnavailable, RetryAfter: 5 * time.Second}
+		ref.complete(0)
+		ex.server.log.Error("a refusal could not be recorded", "err", err)
+	}
+	resp := ref.response(req, ex.rec.ID.String())
+	if ex.preference != "" {
+		resp.Header.Set("Preference-Applied", ex.preference)
+	}
+	if req.Method != http.MethodHead {
+		ex.rec.Bytes = resp.ContentLength
+	}
+	ex.end(nil)
+	return resp
+}
+
+func (ex *exchange) note(ref *Refusal) {
+	ex.rec.Decision, ex.rec.Reason = ref.Outcome, ref.Reason
+	ex.rec.Status, ex.rec.RetryAfter = ref.Status, ref.retryAfter()
+	if ref.Err != nil {
+		ex.rec.Error = ref.Err.Error()
+	}
+}
+
+// withTrace returns ctx so that ex can be found in it, and hears from the transport: which address was reached, and
+// what the origin says before its final header.
+func (ex *exchange) withTrace(ctx context.Context) context.Context {
+	ctx = context.WithValue(ctx, exchangeKey{}, ex)
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: ex.gotConn, Got1xxResponse: ex.got1xx})
+}
+
+func (ex *exchange) gotConn(info httptrace.GotConnInfo) {
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	if !ex.ended {
+		ex.rec.UpstreamAddr = info.Conn.RemoteAddr().String()
+	}
+}
+
+// got1xx forwards 103 Early Hints (RFC 8297) and its like. 100 and 101 are answered on each side by itself.
+func (ex *exchange) got1xx(code int, header textproto.MIMEHeader) error {
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	if ex.header || ex.ended || code == http.StatusContinue || code == http.StatusSwitchingProtocols {
+		return nil
+	}
+	h := ex.writer.Header()
+	for name, values := range header {
+		h[name] = values
+	}
+	ex.writer.WriteHeader(code)
+	clear(h)
+	return nil
+}
+
+// body counts what passes and ends the exchange at its end, however that comes.
+type body struct {
+	io.ReadCloser
+	ex *exchange
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.ex.rec.Bytes += int64(n)
+	switch err {
+	case nil:
+	case io.EOF:
+		b.ex.end(nil)
+	default:
+		b.ex.bodyErr = err
+		b.ex.end(err)
+	}
+	return n, err
+}
+
+func (b *body) Close() error {
+	err := b.ReadCloser.Close()
+	b.ex.end(errClientLeft)
+	return err
+}

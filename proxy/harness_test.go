@@ -1,0 +1,228 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/certs"
+	"github.com/robotsproxy/robotsproxy/internal/robotstest"
+	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/policy"
+	"github.com/robotsproxy/robotsproxy/ratelimit"
+	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/rules"
+)
+
+// rig is a proxy with all its real parts between a client and a fake site.
+type rig struct {
+	t       *testing.T
+	site    *robotstest.Site
+	server  *Server
+	addr    string
+	records *recorder
+	limiter *ratelimit.Limiter
+	ca      *x509.CertPool
+	log     *bytes.Buffer
+}
+
+// newRig starts one. change may replace parts before the server is made.
+func newRig(t *testing.T, change func(*Options)) *rig {
+	t.Helper()
+	r := &rig{t: t, site: robotstest.New(t), records: &recorder{}, log: &bytes.Buffer{}}
+	egress := NewEgress(EgressOptions{
+		Allow:   []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		Resolve: map[string]netip.Addr{"a.example": netip.MustParseAddr("127.0.0.1"), "b.example": netip.MustParseAddr("127.0.0.1")},
+	})
+	transport := NewTransport(TransportOptions{Egress: egress, RootCAs: r.site.CAPool()})
+	t.Cleanup(transport.CloseIdleConnections)
+	o := Options{
+		Snapshots: r.newCache(transport), Policy: r.newPolicy(policy.Options{}), Recorder: r.records,
+		Egress: egress, Transport: transport, Authority: r.newAuthority(), Logger: slog.New(slog.NewTextHandler(r.log, nil)),
+	}
+	var err error
+	if r.limiter, err = ratelimit.New(ratelimit.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	o.Limiter = r.limiter
+	if change != nil {
+		change(&o)
+	}
+	if r.server, err = New(o); err != nil {
+		t.Fatal(err)
+	}
+	r.serve()
+	return r
+}
+
+func (r *rig) newCache(transport http.RoundTripper) *robots.Cache {
+	fetcher, err := robots.NewFetcher(robots.FetcherOptions{Transport: transport, UserAgent: "robotsproxy/test", Prohibited: Prohibited})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	cache, err := robots.NewCache(robots.CacheOptions{Fetch: fetcher.Fetch})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(cache.Close)
+	return cache
+}
+
+func (r *rig) newPolicy(o policy.Options) *policy.Policy {
+	p, err := policy.New(o)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return p
+}
+
+func (r *rig) newAuthority() *certs.Authority {
+	ca, err := certs.Open(certs.Options{Dir: r.t.TempDir()})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.ca = x509.NewCertPool()
+	r.ca.AppendCertsFromPEM(ca.PEM())
+	return ca
+}
+
+func (r *rig) serve() {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.addr = l.Addr().String()
+	served := make(chan error, 1)
+	go func() { served <- r.server.Serve(l) }()
+	r.t.Cleanup(func() {
+		r.server.Close()
+		if err := <-served; err != nil {
+			r.t.Errorf("Serve: %v", err)
+		}
+	})
+}
+
+// url returns the URL of a path on a.example.
+func (r *rig) url(scheme, path string) string {
+	port := r.site.Port()
+	if scheme == "https" {
+		port = r.site.TLSPort()
+	}
+	return fmt.Sprintf("%s://a.example:%d%s", scheme, port, path)
+}
+
+// client returns a client that goes through the proxy, over HTTP/2 inside tunnels unless told otherwise.
+func (r *rig) client(http1 bool) *http.Client {
+	proxyURL := &url.URL{Scheme: "http", Host: r.addr}
+	t := &http.Transport{
+		Proxy: http.ProxyURL(proxyURL), TLSClientConfig: &tls.Config{RootCAs: r.ca}, DisableCompression: true,
+		ForceAttemptHTTP2: !http1, ExpectContinueTimeout: 5 * time.Second,
+	}
+	r.t.Cleanup(t.CloseIdleConnections)
+	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// get fetches a URL whole.
+func (r *rig) get(c *http.Client, url string) (*http.Response, []byte) {
+	r.t.Helper()
+	resp, err := c.Get(url)
+	if err != nil {
+		r.t.Fatalf("GET %s: %v", url, err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		r.t.Fatalf("GET %s: reading the body: %v", url, err)
+	}
+	return resp, body
+}
+
+// raw sends octets on a connection of its own and returns it.
+func (r *rig) raw(octets string) net.Conn {
+	r.t.Helper()
+	c, err := net.Dial("tcp", r.addr)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { c.Close() })
+	c.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := io.WriteString(c, octets); err != nil {
+		r.t.Fatal(err)
+	}
+	return c
+}
+
+// eventually waits for what happens soon after an answer: records and releases.
+func (r *rig) eventually(what string, ok func() bool) {
+	r.t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("%s did not come about; records: %+v", what, r.records.all())
+		}
+	}
+}
+
+// recorder keeps records in memory, and can refuse.
+type recorder struct {
+	mu     sync.Mutex
+	refuse bool
+	begun  int
+	ended  []audit.Record
+}
+
+func (r *recorder) Begin(context.Context, *audit.Record) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.refuse {
+		return audit.ErrUnavailable
+	}
+	r.begun++
+	return nil
+}
+
+func (r *recorder) End(rec *audit.Record) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = append(r.ended, *rec)
+}
+
+func (r *recorder) all() []audit.Record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.ended)
+}
+
+// last waits until n records are complete and returns the last.
+func (r *rig) last(n int) audit.Record {
+	r.t.Helper()
+	r.eventually(fmt.Sprintf("record %d", n), func() bool { return len(r.records.all()) >= n })
+	return r.records.all()[n-1]
+}
+
+// snapshots answers look-ups without a fetch.
+type snapshots func(context.Context, origin.Origin) (*robots.Snapshot, error)
+
+func (f snapshots) Snapshot(ctx context.Context, o origin.Origin) (*robots.Snapshot, error) {
+	return f(ctx, o)
+}
+
+func fixed(body string) snapshots {
+	snap := &robots.Snapshot{Availability: robots.Found, Status: 200, Body: []byte(body), Rules: rules.Parse([]byte(body), rules.Options{})}
+	return func(context.Context, origin.Origin) (*robots.Snapshot, error) { return snap, nil }
+}
+
+var errNotThere = errors.New("not there")

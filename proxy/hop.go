@@ -1,0 +1,87 @@
+package proxy
+
+import (
+	"net/http"
+	"net/textproto"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// hopFields are the fields that hold for one connection only (RFC 9110 section 7.6.1), in both directions.
+var hopFields = []string{
+	"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization",
+	"Te", "Transfer-Encoding", "Upgrade",
+}
+
+// keptFields may not be removed by naming them in Connection: they belong to the message, or are ours.
+var keptFields = []string{"Host", "Content-Length", "Via", "Cache-Control", "Proxy-Status"}
+
+const ownPrefix = "Robotsproxy-"
+
+// removeHopFields removes from h what holds for the connection that h came by, and what its sender says holds for it.
+// WebSocket's upgrade is kept where it is asked for: it is forwarded as a request for the same upgrade.
+func removeHopFields(h http.Header, webSocket bool) {
+	trailers := httpguts.HeaderValuesContainsToken(h["Te"], "trailers")
+	for _, v := range h["Connection"] {
+		for name := range strings.SplitSeq(v, ",") {
+			name = textproto.CanonicalMIMEHeaderKey(textproto.TrimString(name))
+			if !slices.Contains(keptFields, name) && !strings.HasPrefix(name, ownPrefix) {
+				delete(h, name)
+			}
+		}
+	}
+	for _, name := range hopFields {
+		delete(h, name)
+	}
+	if webSocket {
+		h["Connection"], h["Upgrade"] = []string{"Upgrade"}, []string{"websocket"}
+	}
+	if trailers {
+		h["Te"] = []string{"trailers"} // gRPC asks for it; our transport keeps trailers
+	}
+}
+
+// asksWebSocket reports whether h is one side of WebSocket's handshake (RFC 6455 section 4). Every other upgrade is not
+// offered to the origin: nothing behind it could be judged.
+func asksWebSocket(h http.Header) bool {
+	return httpguts.HeaderValuesContainsToken(h["Connection"], "upgrade") &&
+		httpguts.HeaderValuesContainsToken(h["Upgrade"], "websocket")
+}
+
+// removeOwnFields removes our own control fields, which nobody else may set.
+func removeOwnFields(h http.Header) {
+	for name := range h {
+		if strings.HasPrefix(name, ownPrefix) {
+			delete(h, name)
+		}
+	}
+}
+
+// addVia names us in the message's path (RFC 9110 section 7.6.3).
+func addVia(h http.Header, protoMajor int, pseudonym string) {
+	version := "1.1 "
+	if protoMajor == 2 {
+		version = "2 "
+	}
+	h["Via"] = append(h["Via"], version+pseudonym)
+}
+
+// loops reports whether the message has been here before.
+func loops(h http.Header, pseudonym string) bool {
+	return slices.ContainsFunc(h["Via"], func(v string) bool { return strings.Contains(v, pseudonym) })
+}
+
+// dropConnectionAuth removes challenges whose answer authenticates a connection and not a request (NTLM, Negotiate):
+// connections to origins are shared by all clients, so the next one would be taken for the first.
+func dropConnectionAuth(h http.Header) {
+	challenges := h["Www-Authenticate"]
+	if len(challenges) == 0 {
+		return
+	}
+	h["Www-Authenticate"] = slices.DeleteFunc(challenges, func(c string) bool {
+		scheme, _, _ := strings.Cut(c, " ")
+		return strings.EqualFold(scheme, "NTLM") || strings.EqualFold(scheme, "Negotiate")
+	})
+}

@@ -1,0 +1,69 @@
+package proxy
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestRemoveHopFields(t *testing.T) {
+	for _, row := range []struct {
+		name      string
+		in        http.Header
+		webSocket bool
+		want      http.Header
+	}{
+		{
+			"9110 7.6.1/named in Connection",
+			http.Header{"Connection": {"close, X-Secret", "x-more"}, "X-Secret": {"1"}, "X-More": {"2"}, "Accept": {"*/*"}}, false,
+			http.Header{"Accept": {"*/*"}},
+		},
+		{
+			"9110 7.6.1/always",
+			http.Header{"Keep-Alive": {"timeout=5"}, "Proxy-Connection": {"keep-alive"}, "Te": {"gzip"}, "Transfer-Encoding": {"x"}, "Upgrade": {"h2c"}, "Proxy-Authorization": {"Basic x"}}, false,
+			http.Header{},
+		},
+		{
+			"Connection may not remove what belongs to the message",
+			http.Header{"Connection": {"Host, Content-Length, Via, Robotsproxy-Reason"}, "Content-Length": {"3"}, "Via": {"1.1 x"}, "Robotsproxy-Reason": {"robots"}}, false,
+			http.Header{"Content-Length": {"3"}, "Via": {"1.1 x"}, "Robotsproxy-Reason": {"robots"}},
+		},
+		{
+			"6455 4/WebSocket is asked for again",
+			http.Header{"Connection": {"keep-alive, Upgrade"}, "Upgrade": {"WebSocket"}, "Sec-Websocket-Key": {"x"}}, true,
+			http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Key": {"x"}},
+		},
+		{"trailers are kept", http.Header{"Te": {"trailers, deflate"}}, false, http.Header{"Te": {"trailers"}}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			removeHopFields(row.in, row.webSocket)
+			if diff := cmp.Diff(row.want, row.in); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDropConnectionAuth(t *testing.T) {
+	h := http.Header{"Www-Authenticate": {"NTLM", `Basic realm="x"`, "Negotiate abc"}}
+	if dropConnectionAuth(h); len(h["Www-Authenticate"]) != 1 || h.Get("Www-Authenticate") != `Basic realm="x"` {
+		t.Errorf("challenges left: %q", h["Www-Authenticate"])
+	}
+}
+
+func TestPreferredWait(t *testing.T) {
+	for in, want := range map[string]time.Duration{
+		"wait=10": 10 * time.Second, "respond-async, wait=5; x=y": 5 * time.Second, `WAIT="7"`: 7 * time.Second, "wait = 0": 0,
+	} {
+		if got, ok := preferredWait(http.Header{"Prefer": {in}}); !ok || got != want {
+			t.Errorf("preferredWait(%q) = %v, %t; want %v", in, got, ok, want)
+		}
+	}
+	for _, in := range []string{"", "wait", "wait=", "wait=-1", "wait=1.5", "respond-async", "await=3"} {
+		if got, ok := preferredWait(http.Header{"Prefer": {in}}); ok {
+			t.Errorf("preferredWait(%q) = %v, want none", in, got)
+		}
+	}
+}

@@ -1,0 +1,283 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/elazarl/goproxy"
+
+	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/policy"
+	"github.com/robotsproxy/robotsproxy/ratelimit"
+	"github.com/robotsproxy/robotsproxy/robots"
+)
+
+var (
+	errClientLeft  = errors.New("the client left before the end")
+	errUnasked101  = errors.New("the origin changed the protocol unasked")
+	errGoneWaiting = errors.New("the client left while it waited; nothing was sent")
+)
+
+// pipeline is what goproxy calls in place of a transport, for plain and intercepted requests alike: look up, decide,
+// refuse or pace, forward. Its answers are responses, never errors, which goproxy would show to the client as text.
+type pipeline struct{ *Server }
+
+func (p pipeline) RoundTrip(req *http.Request, _ *goproxy.ProxyCtx) (resp *http.Response, _ error) {
+	ex := exchangeOf(req.Context())
+	defer func() {
+		if v := recover(); v != nil {
+			p.log.Error("a panic while a request was served", "id", ex.rec.ID, "panic", v, "stack", string(debug.Stack()))
+			resp = ex.refuse(req, &Refusal{Reason: policy.ReasonInternal, Err: fmt.Errorf("panic: %v", v)})
+		}
+	}()
+	if ref := p.admit(req, ex); ref != nil {
+		return ex.refuse(req, ref), nil
+	}
+	return p.forward(req, ex), nil
+}
+
+// admit takes a request through every stage before the origin. It returns nil where the request may be sent at once.
+func (p pipeline) admit(req *http.Request, ex *exchange) *Refusal {
+	if ex.client == nil {
+		return &Refusal{Reason: policy.ReasonIdentity, Detail: "Your address is not among the clients of this proxy."}
+	}
+	if err := p.options.Egress.Check(ex.origin); err != nil {
+		return egressRefusal(ex, err)
+	}
+	d, snap, ref := p.decide(req, ex)
+	if ref != nil {
+		return ref
+	}
+	ex.noteDecision(d, snap)
+	if d.Action == policy.Refuse {
+		return decisionRefusal(ex, d, snap)
+	}
+	if p.servesRobots(req, ex, snap) {
+		ex.robots = snap
+	} else if ref := p.pace(req, ex, d); ref != nil {
+		return ref
+	}
+	if err := ex.begin(req.Context()); err != nil {
+		ex.grant.Cancel()
+		return &Refusal{Reason: policy.ReasonAuditUnavailable, RetryAfter: 5 * time.Second, Err: err}
+	}
+	return nil
+}
+
+// decide looks up the origin's robots.txt, where the mode wants it, and judges.
+func (p pipeline) decide(req *http.Request, ex *exchange) (policy.Decision, *robots.Snapshot, *Refusal) {
+	var snap *robots.Snapshot
+	if p.options.Policy.Mode(ex.origin.Host(), ex.client.Client) != policy.Off {
+		var err error
+		if snap, err = p.options.Snapshots.Snapshot(req.Context(), ex.origin); err != nil {
+			return policy.Decision{}, nil, lookUpRefusal(ex, err)
+		}
+	}
+	r := policy.Request{Client: ex.client.Client, Origin: ex.origin, Target: ex.target, UserAgent: ex.rec.UserAgent}
+	return p.options.Policy.Decide(r, snap, ex.rec.Time), snap, nil
+}
+
+// lookUpRefusal answers for a robots.txt of which not even the failure is known: the guard refused the address, or the
+// client left.
+func lookUpRefusal(ex *exchange, err error) *Refusal {
+	if Prohibited(err) {
+		return egressRefusal(ex, err)
+	}
+	return &Refusal{Reason: policy.ReasonRobotsUnreachable, RetryAfter: time.Second, Err: err}
+}
+
+func egressRefusal(ex *exchange, err error) *Refusal {
+	detail := ex.origin.HostPort() + " is not an address that this proxy may reach."
+	return &Refusal{Reason: policy.ReasonEgress, Detail: detail, Err: err}
+}
+
+// decisionRefusal words a decision for the client.
+func decisionRefusal(ex *exchange, d policy.Decision, snap *robots.Snapshot) *Refusal {
+	ref := &Refusal{Reason: d.Reason, Outcome: d.Outcome}
+	switch d.Reason {
+	case policy.ReasonRobots:
+		ref.Detail = "robots.txt disallows every path for this agent"
+		if d.Verdict.Line > 0 {
+			ref.Rule = fmt.Sprintf("line %d: %s", d.Verdict.Line, d.Verdict.Rule)
+			ref.Detail = "robots.txt " + ref.Rule
+		}
+	case policy.ReasonRobotsUnreachable:
+		ref.ProxyError, ref.Err = snap.Cause, snap.Err
+		ref.RetryAfter = max(time.Second, time.Until(snap.Expires)) // until it is asked for again
+		ref.Detail = ex.origin.String() + "/robots.txt could not be fetched: " + cause(snap)
+	case policy.ReasonPace:
+		ref.RetryAfter = d.Delay
+		ref.Detail = fmt.Sprintf("%s asks for %v between requests, which is more than max_crawl_delay allows.", ex.origin.Host(), d.Delay)
+	case policy.ReasonExemption:
+		ref.Detail = d.Exemption
+	}
+	return ref
+}
+
+// cause says why a robots.txt is unreachable, in words that hold no internal address.
+func cause(snap *robots.Snapshot) string {
+	if snap.Status != 0 {
+		return fmt.Sprintf("the origin answered %d %s", snap.Status, http.StatusText(snap.Status))
+	}
+	return inWords(snap.Cause)
+}
+
+// inWords writes one of RFC 9209's error types for a person: "connection refused".
+func inWords(proxyError string) string { return strings.ReplaceAll(proxyError, "_", " ") }
+
+// pace waits for the host's next place, or reckons in mode report how long that would have been.
+func (p pipeline) pace(req *http.Request, ex *exchange, d policy.Decision) *Refusal {
+	if d.Mode == policy.Off {
+		return nil
+	}
+	r := ratelimit.Request{Key: ex.origin.Host(), Client: ex.client.Name, Delay: d.Delay, MaxWait: ex.maxWait(req.Header)}
+	if d.Mode == policy.Report {
+		ex.reckon(p.options.Limiter, r)
+		return nil
+	}
+	grant, err := p.options.Limiter.Acquire(req.Context(), r)
+	if err != nil {
+		return paceRefusal(ex, r, err)
+	}
+	ex.hold(grant)
+	return nil
+}
+
+// reckon notes the wait that there would have been, and changes nothing.
+func (ex *exchange) reckon(l *ratelimit.Limiter, r ratelimit.Request) {
+	wait, ok := l.Reckon(r)
+	ex.rec.Waited = audit.Millis(wait)
+	if !ok && ex.rec.Decision == policy.Allow {
+		ex.rec.Decision, ex.rec.Reason = policy.WouldThrottle, policy.ReasonReport
+	}
+}
+
+func (ex *exchange) hold(g *ratelimit.Grant) {
+	ex.grant = g
+	ex.rec.PacingMode = "local"
+	ex.rec.Waited = audit.Millis(g.Waited())
+	if gap, ok := g.Gap(); ok {
+		ex.rec.Gap = audit.Millis(gap)
+	}
+}
+
+func paceRefusal(ex *exchange, r ratelimit.Request, err error) *Refusal {
+	var wait *ratelimit.WaitError
+	switch {
+	case errors.As(err, &wait):
+		detail := fmt.Sprintf("The next free place for %s is in %v, and requests are held for %v at most.",
+			ex.origin.Host(), wait.Wait.Round(time.Millisecond), r.MaxWait)
+		return &Refusal{Reason: policy.ReasonPace, Detail: detail, RetryAfter: max(wait.Wait, time.Second)}
+	case errors.Is(err, ratelimit.ErrTooManyLanes):
+		return &Refusal{Reason: policy.ReasonOverload, Detail: "Too many hosts are paced at once.", RetryAfter: time.Minute, Err: err}
+	default:
+		return &Refusal{Reason: policy.ReasonOverload, Err: errGoneWaiting}
+	}
+}
+
+// noteDecision writes into the record what was decided and by which file.
+func (ex *exchange) noteDecision(d policy.Decision, snap *robots.Snapshot) {
+	rec := &ex.rec
+	rec.Mode, rec.Decision, rec.Reason, rec.Exemption = d.Mode.String(), d.Outcome, d.Reason, d.Exemption
+	rec.ProductToken = d.Agent
+	rec.RuleLine, rec.Rule = d.Verdict.Line, d.Verdict.Rule
+	rec.GroupLine, rec.GroupAgents = d.Verdict.Group.Line, d.Verdict.Group.Agents
+	rec.DelayRequired, rec.DelaySource = audit.Millis(d.Delay), d.DelaySource
+	if d.Clamped {
+		rec.Deviation = "max_crawl_delay"
+	}
+	if snap != nil {
+		rec.RobotsSHA256, rec.RobotsStatus = snap.SHA256, snap.Status
+		rec.RobotsState, rec.RobotsFetchedAt = snap.State(), snap.Fetched
+	}
+}
+
+// forward sends req, which was judged, and returns the origin's answer or, where there is none, ours.
+func (p pipeline) forward(req *http.Request, ex *exchange) *http.Response {
+	if req.Context().Err() != nil {
+		ex.grant.Cancel()
+		return ex.refuse(req, &Refusal{Reason: policy.ReasonOverload, Err: errGoneWaiting})
+	}
+	if ex.robots != nil {
+		return p.answerRobots(req, ex)
+	}
+	ex.rec.SentAt = time.Now()
+	resp, err := p.options.Transport.RoundTrip(req)
+	ex.gotHeader()
+	if err == nil && resp.StatusCode == http.StatusSwitchingProtocols && !(ex.webSocket && asksWebSocket(resp.Header)) {
+		resp.Body.Close()
+		err = errUnasked101
+	}
+	if err != nil {
+		return ex.refuse(req, upstreamRefusal(req, ex, err))
+	}
+	p.receive(resp, ex)
+	return resp
+}
+
+// answerRobots ends a request for /robots.txt without asking the origin, and without taking a place in its pace.
+func (p pipeline) answerRobots(req *http.Request, ex *exchange) *http.Response {
+	resp := robotsResponse(req, ex.robots, time.Now())
+	ex.rec.Status = resp.StatusCode
+	resp.Body = &body{ReadCloser: resp.Body, ex: ex}
+	return resp
+}
+
+func (ex *exchange) gotHeader() {
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	ex.header = true
+	ex.rec.FirstByte = audit.Millis(time.Since(ex.rec.SentAt))
+}
+
+// upstreamRefusal words a failure of the origin: what kind it was, and no address.
+func upstreamRefusal(req *http.Request, ex *exchange, err error) *Refusal {
+	if Prohibited(err) {
+		return egressRefusal(ex, err)
+	}
+	if req.Context().Err() != nil {
+		err = errClientLeft
+	}
+	ref := &Refusal{Reason: policy.ReasonUpstream, ProxyError: robots.ErrorType(err), Err: err}
+	switch ref.ProxyError {
+	case "connection_timeout", "dns_timeout", "http_response_timeout":
+		ref.Status = http.StatusGatewayTimeout
+	}
+	ref.Detail = ex.origin.String() + " did not answer: " + inWords(ref.ProxyError)
+	return ref
+}
+
+// receive prepares the origin's answer for the client: its fields, its body, and the record that ends with it.
+func (p pipeline) receive(resp *http.Response, ex *exchange) {
+	ex.rec.Status = resp.StatusCode
+	switching := resp.StatusCode == http.StatusSwitchingProtocols
+	removeHopFields(resp.Header, switching)
+	removeOwnFields(resp.Header)
+	dropConnectionAuth(resp.Header)
+	addVia(resp.Header, resp.ProtoMajor, p.pseudonym)
+	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
+		resp.Header.Add("Proxy-Status", fmt.Sprintf("robotsproxy; received-status=%d", resp.StatusCode))
+	}
+	if ex.preference != "" {
+		resp.Header.Set("Preference-Applied", ex.preference)
+	}
+	if p.options.ResponseFields {
+		resp.Header.Set("Robotsproxy-Request-Id", ex.rec.ID.String())
+		resp.Header.Set("Robotsproxy-Waited", fmt.Sprintf("%.3f", time.Duration(ex.rec.Waited).Seconds()))
+	}
+	if switching {
+		ex.grant.Release(ratelimit.Outcome{Status: resp.StatusCode}) // a WebSocket gives the lane back; its end ends the record
+		return
+	}
+	if len(resp.Trailer) > 0 && resp.Request.ProtoMajor == 1 {
+		// HTTP/2 has trailers behind a body of known length; HTTP/1.1 has them behind chunks only (RFC 9112 section 7.1.2).
+		resp.Header.Del("Content-Length")
+		resp.ContentLength = -1
+	}
+	ex.stream = resp.ContentLength < 0
+	resp.Body = &body{ReadCloser: resp.Body, ex: ex}
+}

@@ -1,0 +1,199 @@
+package proxy
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/policy"
+)
+
+// Refusal is an answer of ours in place of the origin's. What the fields leave open, the table of reasons fills in.
+type Refusal struct {
+	Reason     policy.Reason
+	Outcome    policy.Outcome // if empty, the table's
+	Status     int            // if zero, the table's
+	ProxyError string         // RFC 9209 section 2.3; if empty, the table's
+	Detail     string         // one sentence for the client: no internal address, no secret
+	Rule       string         // "line 12: Disallow: /x", where a rule decided
+	RetryAfter time.Duration  // if zero, none is sent
+	Err        error          // for the record
+}
+
+// class is what all refusals of one reason have in common.
+type class struct {
+	status     int
+	proxyError string // RFC 9209 section 2.3
+	outcome    policy.Outcome
+	title      string
+}
+
+// classes is the one place that ties a reason to its status, its Proxy-Status error and its recorded decision.
+var classes = map[policy.Reason]class{
+	policy.ReasonRobots:            {403, "http_request_denied", policy.Deny, "Disallowed by robots.txt"},
+	policy.ReasonRobotsUnreachable: {503, "destination_unavailable", policy.Error, "The robots.txt of this origin could not be known"},
+	policy.ReasonEgress:            {403, "destination_ip_prohibited", policy.Deny, "This address may not be reached through the proxy"},
+	policy.ReasonExemption:         {403, "http_request_denied", policy.Deny, "Denied by the operator of the proxy"},
+	policy.ReasonIdentity:          {403, "http_request_denied", policy.Deny, "This client may not use the proxy"},
+	policy.ReasonPace:              {429, "http_request_denied", policy.Throttle, "Too many requests wait for this host"},
+	policy.ReasonOverload:          {503, "connection_limit_reached", policy.Error, "The proxy is at its limit"},
+	policy.ReasonAuditUnavailable:  {503, "proxy_internal_error", policy.Error, "The decision could not be recorded"},
+	policy.ReasonBadRequest:        {400, "http_request_error", policy.Error, "This request cannot be judged"},
+	policy.ReasonMisdirected:       {421, "http_request_error", policy.Error, "Two names for one request"},
+	policy.ReasonLoop:              {508, "proxy_loop_detected", policy.Error, "The request came back to the proxy"},
+	policy.ReasonUpstream:          {502, "destination_unavailable", policy.Allow, "The origin did not answer"},
+	policy.ReasonInternal:          {500, "proxy_internal_error", policy.Error, "A fault of the proxy"},
+}
+
+// complete fills in from the table what r leaves open. robotsStatus is what a refusal by robots.txt is answered with.
+func (r *Refusal) complete(robotsStatus int) {
+	c, ok := classes[r.Reason]
+	if !ok {
+		c = classes[policy.ReasonInternal]
+	}
+	if r.Reason == policy.ReasonRobots && robotsStatus != 0 {
+		c.status = robotsStatus
+	}
+	if r.Status == 0 {
+		r.Status = c.status
+	}
+	if r.ProxyError == "" {
+		r.ProxyError = c.proxyError
+	}
+	if r.Outcome == "" {
+		r.Outcome = c.outcome
+	}
+	if r.Detail == "" {
+		r.Detail = c.title + "."
+	}
+}
+
+// retryAfter returns whole seconds, at least one (RFC 9110 section 10.2.3), and 0 where none is to be sent.
+func (r *Refusal) retryAfter() int {
+	if r.RetryAfter <= 0 {
+		return 0
+	}
+	return max(1, int(math.Ceil(r.RetryAfter.Seconds())))
+}
+
+// response writes r for a client that sent req and whose record is id.
+func (r *Refusal) response(req *http.Request, id string) *http.Response {
+	contentType, body := r.body(req.Header.Get("Accept"), id)
+	h := http.Header{
+		"Content-Type":           {contentType},
+		"Content-Length":         {strconv.Itoa(len(body))},
+		"X-Content-Type-Options": {"nosniff"},
+		"Cache-Control":          {"no-store"},
+		"Vary":                   {"Accept"},
+		"Proxy-Status":           {proxyStatus(r.ProxyError, r.Detail)},
+		"Robotsproxy-Decision":   {string(r.Outcome)},
+		"Robotsproxy-Reason":     {string(r.Reason)},
+		"Robotsproxy-Request-Id": {id},
+	}
+	if r.Rule != "" {
+		h.Set("Robotsproxy-Rule", visible(r.Rule))
+	}
+	if seconds := r.retryAfter(); seconds > 0 {
+		h.Set("Retry-After", strconv.Itoa(seconds))
+	}
+	resp := &http.Response{
+		StatusCode: r.Status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: h, Body: http.NoBody, ContentLength: int64(len(body)), Request: req,
+	}
+	if req.Method != http.MethodHead {
+		resp.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	return resp
+}
+
+// proxyStatus is the field of RFC 9209 for an answer that we made ourselves, written as that document writes it.
+func proxyStatus(proxyError, details string) string {
+	quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(visible(details)) // sf-string, RFC 9651 section 3.3.3
+	return "robotsproxy; error=" + proxyError + `; details="` + quoted + `"`
+}
+
+// problem is RFC 9457's object, with our own members behind its own.
+type problem struct {
+	Title      string `json:"title"`
+	Status     int    `json:"status"`
+	Detail     string `json:"detail"`
+	Reason     string `json:"reason"`
+	Decision   string `json:"decision"`
+	Rule       string `json:"rule,omitempty"`
+	RetryAfter int    `json:"retry_after,omitempty"`
+	RequestID  string `json:"request_id"`
+}
+
+// body writes the refusal as the client likes it: HTML for browsers, problem+json for programs that ask for JSON, and
+// plain text for all others.
+func (r *Refusal) body(accept, id string) (contentType string, body []byte) {
+	p := problem{
+		Title: classes[r.Reason].title, Status: r.Status, Detail: r.Detail, Reason: string(r.Reason), Decision: string(r.Outcome),
+		Rule: r.Rule, RetryAfter: r.retryAfter(), RequestID: id,
+	}
+	var b bytes.Buffer
+	switch {
+	case strings.Contains(accept, "text/html"):
+		if err := page.Execute(&b, p); err == nil {
+			return "text/html; charset=utf-8", b.Bytes()
+		}
+	case strings.Contains(accept, "json"):
+		if j, err := json.Marshal(p); err == nil {
+			return "application/problem+json", append(j, '\n')
+		}
+	}
+	b.Reset()
+	fmt.Fprintf(&b, "%d %s\n\n%s\n\nreason:  %s\n", p.Status, p.Title, printable(p.Detail), p.Reason)
+	if p.Rule != "" {
+		fmt.Fprintf(&b, "rule:    %s\n", printable(p.Rule))
+	}
+	if p.RetryAfter > 0 {
+		fmt.Fprintf(&b, "retry:   in %d s\n", p.RetryAfter)
+	}
+	fmt.Fprintf(&b, "request: %s\n\nThis answer was made by robotsproxy, not by the origin.\n", p.RequestID)
+	return "text/plain; charset=utf-8", b.Bytes()
+}
+
+var page = template.Must(template.New("refusal").Parse(`<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>{{.Status}} {{.Title}}</title>
+<style>
+:root{color-scheme:light dark}
+body{font:16px/1.5 system-ui,sans-serif;max-width:40rem;margin:4rem auto;padding:0 1.5rem}
+h1{font-size:1.4rem}code{font:14px ui-monospace,monospace;overflow-wrap:anywhere}dt{opacity:.7;font-size:.85rem}dd{margin:0 0 .8rem}
+</style></head><body>
+<h1>{{.Status}} {{.Title}}</h1>
+<p>{{.Detail}}</p>
+<dl>{{with .Rule}}<dt>Rule</dt><dd><code>{{.}}</code></dd>{{end}}<dt>Reason</dt><dd><code>{{.Reason}}</code></dd>{{with .RetryAfter}}<dt>Retry</dt><dd>in {{.}} s</dd>{{end}}<dt>Request</dt><dd><code>{{.RequestID}}</code></dd></dl>
+<p>This answer was made by robotsproxy, not by the origin.</p>
+</body></html>
+`))
+
+// visible makes s fit for a header field: octets outside visible ASCII and space are percent-encoded.
+func visible(s string) string {
+	clean := func(c byte) bool { return c >= 0x20 && c < 0x7f }
+	return escape(s, clean)
+}
+
+// printable makes s fit for a terminal: control characters are percent-encoded, text is kept.
+func printable(s string) string {
+	return escape(strings.ToValidUTF8(s, "\uFFFD"), func(c byte) bool { return c >= 0x20 && c != 0x7f })
+}
+
+func escape(s string, clean func(byte) bool) string {
+	var b strings.Builder
+	for i := range len(s) {
+		if clean(s[i]) {
+			b.WriteByte(s[i])
+		} else {
+			fmt.Fprintf(&b, "%%%02X", s[i])
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,107 @@
+package proxy
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dunglas/httpsfv"
+
+	"github.com/robotsproxy/robotsproxy/policy"
+)
+
+// Every reason that refuses has its row in the table, and each row is whole.
+func TestEveryReasonHasItsClass(t *testing.T) {
+	for _, r := range []policy.Reason{
+		policy.ReasonRobots, policy.ReasonRobotsUnreachable, policy.ReasonEgress, policy.ReasonExemption, policy.ReasonIdentity, policy.ReasonPace,
+		policy.ReasonOverload, policy.ReasonAuditUnavailable, policy.ReasonBadRequest, policy.ReasonMisdirected, policy.ReasonLoop, policy.ReasonUpstream, policy.ReasonInternal,
+	} {
+		c, ok := classes[r]
+		if !ok || c.status < 400 || c.proxyError == "" || c.outcome == "" || c.title == "" {
+			t.Errorf("the row of %q is %+v, %t", r, c, ok)
+		}
+	}
+	var zero Refusal
+	if zero.complete(0); zero.Status != http.StatusInternalServerError {
+		t.Errorf("a refusal without a reason has status %d, want 500", zero.Status)
+	}
+}
+
+func TestRefusalContract(t *testing.T) {
+	ref := &Refusal{
+		Reason: policy.ReasonRobots, Rule: "line 12: Disallow: /<script>\"é\r\nX: y", Detail: "robots.txt line 12: Disallow: /<script>\"é\r\nX: y",
+		RetryAfter: 1200 * time.Millisecond, Err: errors.New("secret address 10.0.0.7"),
+	}
+	ref.complete(0)
+	for accept, contentType := range map[string]string{
+		"":                                "text/plain; charset=utf-8",
+		"*/*":                             "text/plain; charset=utf-8",
+		"application/json":                "application/problem+json",
+		"application/problem+json":        "application/problem+json",
+		"text/html,application/xhtml+xml": "text/html; charset=utf-8",
+	} {
+		t.Run(accept, func(t *testing.T) {
+			req := &http.Request{Method: "GET", Header: http.Header{"Accept": {accept}}}
+			resp := ref.response(req, "id1")
+			body, _ := io.ReadAll(resp.Body)
+			if resp.StatusCode != 403 || resp.Header.Get("Content-Type") != contentType || int64(len(body)) != resp.ContentLength {
+				t.Errorf("status %d, %q, %d of %d octets; want 403, %q", resp.StatusCode, resp.Header.Get("Content-Type"), len(body), resp.ContentLength, contentType)
+			}
+			checkFields(t, resp.Header)
+			if strings.Contains(string(body), "10.0.0.7") {
+				t.Error("the body tells an internal address")
+			}
+			if strings.Contains(contentType, "html") && strings.Contains(string(body), "<script>") {
+				t.Error("the body holds what was not escaped")
+			}
+			if strings.Contains(contentType, "json") && !json.Valid(body) {
+				t.Errorf("no JSON: %s", body)
+			}
+			if strings.Contains(contentType, "plain") && strings.Contains(string(body), "\r") {
+				t.Error("the plain text holds a control character of the rule")
+			}
+		})
+	}
+}
+
+func checkFields(t *testing.T, h http.Header) {
+	t.Helper()
+	for name, want := range map[string]string{
+		"Robotsproxy-Decision": "deny", "Robotsproxy-Reason": "robots", "Robotsproxy-Request-Id": "id1",
+		"Robotsproxy-Rule": `line 12: Disallow: /<script>"%C3%A9%0D%0AX: y`, "Cache-Control": "no-store", "Retry-After": "2",
+	} {
+		if got := h.Get(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	list, err := httpsfv.UnmarshalList(h["Proxy-Status"])
+	if err != nil || len(list) != 1 {
+		t.Fatalf("Proxy-Status %q: %v", h["Proxy-Status"], err)
+	}
+	item := list[0].(httpsfv.Item)
+	if e, _ := item.Params.Get("error"); item.Value != httpsfv.Token("robotsproxy") || e != httpsfv.Token("http_request_denied") {
+		t.Errorf("Proxy-Status = %v, error %v", item.Value, e)
+	}
+}
+
+func TestRefusalToHEADHasNoBody(t *testing.T) {
+	ref := &Refusal{Reason: policy.ReasonPace}
+	ref.complete(0)
+	resp := ref.response(&http.Request{Method: "HEAD", Header: http.Header{}}, "id")
+	if body, _ := io.ReadAll(resp.Body); len(body) != 0 || resp.ContentLength == 0 {
+		t.Errorf("%d octets of body, Content-Length %d; want none, and what GET would have", len(body), resp.ContentLength)
+	}
+}
+
+func TestRefusalStatusIsConfigurable(t *testing.T) {
+	robots, egress := &Refusal{Reason: policy.ReasonRobots}, &Refusal{Reason: policy.ReasonEgress}
+	robots.complete(451)
+	egress.complete(451)
+	if robots.Status != 451 || egress.Status != 403 {
+		t.Errorf("statuses %d and %d, want 451 and 403", robots.Status, egress.Status)
+	}
+}

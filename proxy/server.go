@@ -1,0 +1,301 @@
+// Package proxy is the server: it takes a crawler's requests, has each of them judged, paced and recorded, and sends what
+// may be sent.
+//
+//	srv, err := proxy.New(proxy.Options{Snapshots: cache, Policy: p, Limiter: l, Authority: ca, Recorder: w, Egress: e, Transport: t})
+//	go srv.Serve(listener)
+//	...
+//	err = srv.Shutdown(ctx)
+//
+// A request comes in one of two ways: in absolute-form to the front server, or through a CONNECT, whose TLS is ended here
+// so that its path can be judged (inner server). From there on both go one way, by goproxy into the pipeline: look up
+// the origin's robots.txt, decide, refuse or pace, forward, record. Nothing is forwarded unjudged, and what was judged is
+// what is sent. Answers of ours carry a Refusal's fields (RFC 9209, RFC 9457) and are made inside the tunnel, where
+// clients can read them.
+//
+// The package does not know how rules are read (rules), fetched (robots) or weighed (policy), nor where records go.
+package proxy
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/elazarl/goproxy"
+
+	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/certs"
+	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/policy"
+	"github.com/robotsproxy/robotsproxy/ratelimit"
+	"github.com/robotsproxy/robotsproxy/robots"
+)
+
+// Snapshots finds an origin's robots.txt as it stands now. An error means that not even its failure is known.
+type Snapshots interface {
+	Snapshot(ctx context.Context, o origin.Origin) (*robots.Snapshot, error)
+}
+
+// Recorder keeps records. Begin is called once the decision is made and before anything is sent or answered; its error
+// refuses the request. End is called once for each record that was begun, when the request has ended.
+type Recorder interface {
+	Begin(ctx context.Context, r *audit.Record) error
+	End(r *audit.Record)
+}
+
+// Options are the parts that a Server works with. Those without "if zero" are required.
+type Options struct {
+	Snapshots Snapshots
+	Policy    *policy.Policy
+	Limiter   *ratelimit.Limiter
+	Authority *certs.Authority
+	Recorder  Recorder
+	Egress    *Egress
+	Transport http.RoundTripper // to origins; it must dial through Egress
+
+	Clients        []Client        // who may use the proxy, the first that matches; if nil, everybody, who is then "local"
+	MaxWait        time.Duration   // how long a request may be held for its host's pace; if zero, 150 s
+	MaxWaitCap     time.Duration   // up to which a request may prefer to be held longer; if zero, none may
+	RefusalStatus  int             // of a refusal by robots.txt; if zero, 403
+	ResponseFields bool            // forwarded answers carry Robotsproxy-Request-Id and Robotsproxy-Waited
+	ServeRobots    bool            // answer requests for /robots.txt with the file that is enforced
+	Query          audit.QueryMode // what records keep of queries; if zero, credentials are masked
+	HeaderTimeout  time.Duration   // for a request's header and a TLS handshake; if zero, 10 s
+	IdleTimeout    time.Duration   // for a connection between two requests; if zero, 2 minutes
+	Onboarding     http.Handler    // what a browser sees that opens the proxy itself; if nil, 404
+	Logger         *slog.Logger    // if nil, nothing is logged
+}
+
+// OnboardingHost is the name under which the onboarding pages are reached through the proxy.
+const OnboardingHost = "robots.proxy"
+
+// maxHeaderBytes bounds a request's header; net/http answers 431 beyond.
+const maxHeaderBytes = 64 << 10
+
+// Server is a forward proxy. Its methods may be called by many goroutines at once.
+type Server struct {
+	options   Options
+	log       *slog.Logger
+	ids       audit.Sequence
+	pseudonym string // our name in Via (RFC 9110 section 7.6.3), different for each process
+	goproxy   *goproxy.ProxyHttpServer
+	tls       *tls.Config
+	front     *http.Server // reads what clients send to the proxy
+	innerHTTP *http.Server // reads what they send inside tunnels
+	tunnels   *connQueue   // from the one to the other
+	active    atomic.Int64 // requests under way
+
+	mu    sync.Mutex // guards conns
+	conns map[net.Conn]struct{}
+}
+
+// New returns a Server, or says which part is missing.
+func New(o Options) (*Server, error) {
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	var random [4]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return nil, fmt.Errorf("proxy: making a pseudonym: %w", err)
+	}
+	s := &Server{
+		options: o, log: o.Logger, pseudonym: "robotsproxy-" + hex.EncodeToString(random[:]),
+		tunnels: newConnQueue(), conns: make(map[net.Conn]struct{}),
+	}
+	s.goproxy = s.newGoproxy()
+	s.tls = s.tlsConfig()
+	s.front = s.newHTTPServer(http.HandlerFunc(s.frontDoor))
+	s.innerHTTP = s.newHTTPServer(http.HandlerFunc(s.inner))
+	s.innerHTTP.TLSConfig = s.tls // tells net/http to speak HTTP/2 where a client chose it
+	s.innerHTTP.ConnContext = innerContext
+	return s, nil
+}
+
+func (o *Options) complete() error {
+	if o.Snapshots == nil || o.Policy == nil || o.Limiter == nil || o.Authority == nil || o.Recorder == nil || o.Egress == nil || o.Transport == nil {
+		return errors.New("proxy: New needs Snapshots, Policy, Limiter, Authority, Recorder, Egress and Transport")
+	}
+	if o.MaxWait == 0 {
+		o.MaxWait = 150 * time.Second
+	}
+	if o.HeaderTimeout == 0 {
+		o.HeaderTimeout = 10 * time.Second
+	}
+	if o.IdleTimeout == 0 {
+		o.IdleTimeout = 2 * time.Minute
+	}
+	if o.Onboarding == nil {
+		o.Onboarding = http.NotFoundHandler()
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}
+
+// newGoproxy sets goproxy up so that it only routes: requests to the pipeline, CONNECTs to openTunnel.
+func (s *Server) newGoproxy() *goproxy.ProxyHttpServer {
+	p := goproxy.NewProxyHttpServer()
+	p.Logger = goproxyLog{s.log}
+	p.KeepAcceptEncoding = true // bodies pass byte for byte
+	p.Tr = nil                  // its default verifies nothing and takes a proxy from the environment
+	p.ConnectDial = nil
+	p.OnRequest().HandleConnectFunc(s.handleConnect)
+	p.OnRequest().DoFunc(func(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *http.Response) {
+		ctx.RoundTripper = pipeline{s}
+		return r, nil
+	})
+	return p
+}
+
+func (s *Server) newHTTPServer(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler:                      h,
+		ReadHeaderTimeout:            s.options.HeaderTimeout,
+		IdleTimeout:                  s.options.IdleTimeout,
+		MaxHeaderBytes:               maxHeaderBytes,
+		ErrorLog:                     slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		DisableGeneralOptionsHandler: true,
+	}
+}
+
+// Serve takes connections from l until Shutdown, and then returns nil.
+func (s *Server) Serve(l net.Listener) error {
+	s.options.Egress.Protect(l.Addr())
+	inner := make(chan error, 1)
+	go func() { inner <- s.innerHTTP.Serve(s.tunnels) }()
+	err := s.front.Serve(l)
+	if !errors.Is(err, http.ErrServerClosed) {
+		s.innerHTTP.Close()
+	}
+	<-inner
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("proxy: serving %s: %w", l.Addr(), err)
+}
+
+// Shutdown takes no new connections, lets the requests under way end, and closes what is left when ctx ends. It returns
+// ctx's error if something had to be cut off.
+func (s *Server) Shutdown(ctx context.Context) error {
+	err := s.front.Shutdown(ctx)
+	s.innerHTTP.SetKeepAlivesEnabled(false)
+	err = errors.Join(err, s.innerHTTP.Shutdown(ctx))
+	s.closeTracked()
+	return errors.Join(err, s.Close())
+}
+
+// Close ends everything at once.
+func (s *Server) Close() error {
+	err := errors.Join(s.front.Close(), s.innerHTTP.Close())
+	s.closeTracked()
+	return err
+}
+
+// Active returns how many requests are under way.
+func (s *Server) Active() int64 { return s.active.Load() }
+
+// Tunnels returns how many connections are out of net/http's hands: tunnels and WebSockets.
+func (s *Server) Tunnels() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return int64(len(s.conns))
+}
+
+// track remembers a connection that net/http has let go, so that Shutdown finds it.
+func (s *Server) track(c net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conns[c] = struct{}{}
+}
+
+func (s *Server) untrack(c net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, c)
+}
+
+func (s *Server) closeTracked() {
+	s.mu.Lock()
+	conns := make([]net.Conn, 0, len(s.conns))
+	for c := range s.conns {
+		conns = append(conns, c)
+	}
+	s.mu.Unlock()
+	for _, c := range conns {
+		c.Close()
+	}
+}
+
+// frontDoor parts what clients send to the proxy itself: tunnels, requests for origins, and visits to the proxy.
+func (s *Server) frontDoor(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.Method == http.MethodConnect:
+		s.connect(w, r)
+	case !r.URL.IsAbs() && r.URL.Path != "*", r.URL.Hostname() == OnboardingHost:
+		s.options.Onboarding.ServeHTTP(w, r)
+	default:
+		s.serve(w, r, nil)
+	}
+}
+
+// serve takes one request all the way. Its target is made certain before anything else looks at it.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, t *tunnel) {
+	s.active.Add(1)
+	defer s.active.Add(-1)
+	ex := s.newExchange(w, r, t)
+	if ref := ex.normalise(r); ref != nil {
+		writeResponse(w, ex.refuse(r, ref))
+		return
+	}
+	ex.prepare(r)
+	rw := &responseWriter{ResponseWriter: w, ex: ex}
+	defer rw.release()
+	defer ex.end(nil)
+	s.goproxy.ServeHTTP(rw, r.WithContext(ex.withTrace(r.Context())))
+	if ex.bodyErr != nil {
+		panic(http.ErrAbortHandler) // a body that broke off must not look whole: goproxy lets it end in good order
+	}
+}
+
+// prepare makes r's header fit for the origin. It runs before goproxy takes Connection away.
+func (ex *exchange) prepare(r *http.Request) {
+	ex.webSocket = asksWebSocket(r.Header)
+	removeHopFields(r.Header, ex.webSocket)
+	removeOwnFields(r.Header)
+	addVia(r.Header, r.ProtoMajor, ex.server.pseudonym)
+	if _, ok := r.Header["User-Agent"]; !ok {
+		r.Header["User-Agent"] = []string{""} // net/http would invent one
+	}
+}
+
+// writeResponse answers with a refusal that was made before goproxy saw the request.
+func writeResponse(w http.ResponseWriter, resp *http.Response) {
+	h := w.Header()
+	for name, values := range resp.Header {
+		h[name] = values
+	}
+	h.Set("Connection", "close") // what could not be judged may not have ended where we think
+	w.WriteHeader(resp.StatusCode)
+	// The client may be gone, which changes nothing: the refusal is recorded.
+	_, _ = io.Copy(w, resp.Body)
+}
+
+// goproxyLog lets goproxy speak to the debug log. Its messages hold data of strangers in the place of formats, so they
+// are printed as they come.
+type goproxyLog struct{ log *slog.Logger }
+
+func (l goproxyLog) Printf(format string, v ...any) {
+	if l.log.Enabled(context.Background(), slog.LevelDebug) {
+		l.log.Debug("goproxy", "message", fmt.Sprintf(format, v...))
+	}
+}

@@ -1,0 +1,89 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/policy"
+)
+
+// normalise reads once what r asks for and rewrites r so that exactly this is judged and sent: the origin in canonical
+// form, path and query as they are, no userinfo, no fragment. What has no single meaning is refused.
+func (ex *exchange) normalise(r *http.Request) *Refusal {
+	o, err := ex.readOrigin(r)
+	if err != nil {
+		return targetRefusal(err)
+	}
+	ex.origin = o
+	ex.rec.Scheme, ex.rec.Host, ex.rec.Port = o.Scheme(), o.Host(), o.Port()
+	if err := checkTarget(r); err != nil {
+		return targetRefusal(err)
+	}
+	r.URL = &url.URL{Scheme: o.Scheme(), Host: o.Authority(), Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery, ForceQuery: r.URL.ForceQuery}
+	r.Host = r.URL.Host
+	ex.target = r.URL.RequestURI()
+	path, query, _ := strings.Cut(ex.target, "?")
+	ex.rec.Path, ex.rec.Query = cut(path, 8192), cut(ex.server.options.Query.Apply(query), 8192)
+	if loops(r.Header, ex.server.pseudonym) {
+		return &Refusal{Reason: policy.ReasonLoop, Detail: "This request has passed this proxy before."}
+	}
+	return nil
+}
+
+// errMisdirected is wrapped by what names another server than the tunnel was opened to.
+var errMisdirected = errors.New("inside a tunnel every request is for the host that it was opened to")
+
+func targetRefusal(err error) *Refusal {
+	reason := policy.ReasonBadRequest
+	if errors.Is(err, errMisdirected) {
+		reason = policy.ReasonMisdirected
+	}
+	return &Refusal{Reason: reason, Detail: strings.TrimPrefix(err.Error(), "origin: "), Err: err}
+}
+
+// readOrigin finds out which server r is for. Outside a tunnel the absolute target says so, whatever Host says (RFC 9112
+// section 3.2.2). Inside, the tunnel does, and whatever r says must agree.
+func (ex *exchange) readOrigin(r *http.Request) (origin.Origin, error) {
+	if ex.tunnel == nil {
+		return origin.FromURL(r.URL)
+	}
+	want := ex.tunnel.origin(r)
+	if r.URL.IsAbs() {
+		got, err := origin.FromURL(r.URL)
+		if err == nil && got != want {
+			err = fmt.Errorf("%w: %s, not %s", errMisdirected, want, got)
+		}
+		return want, err
+	}
+	if r.Host == "" && !r.ProtoAtLeast(1, 1) {
+		return want, nil // HTTP/1.0 knows no Host
+	}
+	host, port, err := origin.SplitAuthority(r.Host)
+	if err != nil {
+		return want, err
+	}
+	got, err := origin.New(want.Scheme(), host, port)
+	if err == nil && got != want {
+		err = fmt.Errorf("%w: %s, not %s", errMisdirected, want, got)
+	}
+	return want, err
+}
+
+// checkTarget refuses targets that a server could read otherwise than we do.
+func checkTarget(r *http.Request) error {
+	switch {
+	case r.Method == http.MethodConnect:
+		return errors.New("CONNECT inside a tunnel is not understood here")
+	case strings.Contains(r.RequestURI, "#"):
+		return errors.New("a request's target has no fragment (#)")
+	case r.URL.Path == "*" && !r.URL.IsAbs():
+		return errors.New(`the target "*" names no path, so no rule can be found for it`)
+	case r.URL.Path != "" && !strings.HasPrefix(r.URL.Path, "/"):
+		return errors.New("the target has no path that begins with a slash")
+	}
+	return nil
+}

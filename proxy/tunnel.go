@@ -1,0 +1,235 @@
+package proxy
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/elazarl/goproxy"
+
+	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/policy"
+)
+
+// tunnel is what a CONNECT asked for: every request inside it is for this host and port.
+type tunnel struct {
+	client *Client
+	host   string
+	port   uint16
+}
+
+// origin returns whom a request inside the tunnel is for.
+func (t *tunnel) origin(r *http.Request) origin.Origin {
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	o, _ := origin.New(scheme, t.host, t.port) // host and port were read by origin
+	return o
+}
+
+// tunnelConn is a client's connection after its CONNECT was answered. It first gives back what had been read of it
+// already: a client may send its first TLS record in the segment of the CONNECT itself.
+type tunnelConn struct {
+	net.Conn
+	tunnel *tunnel
+	server *Server
+	head   []byte // read from Conn, and still to be read from here
+}
+
+func (c *tunnelConn) Read(p []byte) (int, error) {
+	if len(c.head) == 0 {
+		return c.Conn.Read(p)
+	}
+	n := copy(p, c.head)
+	if c.head = c.head[n:]; len(c.head) == 0 {
+		c.head = nil // an idle tunnel keeps no buffer
+	}
+	return n, nil
+}
+
+func (c *tunnelConn) Close() error {
+	c.server.untrack(c)
+	return c.Conn.Close()
+}
+
+type tunnelKey struct{}
+
+// connect answers a CONNECT: it opens nothing, since the requests inside are judged one by one, and refuses only what
+// names no host and port. A refusal here would be invisible to most clients; inside it is read.
+func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
+	host, port, err := origin.SplitAuthority(r.RequestURI)
+	if err == nil && port == 0 {
+		err = errors.New("CONNECT needs host and port, as in a.example:443")
+	}
+	if err != nil {
+		ex := s.newExchange(w, r, nil)
+		ex.rec.Via = audit.Tunnel
+		writeResponse(w, ex.refuse(r, &Refusal{Reason: policy.ReasonBadRequest, Detail: err.Error(), Err: err}))
+		return
+	}
+	t := &tunnel{client: s.identify(r.RemoteAddr), host: host, port: port}
+	ctx := context.WithValue(r.Context(), tunnelKey{}, t)
+	s.goproxy.ServeHTTP(&hijackWriter{ResponseWriter: w, tunnel: t, server: s}, r.WithContext(ctx))
+}
+
+// hijackWriter hands goproxy a tunnelConn: goproxy throws the buffered octets away.
+type hijackWriter struct {
+	http.ResponseWriter
+	tunnel *tunnel
+	server *Server
+}
+
+func (w *hijackWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	buffered, _ := rw.Reader.Peek(rw.Reader.Buffered())
+	c := &tunnelConn{Conn: conn, tunnel: w.tunnel, server: w.server, head: bytes.Clone(buffered)}
+	w.server.track(c)
+	return c, rw, nil
+}
+
+// handleConnect tells goproxy to give every CONNECT to openTunnel. It is the only CONNECT handler, and it always
+// answers: where none does, goproxy opens a raw tunnel.
+func (s *Server) handleConnect(host string, _ *goproxy.ProxyCtx) (*goproxy.ConnectAction, string) {
+	return &goproxy.ConnectAction{Action: goproxy.ConnectHijack, Hijack: s.openTunnel}, host
+}
+
+// openTunnel answers 200 and gives the connection to the inner server, decrypted where the client speaks TLS.
+func (s *Server) openTunnel(_ *http.Request, conn net.Conn, _ *goproxy.ProxyCtx) {
+	c := conn.(*tunnelConn)
+	inner, err := s.upgrade(c)
+	if err != nil {
+		s.log.Debug("a tunnel ended before its first request", "host", c.tunnel.host, "err", err)
+		c.Close()
+		return
+	}
+	if !s.tunnels.deliver(inner) {
+		c.Close()
+	}
+}
+
+// upgrade looks at the first octet. 0x16 begins a TLS handshake (RFC 8446 section 5.1), which is not begun here but by
+// the inner server, so that its time-outs hold; everything else must be HTTP in clear. Both must come in time.
+func (s *Server) upgrade(c *tunnelConn) (net.Conn, error) {
+	if err := c.SetDeadline(time.Now().Add(s.options.HeaderTimeout)); err != nil {
+		return nil, err
+	}
+	if _, err := io.WriteString(c.Conn, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
+		return nil, err
+	}
+	var first [1]byte
+	if _, err := io.ReadFull(c, first[:]); err != nil {
+		return nil, fmt.Errorf("waiting for the first octet: %w", err)
+	}
+	if err := c.SetDeadline(time.Time{}); err != nil {
+		return nil, err
+	}
+	c.head = append(first[:], c.head...)
+	if first[0] == 0x16 {
+		return tls.Server(c, s.tls), nil
+	}
+	return c, nil
+}
+
+// tlsConfig is the one configuration of all tunnels, so that a client can resume its session in its next tunnel.
+func (s *Server) tlsConfig() *tls.Config {
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		NextProtos:         []string{"h2", "http/1.1"},
+		GetConfigForClient: s.checkServerName,
+		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return s.options.Authority.Leaf(hello.Conn.(*tunnelConn).tunnel.host)
+		},
+	}
+}
+
+// checkServerName ends the handshake of a client that names another host than its CONNECT did. It runs for resumed
+// sessions too, which ask for no certificate. A client that names none is fine, and an address needs none.
+func (s *Server) checkServerName(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+	c := hello.Conn.(*tunnelConn)
+	if hello.ServerName == "" {
+		return nil, nil
+	}
+	if host, err := origin.Host(hello.ServerName); err == nil && host == c.tunnel.host {
+		return nil, nil
+	}
+	err := fmt.Errorf("the TLS server name %q is not the host of the CONNECT, %q", cut(hello.ServerName, 255), c.tunnel.host)
+	s.recordMisdirected(c, err)
+	return nil, err
+}
+
+// recordMisdirected records a tunnel that ended in its handshake: nobody could be told but by a TLS alert.
+func (s *Server) recordMisdirected(c *tunnelConn, cause error) {
+	r := &http.Request{Method: http.MethodConnect, RemoteAddr: c.RemoteAddr().String(), Header: http.Header{}}
+	ex := s.newExchange(nil, r, c.tunnel)
+	ex.rec.Via, ex.rec.Host, ex.rec.Port = audit.Tunnel, c.tunnel.host, c.tunnel.port
+	ex.refuse(r, &Refusal{Reason: policy.ReasonMisdirected, Err: cause})
+}
+
+// inner serves one request that came through a tunnel.
+func (s *Server) inner(w http.ResponseWriter, r *http.Request) {
+	t, _ := r.Context().Value(tunnelKey{}).(*tunnel)
+	s.serve(w, r, t)
+}
+
+// innerContext tells the inner server's requests which tunnel they came through.
+func innerContext(ctx context.Context, c net.Conn) context.Context {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	return context.WithValue(ctx, tunnelKey{}, c.(*tunnelConn).tunnel)
+}
+
+// connQueue is a listener whose connections are handed to it.
+type connQueue struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newConnQueue() *connQueue {
+	return &connQueue{conns: make(chan net.Conn), closed: make(chan struct{})}
+}
+
+// deliver hands c to who accepts. It reports false when nobody does any more.
+func (q *connQueue) deliver(c net.Conn) bool {
+	select {
+	case q.conns <- c:
+		return true
+	case <-q.closed:
+		return false
+	}
+}
+
+func (q *connQueue) Accept() (net.Conn, error) {
+	select {
+	case c := <-q.conns:
+		return c, nil
+	case <-q.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (q *connQueue) Close() error {
+	q.once.Do(func() { close(q.closed) })
+	return nil
+}
+
+func (q *connQueue) Addr() net.Addr { return tunnelAddr{} }
+
+type tunnelAddr struct{}
+
+func (tunnelAddr) Network() string { return "tunnel" }
+func (tunnelAddr) String() string  { return "tunnel" }

@@ -1,0 +1,83 @@
+package proxy
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+)
+
+// responseWriter is what goproxy writes an answer to. It copies bodies with pooled buffers, passes on each piece of a
+// body whose length is unknown as it comes, and remembers a connection that was taken over.
+type responseWriter struct {
+	http.ResponseWriter
+	ex       *exchange
+	hijacked net.Conn
+	written  bool // the final header was
+}
+
+// Unwrap is for http.ResponseController.
+func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *responseWriter) WriteHeader(status int) {
+	w.written = true
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *responseWriter) Write(p []byte) (int, error) {
+	w.written = true
+	return w.ResponseWriter.Write(p)
+}
+
+// Flush is what http.Flusher wants; a writer that cannot flush needs none.
+func (w *responseWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
+
+// Hijack takes over the connection, for a WebSocket. Its end is the end of the handler: goproxy leaves the client's side
+// open after the origin closed its own.
+func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err == nil {
+		w.hijacked = conn
+		w.ex.server.track(conn)
+	}
+	return conn, rw, err
+}
+
+// release ends a connection that was taken over.
+func (w *responseWriter) release() {
+	if w.hijacked != nil {
+		w.hijacked.Close()
+		w.ex.server.untrack(w.hijacked)
+	}
+}
+
+var buffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
+
+// ReadFrom copies a body. io.Copy would make a buffer of its own for every request.
+func (w *responseWriter) ReadFrom(src io.Reader) (n int64, err error) {
+	buf := buffers.Get().(*[]byte)
+	defer buffers.Put(buf)
+	if w.ex.stream {
+		w.Flush() // the header alone tells a client that the stream has begun
+	}
+	for {
+		read, readErr := src.Read(*buf)
+		if read > 0 {
+			wrote, err := w.Write((*buf)[:read])
+			n += int64(wrote)
+			if err != nil {
+				return n, err
+			}
+			if w.ex.stream {
+				w.Flush()
+			}
+		}
+		if readErr == io.EOF {
+			return n, nil
+		}
+		if readErr != nil {
+			return n, readErr
+		}
+	}
+}

@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/robotsproxy/robotsproxy/config"
+	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/policy"
+	"github.com/robotsproxy/robotsproxy/proxy"
+	"github.com/robotsproxy/robotsproxy/robots"
+)
+
+func newCheck(std stdio) *cobra.Command {
+	var agent, file, format string
+	cmd := &cobra.Command{
+		Use:   "check URL... [-A AGENT] [--robots FILE|-]",
+		Short: "May this agent fetch this URL, and which line of robots.txt says so?",
+		Long: `Say whether an agent may fetch URLs, and which line of robots.txt decides. The file is fetched from the URL's own origin,
+or read with --robots. This is your own question, so the guard on addresses does not apply.
+
+The exit status is 0 where all URLs are allowed, 1 where one is refused, 4 where a robots.txt could not be known.`,
+		Example: "  robotsproxy check https://a.example/private/x -A NewsBot\n  robotsproxy check /private/x -A NewsBot --robots robots.txt",
+		Args:    cobra.ArbitraryArgs,
+	}
+	settings := configFlags(cmd)
+	cmd.Flags().StringVarP(&agent, "agent", "A", "*", "product token or whole User-Agent of the `crawler`")
+	cmd.Flags().StringVar(&file, "robots", "", "judge by this `file` (- for standard input) instead of fetching one")
+	cmd.Flags().StringVar(&format, "format", "text", "`text` or json, one line for each URL")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return usage(errors.New("check needs a URL: robotsproxy check https://a.example/page -A NewsBot"))
+		}
+		show, ok := verdictFormats[format]
+		if !ok {
+			return usage(fmt.Errorf("--format %q is neither text nor json", format))
+		}
+		cfg, err := settings.load(cmd, std)
+		if err != nil {
+			return err
+		}
+		c, err := newChecker(cfg, std, agent, file)
+		if err != nil {
+			return err
+		}
+		return c.all(cmd.Context(), args, func(a answer) error { return show(std.out, a) })
+	}
+	return cmd
+}
+
+// answer is what is said of one URL.
+type answer struct {
+	URL          string   `json:"url"`
+	Agent        string   `json:"agent"`
+	Allowed      *bool    `json:"allowed"` // null where it cannot be known
+	Line         int      `json:"line,omitempty"`
+	Rule         string   `json:"rule,omitempty"`
+	GroupLine    int      `json:"group_line,omitempty"`
+	GroupAgents  string   `json:"group_agents,omitempty"`
+	CrawlDelay   *float64 `json:"crawl_delay"` // seconds
+	RobotsURL    string   `json:"robots_url,omitempty"`
+	RobotsState  string   `json:"robots_state"`
+	RobotsStatus int      `json:"robots_status,omitempty"`
+	RobotsSHA256 string   `json:"robots_sha256,omitempty"`
+	Redirects    []string `json:"redirects,omitempty"`
+	Cause        string   `json:"cause,omitempty"` // why it cannot be known
+}
+
+// checker answers for one agent.
+type checker struct {
+	agent  string
+	judge  *policy.Policy
+	lookUp func(context.Context, origin.Origin) (*robots.Snapshot, error)
+	local  bool // lookUp reads a file: any path may be asked for
+}
+
+func newChecker(cfg *config.Config, std stdio, agent, file string) (*checker, error) {
+	judge, err := policy.New(policy.Options{})
+	if err != nil {
+		return nil, err
+	}
+	c := &checker{agent: agent, judge: judge, local: file != ""}
+	if c.local {
+		c.lookUp, err = fromFile(file, std.in)
+	} else {
+		c.lookUp, err = fromOrigin(cfg)
+	}
+	return c, err
+}
+
+func fromFile(file string, stdin io.Reader) (func(context.Context, origin.Origin) (*robots.Snapshot, error), error) {
+	var body []byte
+	var err error
+	if file == "-" {
+		body, err = io.ReadAll(stdin)
+	} else {
+		body, err = os.ReadFile(file)
+	}
+	if err != nil {
+		return nil, usage(fmt.Errorf("reading the robots.txt: %w", err))
+	}
+	snap := fileSnapshot(body)
+	return func(context.Context, origin.Origin) (*robots.Snapshot, error) { return snap, nil }, nil
+}
+
+// fromOrigin fetches as the proxy does, but without its guard: the person who asks may ask about any host.
+func fromOrigin(cfg *config.Config) (func(context.Context, origin.Origin) (*robots.Snapshot, error), error) {
+	everywhere := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+	egress := proxy.NewEgress(proxy.EgressOptions{Allow: everywhere, Ports: []proxy.PortRange{{First: 1, Last: 65535}}, Resolve: cfg.Egress.Resolve})
+	transport, err := newTransport(cfg, egress)
+	if err != nil {
+		return nil, err
+	}
+	cache, err := newCache(cfg, transport)
+	if err != nil {
+		return nil, err
+	}
+	return cache.Snapshot, nil
+}
+
+// all answers for each URL. One refused makes the exit status 1, else one unknown makes it 4.
+func (c *checker) all(ctx context.Context, urls []string, show func(answer) error) error {
+	var refused, unknown bool
+	for _, u := range urls {
+		a, err := c.one(ctx, u)
+		if err != nil {
+			return err
+		}
+		if err := show(a); err != nil {
+			return err
+		}
+		unknown = unknown || a.Allowed == nil
+		refused = refused || a.Allowed != nil && !*a.Allowed
+	}
+	switch {
+	case refused:
+		return &exitError{code: exitNo}
+	case unknown:
+		return &exitError{code: exitUnknown}
+	}
+	return nil
+}
+
+// anyOrigin stands for the origin of a path that is asked about alone.
+var anyOrigin, _ = origin.Parse("https://robots.invalid")
+
+func (c *checker) one(ctx context.Context, raw string) (answer, error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return answer{}, usage(err)
+	}
+	o := anyOrigin
+	if u.IsAbs() || !c.local {
+		if o, err = origin.FromURL(u); err != nil {
+			return answer{}, usage(fmt.Errorf("%q: %w", raw, err))
+		}
+	}
+	snap, err := c.lookUp(ctx, o)
+	if err != nil {
+		return answer{}, &exitError{exitUnknown, err}
+	}
+	d := c.judge.Decide(policy.Request{Origin: o, Target: u.RequestURI(), UserAgent: c.agent}, snap, time.Now())
+	return c.answer(raw, o, d, snap), nil
+}
+
+func (c *checker) answer(raw string, o origin.Origin, d policy.Decision, snap *robots.Snapshot) answer {
+	a := answer{
+		URL: raw, Agent: c.agent, Line: d.Verdict.Line, Rule: d.Verdict.Rule,
+		GroupLine: d.Verdict.Group.Line, GroupAgents: d.Verdict.Group.Agents,
+		RobotsState: snap.State(), RobotsStatus: snap.Status, RobotsSHA256: snap.SHA256, Redirects: snap.Redirects,
+	}
+	if !c.local {
+		a.RobotsURL = o.String() + "/robots.txt"
+	}
+	if d.Delay > 0 {
+		seconds := d.Delay.Seconds()
+		a.CrawlDelay = &seconds
+	}
+	if d.Reason == policy.ReasonRobotsUnreachable {
+		a.Cause = cause(snap)
+		return a
+	}
+	allowed := d.Action == policy.Forward
+	a.Allowed = &allowed
+	return a
+}
+
+// cause says why a robots.txt could not be known, as precisely as is known.
+func cause(snap *robots.Snapshot) string {
+	if snap.Err != nil {
+		return snap.Err.Error()
+	}
+	return fmt.Sprintf("the origin answered %d", snap.Status)
+}
+
+var verdictFormats = map[string]func(io.Writer, answer) error{"text": showText, "json": showJSON}
+
+func showJSON(w io.Writer, a answer) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e.Encode(a)
+}
+
+func showText(w io.Writer, a answer) error {
+	word := "unknown"
+	if a.Allowed != nil {
+		word = map[bool]string{true: "allowed", false: "refused"}[*a.Allowed]
+	}
+	_, err := fmt.Fprintf(w, "%s  %s  %s\n", word, a.URL, a.why())
+	return err
+}
+
+// why explains the word in front of it.
+func (a answer) why() string {
+	var s string
+	switch {
+	case a.Cause != "":
+		s = a.Cause
+	case a.Line > 0:
+		s = fmt.Sprintf("line %d: %s (group of %s, line %d)", a.Line, a.Rule, a.GroupAgents, a.GroupLine)
+	case a.RobotsState == "unavailable":
+		s = fmt.Sprintf("no robots.txt (status %d)", a.RobotsStatus)
+	default:
+		s = "no rule matches"
+	}
+	if a.CrawlDelay != nil {
+		s += fmt.Sprintf("; Crawl-delay %g s", *a.CrawlDelay)
+	}
+	return s
+}

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/lmittmann/tint"
+
+	"github.com/robotsproxy/robotsproxy/config"
+)
+
+// newLog returns the program's own log: coloured on a terminal, JSON where a program reads it, unless the operator says.
+func newLog(w io.Writer, cfg config.Log) *slog.Logger {
+	switch {
+	case cfg.Format == config.LogText, cfg.Format == config.LogAuto && isTerminal(w):
+		return slog.New(tint.NewHandler(w, &tint.Options{Level: cfg.Level, NoColor: !isTerminal(w) || os.Getenv("NO_COLOR") != "", TimeFormat: "15:04:05"}))
+	default:
+		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: cfg.Level}))
+	}
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/robotsproxy/robotsproxy/config"
+)
+
+// settings are the flags that say what configuration a command works with.
+type settings struct {
+	file      string
+	overrides map[string]*string // key of the configuration to the flag's value
+	flags     map[string]string  // key to the flag's name
+}
+
+func newRoot(std stdio) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "robotsproxy",
+		Short:         "A forward HTTP proxy that makes any crawler polite",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			return usage(unknownCommand(cmd, args[0]))
+		},
+	}
+	root.SetIn(std.in)
+	root.SetOut(std.out)
+	root.SetErr(std.err)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(misspelt(cmd, err)) })
+	root.AddCommand(newServe(std), newRun(std), newEnv(std), newCheck(std), newCA(std), newValidate(std), newVersion(std))
+	return root
+}
+
+func unknownCommand(cmd *cobra.Command, name string) error {
+	if near := cmd.SuggestionsFor(name); len(near) > 0 {
+		return fmt.Errorf("there is no command %q; did you mean %q?", name, near[0])
+	}
+	return fmt.Errorf("there is no command %q; robotsproxy --help lists them", name)
+}
+
+// misspelt adds the nearest flag to the error about an unknown one.
+func misspelt(cmd *cobra.Command, err error) error {
+	name, ok := strings.CutPrefix(err.Error(), "unknown flag: --")
+	if !ok {
+		return err
+	}
+	if near := config.Suggest(name, flagNames(cmd)); near != "" {
+		return fmt.Errorf("%w; did you mean --%s?", err, strings.ReplaceAll(near, "_", "-"))
+	}
+	return fmt.Errorf("%w; %s --help lists them", err, cmd.CommandPath())
+}
+
+// flagNames returns cmd's flags, written as keys are.
+func flagNames(cmd *cobra.Command) (names []string) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, strings.ReplaceAll(f.Name, "-", "_")) })
+	return names
+}
+
+// configFlags gives cmd the flags that every command with a configuration has, and those for the named keys.
+func configFlags(cmd *cobra.Command, keys ...string) *settings {
+	s := &settings{overrides: make(map[string]*string), flags: make(map[string]string)}
+	cmd.Flags().StringVar(&s.file, "config", "", "read this YAML `file`; robotsproxy validate checks it")
+	for _, key := range append([]string{"data_dir"}, keys...) {
+		name := strings.NewReplacer(".", "-", "_", "-").Replace(key)
+		s.flags[key] = name
+		s.overrides[key] = cmd.Flags().String(name, "", flagUsage[key])
+	}
+	return s
+}
+
+var flagUsage = map[string]string{
+	"data_dir":     "keep the CA, records and the admin token in this `folder`",
+	"listen":       "take proxy connections at this `address` (default 127.0.0.1:3128)",
+	"admin.listen": "answer health checks, metrics and the CA at this `address` (default 127.0.0.1:3129)",
+	"mode":         "`enforce`, report (judge and record, change nothing) or off",
+}
+
+// load reads the configuration, tells warnings to std.err, and reports every fault at once.
+func (s *settings) load(cmd *cobra.Command, std stdio) (*config.Config, error) {
+	o := config.Options{Path: s.file, Env: os.Environ()}
+	for key, value := range s.overrides {
+		if flag := s.flags[key]; cmd.Flags().Changed(flag) {
+			o.Overrides = append(o.Overrides, config.Override{Key: key, Value: *value, Source: "--" + flag})
+		}
+	}
+	cfg, warnings, err := config.Load(o)
+	for _, w := range warnings {
+		fmt.Fprintln(std.err, "robotsproxy: warning:", w)
+	}
+	if err != nil {
+		return nil, usage(err)
+	}
+	return cfg, nil
+}
+
+// noArgs refuses words that a command does not take, in our own words.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usage(fmt.Errorf("%s takes no %q; see %s --help", cmd.CommandPath(), args[0], cmd.CommandPath()))
+	}
+	return nil
+}
+
+// subcommandsOnly is the RunE of a command that only has others below it.
+func subcommandsOnly(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usage(unknownCommand(cmd, args[0]))
+	}
+	if err := cmd.Help(); err != nil {
+		return err
+	}
+	return usage(errors.New("which one?"))
+}

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/robotsproxy/robotsproxy/internal/robotstest"
+)
+
+// binary is the path of the program, which TestMain builds as a release is built.
+var binary string
+
+func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+
+func testMain(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "robotsproxy")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	binary = filepath.Join(dir, "robotsproxy")
+	args := []string{"build", "-o", binary}
+	if raceEnabled {
+		args = append(args, "-race")
+	}
+	if out, err := exec.Command("go", append(args, ".")...).CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "building the program: %v\n%s", err, out)
+		return 1
+	}
+	os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	return m.Run()
+}
+
+// The scripts in testdata/script are sessions with the built program. Besides testscript's own commands they have
+// site, serve, stop and records, see below; $HTTP, $HTTPS are the ports of the fake site, $CONFIG a configuration that
+// finds a.example, b.example and c.example there.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:   "testdata/script",
+		Setup: setUp,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"site": scriptSite, "serve": scriptServe, "stop": scriptStop, "records": scriptRecords,
+		},
+		Condition: func(name string) (bool, error) {
+			if name == "root" {
+				return os.Geteuid() == 0, nil
+			}
+			return false, fmt.Errorf("unknown condition %q", name)
+		},
+	})
+}
+
+type siteKey struct{}
+type serverKey struct{}
+
+// setUp gives each script a site of its own.
+func setUp(env *testscript.Env) error {
+	site, err := robotstest.Start(robotstest.Options{})
+	if err != nil {
+		return err
+	}
+	env.Defer(site.Close)
+	config := filepath.Join(env.WorkDir, "config.yaml")
+	env.Values[siteKey{}] = site
+	env.Values[serverKey{}] = new(*server)
+	env.Setenv("HTTP", fmt.Sprint(site.Port()))
+	env.Setenv("HTTPS", fmt.Sprint(site.TLSPort()))
+	env.Setenv("CONFIG", config)
+	env.Setenv("HOME", env.WorkDir)
+	env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "state"))
+	return os.WriteFile(config, []byte(siteConfig(site)), 0o600)
+}
+
+// siteConfig is a configuration whose hosts lead to site.
+func siteConfig(site *robotstest.Site) string {
+	return fmt.Sprintf(`egress:
+  allow_addresses: [127.0.0.0/8]
+  ca_file: %s
+  resolve: {a.example: 127.0.0.1, b.example: 127.0.0.1, c.example: 127.0.0.1}
+`, site.CAFile())
+}
+
+// site robots HOST FILE [STATUS] sets a robots.txt; site requests HOST prints what reached the host, a line each.
+func scriptSite(ts *testscript.TestScript, _ bool, args []string) {
+	site := ts.Value(siteKey{}).(*robotstest.Site)
+	switch {
+	case len(args) >= 3 && args[0] == "robots":
+		r := robotstest.Robots{Body: ts.ReadFile(args[2])}
+		if len(args) > 3 {
+			_, err := fmt.Sscan(args[3], &r.Status)
+			ts.Check(err)
+		}
+		site.SetRobots(args[1], r)
+	case len(args) == 2 && args[0] == "requests":
+		for _, target := range site.Paths(args[1]) {
+			fmt.Fprintln(ts.Stdout(), target)
+		}
+	default:
+		ts.Fatalf("usage: site robots HOST FILE [STATUS] | site requests HOST")
+	}
+}
+
+// server is the program while it serves.
+type server struct {
+	cmd   *exec.Cmd
+	proxy string // address
+	admin string
+	dir   string // its data directory
+	ca    string // path of its CA
+	log   *lockedBuffer
+}
+
+var (
+	proxyLine = regexp.MustCompile(`(?m)^  proxy +http://(\S+)$`)
+	adminLine = regexp.MustCompile(`(?m)^  admin +http://(\S+) `)
+)
+
+// startServer starts the program and waits for its greeting.
+func startServer(dir string, env []string, args ...string) (*server, error) {
+	all := append([]string{"serve", "--data-dir", dir, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...)
+	s := &server{cmd: exec.Command(binary, all...), dir: dir, ca: filepath.Join(dir, "ca.pem"), log: &lockedBuffer{}}
+	s.cmd.Env = env
+	pipe, err := s.cmd.StderrPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.cmd.Start(); err != nil {
+		return nil, err
+	}
+	lines := bufio.NewReader(pipe)
+	for {
+		line, err := lines.ReadString('\n')
+		s.log.WriteString(line)
+		if err != nil {
+			return nil, fmt.Errorf("serve ended early (%v): %s", s.cmd.Wait(), s.log)
+		}
+		if strings.Contains(line, "curl --proxy") {
+			break
+		}
+	}
+	go io.Copy(s.log, lines)
+	greeting := s.log.String()
+	s.proxy, s.admin = proxyLine.FindStringSubmatch(greeting)[1], adminLine.FindStringSubmatch(greeting)[1]
+	return s, nil
+}
+
+// stop asks the program to end and returns how it did.
+func (s *server) stop() error {
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	return s.cmd.Wait()
+}
+
+// serve [FLAG...] starts the proxy with $CONFIG and sets PROXY, ADMIN, CA and DATA.
+func scriptServe(ts *testscript.TestScript, _ bool, args []string) {
+	dir := ts.MkAbs("data")
+	if !slices.Contains(args, "--config") {
+		args = append([]string{"--config", ts.Getenv("CONFIG")}, args...)
+	}
+	s, err := startServer(dir, append(os.Environ(), "HOME="+ts.Getenv("HOME")), args...)
+	ts.Check(err)
+	ts.Defer(func() {
+		s.cmd.Process.Kill()
+		s.cmd.Wait()
+	})
+	ts.Setenv("PROXY", "http://"+s.proxy)
+	ts.Setenv("ADMIN", "http://"+s.admin)
+	ts.Setenv("CA", s.ca)
+	ts.Setenv("DATA", dir)
+	*ts.Value(serverKey{}).(**server) = s
+}
+
+// stop ends the proxy of this script; its log is then the output.
+func scriptStop(ts *testscript.TestScript, _ bool, _ []string) {
+	s := *ts.Value(serverKey{}).(**server)
+	if s == nil {
+		ts.Fatalf("nothing was served")
+	}
+	ts.Check(s.stop())
+	fmt.Fprint(ts.Stdout(), s.log)
+}
+
+// records prints the audit of this script's proxy once it has at least N lines: records N.
+func scriptRecords(ts *testscript.TestScript, _ bool, args []string) {
+	var want int
+	if _, err := fmt.Sscan(args[0], &want); err != nil {
+		ts.Fatalf("usage: records N")
+	}
+	path := filepath.Join(ts.Getenv("DATA"), "audit.jsonl")
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		data, _ := os.ReadFile(path)
+		if strings.Count(string(data), "\n") >= want {
+			fmt.Fprint(ts.Stdout(), string(data))
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("%d records wanted, and these are there:\n%s", want, data)
+		}
+	}
+}

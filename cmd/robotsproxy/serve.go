@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/robotsproxy/robotsproxy/admin"
+	"github.com/robotsproxy/robotsproxy/config"
+)
+
+func newServe(std stdio) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the proxy",
+		Long: `Run the proxy. With no configuration at all it listens on this machine only, keeps its data in your own folder, and makes
+its CA at the first start. SIGTERM or an interrupt drains: no new connections, the requests under way end (see grace in
+config.example.yaml); a second one ends at once.`,
+		Args: noArgs,
+	}
+	settings := configFlags(cmd, "listen", "admin.listen", "mode")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := settings.load(cmd, std)
+		if err != nil {
+			return err
+		}
+		s, err := newService(cfg, newLog(std.err, cfg.Log))
+		if err != nil {
+			return err
+		}
+		fmt.Fprint(std.err, s.greeting(settings.pasted(cmd, s.proxyAt.Addr())))
+		return s.run(cmd.Context())
+	}
+	return cmd
+}
+
+// pasted returns the flags that other commands need to find the proxy that was started with these and listens at addr.
+func (s *settings) pasted(cmd *cobra.Command, addr net.Addr) string {
+	var b strings.Builder
+	paste := func(flag, value string) {
+		if cmd.Flags().Changed(flag) {
+			b.WriteString(" --" + flag + " " + quote(value))
+		}
+	}
+	paste("config", s.file)
+	paste("data-dir", *s.overrides["data_dir"])
+	paste("listen", addr.String())
+	return b.String()
+}
+
+// quote writes s for a shell.
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// service is a running proxy with its operator's listener.
+type service struct {
+	cfg      *config.Config
+	log      *slog.Logger
+	parts    *parts
+	admin    *http.Server
+	token    string // path of the admin token
+	proxyAt  net.Listener
+	adminAt  net.Listener
+	draining atomic.Bool
+}
+
+// newService makes the parts and listens, so that what is wrong is said before anything is promised.
+func newService(cfg *config.Config, log *slog.Logger) (_ *service, err error) {
+	s := &service{cfg: cfg, log: log, token: cfg.Admin.TokenFile}
+	if s.token == "" {
+		s.token = filepath.Join(cfg.DataDir, "admin.token")
+	}
+	metrics := admin.NewMetrics()
+	if s.parts, err = newParts(cfg, log, metrics.Observe); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.parts.close())
+		}
+	}()
+	if err := s.newAdmin(metrics); err != nil {
+		return nil, err
+	}
+	if s.proxyAt, err = listen("listen", cfg.Listen); err != nil {
+		return nil, err
+	}
+	if s.adminAt, err = listen("admin.listen", cfg.Admin.Listen); err != nil {
+		return nil, errors.Join(err, s.proxyAt.Close())
+	}
+	s.parts.egress.Protect(s.adminAt.Addr())
+	return s, nil
+}
+
+func listen(key, addr string) (net.Listener, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		flag := strings.ReplaceAll(key, ".", "-")
+		return nil, usage(fmt.Errorf("listening for %s: %w; choose another address with --%s", key, err, flag))
+	}
+	return l, nil
+}
+
+func (s *service) newAdmin(metrics *admin.Metrics) error {
+	token, _, err := admin.LoadToken(s.token)
+	if err != nil {
+		return usage(err)
+	}
+	handler, err := admin.New(admin.Options{
+		Token: token, Version: buildVersion(), CAPEM: s.parts.ca.PEM, Ready: s.ready, Metrics: metrics, Gauges: s.parts.gauges(),
+	})
+	if err != nil {
+		return err
+	}
+	s.admin = &http.Server{
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	return nil
+}
+
+func (s *service) ready() error {
+	if s.draining.Load() {
+		return errors.New("draining: the proxy is about to stop")
+	}
+	return nil
+}
+
+// gauges are the numbers that the parts keep themselves.
+func (p *parts) gauges() []admin.Gauge {
+	return []admin.Gauge{
+		{Name: "robotsproxy_active_requests", Help: "Requests under way.", Value: func() float64 { return float64(p.server.Active()) }},
+		{Name: "robotsproxy_tunnels", Help: "Tunnels and WebSockets that are open.", Value: func() float64 { return float64(p.server.Tunnels()) }},
+		{Name: "robotsproxy_lanes", Help: "Hosts whose pace is kept.", Value: func() float64 { return float64(p.limiter.Stats().Lanes) }},
+		{Name: "robotsproxy_waiting_requests", Help: "Requests that wait for their host's pace.", Value: func() float64 { return float64(p.limiter.Stats().Waiting) }},
+		{Name: "robotsproxy_robots_hits_total", Help: "Look-ups of robots.txt answered from memory.", Counter: true, Value: func() float64 { return float64(p.cache.Stats().Hits) }},
+		{Name: "robotsproxy_robots_fetches_total", Help: "Fetches of robots.txt.", Counter: true, Value: func() float64 { return float64(p.cache.Stats().Fetches) }},
+		{Name: "robotsproxy_audit_lost_total", Help: "Records that could not be kept.", Counter: true, Value: func() float64 { return float64(p.records.Lost()) }},
+	}
+}
+
+// run serves until a signal or ctx ends it, then drains.
+func (s *service) run(ctx context.Context) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	ended := make(chan error, 2)
+	go func() { ended <- s.parts.server.Serve(s.proxyAt) }()
+	go func() { ended <- s.admin.Serve(s.adminAt) }()
+	var err error
+	select {
+	case <-ctx.Done():
+		stop() // a second signal ends at once
+		err = s.drain()
+	case err = <-ended:
+		err = fmt.Errorf("a listener ended: %w", err)
+	}
+	return errors.Join(err, s.admin.Close(), s.parts.close())
+}
+
+// drain lets the requests under way end. What goes on past the grace is cut off, which is said and is no fault.
+func (s *service) drain() error {
+	s.draining.Store(true)
+	s.log.Info("draining", "grace", s.cfg.Grace, "active", s.parts.server.Active())
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Grace)
+	defer cancel()
+	err := s.parts.server.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		s.log.Warn("the grace is over; what was still under way is cut off", "grace", s.cfg.Grace)
+		return nil
+	}
+	return err
+}
+
+// greeting says what was done, where things are, and the two lines to paste.
+func (s *service) greeting(flags string) string {
+	ca, proxyAt := s.parts.ca, s.proxyAt.Addr().String()
+	made := "the CA that clients must trust"
+	if ca.Created() {
+		made = "made just now, " + made
+	}
+	records := s.cfg.Audit.JSONL
+	if records == "" {
+		records = filepath.Join(s.cfg.DataDir, "audit.jsonl")
+	}
+	if address, err := reachable(proxyAt); err == nil {
+		proxyAt = address
+	}
+	return fmt.Sprintf(`robotsproxy %s, mode %s
+  proxy    http://%s
+  admin    http://%s   /healthz /readyz /metrics /ca.pem
+  CA       %s   (%s)
+           SHA-256 %s
+  records  %s
+  token    %s   (for the admin API)
+
+Send this shell's programs through it, or try one request:
+
+  eval "$(%s env%s)"
+  curl --proxy http://%s --cacert %s https://example.com/
+
+`, buildVersion(), s.cfg.Mode, s.proxyAt.Addr(), s.adminAt.Addr(), ca.CertFile(), made, ca.Fingerprint(), records, s.token,
+		selfCommand(), flags, proxyAt, quote(ca.CertFile()))
+}
+
+// selfCommand is how this program is called from a shell: by name if the shell would find it, else as it was started.
+// "go run" leaves nothing behind that could be called again.
+func selfCommand() string {
+	self, err := os.Executable()
+	if err != nil {
+		return "robotsproxy"
+	}
+	if found, err := exec.LookPath("robotsproxy"); err == nil && sameFile(found, self) {
+		return "robotsproxy"
+	}
+	if strings.Contains(self, "go-build") {
+		return "go run ./cmd/robotsproxy"
+	}
+	return self
+}
+
+func sameFile(a, b string) bool {
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	return errX == nil && errY == nil && os.SameFile(x, y)
+}

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func newValidate(std stdio) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "validate",
+		Short: "Check a configuration and report every fault at once",
+		Args:  noArgs,
+	}
+	settings := configFlags(cmd, "listen", "admin.listen", "mode")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := settings.load(cmd, std)
+		if err != nil {
+			return err
+		}
+		if _, err := newPolicy(cfg); err != nil {
+			return usage(err)
+		}
+		what := "the configuration"
+		if settings.file != "" {
+			what = settings.file
+		}
+		_, err = fmt.Fprintf(std.out, "%s is right: proxy at %s, admin at %s, mode %s, %d clients, %d hosts, %d exemptions\n",
+			what, cfg.Listen, cfg.Admin.Listen, cfg.Mode, len(cfg.Clients), len(cfg.Hosts), len(cfg.Exemptions))
+		return err
+	}
+	return cmd
+}

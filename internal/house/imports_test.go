@@ -1,0 +1,141 @@
+// Package house keeps the plan of the house: which room may import which. See docs/architecture.md.
+package house
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/robotsproxy/robotsproxy/"
+
+// mayImport is the table: a room, and the rooms of ours that it may import. Its tests may also import
+// internal/robotstest. Who is not listed imports nothing of ours; cmd imports all, and nobody imports cmd or proxy.
+var mayImport = map[string][]string{
+	"admin":               {"audit", "robots", "rules", "policy", "ratelimit", "origin", "internal/durable"},
+	"audit":               {"policy", "rules", "robots", "origin", "internal/durable"},
+	"certs":               {"internal/durable"},
+	"cmd/robotsproxy":     {"admin", "audit", "certs", "config", "origin", "policy", "proxy", "ratelimit", "robots", "rules", "internal/durable"},
+	"config":              {"policy", "rules", "origin"},
+	"internal/durable":    {},
+	"internal/house":      {},
+	"internal/robotstest": {},
+	"origin":              {},
+	"policy":              {"rules", "robots", "origin"},
+	"proxy":               {"policy", "robots", "rules", "ratelimit", "certs", "audit", "origin"},
+	"ratelimit":           {},
+	"robots":              {"rules", "origin"},
+	"rules":               {},
+}
+
+// owners is who alone may import what is not ours: one outside module, one room.
+var owners = map[string][]string{
+	"code.dny.dev/ssrf":                   {"proxy"},
+	"github.com/dgraph-io/ristretto":      {"robots"},
+	"github.com/elazarl/goproxy":          {"proxy"},
+	"github.com/lmittmann/tint":           {"cmd/robotsproxy"},
+	"github.com/pquerna/cachecontrol":     {"robots"},
+	"github.com/prometheus/client_golang": {"admin"},
+	"github.com/spf13/cobra":              {"cmd/robotsproxy"},
+	"github.com/spf13/pflag":              {"cmd/robotsproxy"},
+	"go.yaml.in/yaml":                     {"config"},
+	"golang.org/x/net/http/httpguts":      {"proxy", "origin"},
+	"golang.org/x/net/idna":               {"origin"},
+	"golang.org/x/sync/singleflight":      {"robots", "certs"},
+	"golang.org/x/time/rate":              {"ratelimit"},
+	"software.sslmate.com/src/go-pkcs12":  {"cmd/robotsproxy"},
+	"github.com/coder/websocket":          {"internal/robotstest"},
+	"github.com/dunglas/httpsfv":          {},
+	"github.com/rogpeppe/go-internal":     {},
+	"github.com/google/go-cmp":            {},
+	"go.uber.org/goleak":                  {},
+	"pgregory.net/rapid":                  {},
+}
+
+func TestImports(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rooms := 0
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			return skipFolder(root, path)
+		}
+		if filepath.Ext(path) == ".go" {
+			rooms++
+			checkFile(t, root, path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rooms < 20 {
+		t.Errorf("only %d Go files were found below %s", rooms, root)
+	}
+}
+
+// skipFolder leaves out what is no part of this module: hidden folders, test data, and modules of their own.
+func skipFolder(root, path string) error {
+	if name := filepath.Base(path); path != root && (strings.HasPrefix(name, ".") || name == "testdata") {
+		return filepath.SkipDir
+	}
+	if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil && path != root {
+		return filepath.SkipDir
+	}
+	return nil
+}
+
+func checkFile(t *testing.T, root, path string) {
+	rel, err := filepath.Rel(root, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	room := filepath.ToSlash(filepath.Dir(rel))
+	allowed, known := mayImport[room]
+	if !known {
+		t.Errorf("%s: %s is no room of the house; give it a row in mayImport and in docs/architecture.md", rel, room)
+		return
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inTest := strings.HasSuffix(path, "_test.go")
+	for _, spec := range file.Imports {
+		name := strings.Trim(spec.Path.Value, `"`)
+		if own, ours := strings.CutPrefix(name, module); ours {
+			if !slices.Contains(allowed, own) && own != room && !(inTest && testMayImport(own)) {
+				t.Errorf("%s: %s may not import %s", rel, room, own)
+			}
+		} else if !inTest && strings.Contains(name, ".") {
+			checkOutside(t, rel, room, name)
+		}
+	}
+}
+
+// testMayImport says what every test may use besides its own room: the fake site, and what hands it a fixture.
+func testMayImport(room string) bool {
+	return room == "internal/robotstest"
+}
+
+func checkOutside(t *testing.T, file, room, name string) {
+	for prefix, rooms := range owners {
+		if name == prefix || strings.HasPrefix(name, prefix+"/") {
+			if !slices.Contains(rooms, room) {
+				t.Errorf("%s: %s is for %v, not for %s", file, name, rooms, room)
+			}
+			return
+		}
+	}
+	t.Errorf("%s: %s belongs to no room yet; give it a row in owners", file, name)
+}

@@ -1,0 +1,41 @@
+# Every target works on a fresh machine with Go; "make" alone lists them.
+.DEFAULT_GOAL := help
+.PHONY: help run build test lint fmt bench fuzz check
+
+GO       ?= go
+TOOL     := $(GO) tool -modfile=tools/go.mod
+VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LDFLAGS  := -s -w -X main.version=$(VERSION)
+FUZZTIME ?= 10s
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: ## run the proxy with no configuration: 127.0.0.1:3128
+	$(GO) run ./cmd/robotsproxy serve
+
+build: ## build bin/robotsproxy, static, as the container image does
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/robotsproxy ./cmd/robotsproxy
+
+test: ## run every test that this machine can; what is missing is skipped, with the reason (go test -v shows it)
+	cd bench && $(GO) test ./...
+	$(GO) test ./...
+
+lint: fmt ## run gofumpt, vet, staticcheck and golangci-lint
+	$(GO) vet ./...
+	$(TOOL) staticcheck ./...
+	$(GO) tool -modfile=tools/golangci-lint/go.mod golangci-lint run ./...
+
+fmt: ## say which files gofumpt would change
+	@out="$$($(TOOL) gofumpt -l .)"; test -z "$$out" || { echo "gofumpt would change:"; echo "$$out"; exit 1; }
+
+bench: ## measure against bare goproxy in one run, on one core; prints the ratios
+	cd bench && $(GO) run .
+
+fuzz: ## fuzz every target for FUZZTIME (10s)
+	@for package in $$($(GO) list ./...); do \
+		for target in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz'); do \
+			echo "$$package $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package || exit 1; \
+		done; \
+	done

@@ -19,10 +19,9 @@ import (
 func (l *loader) check(now time.Time) {
 	c := l.cfg
 	l.checkListeners()
-	atMost(l, "robots.min_ttl", c.Robots.MinTTL, "robots.ttl", c.Robots.TTL)
-	atMost(l, "robots.max_size", c.Robots.MaxSize, "robots.cache_size", c.Robots.CacheSize)
-	atMost(l, "pacing.max_wait", c.Pacing.MaxWait, "pacing.max_wait_cap", c.Pacing.MaxWaitCap)
-	atMost(l, "pacing.max_queue_per_client", c.Pacing.MaxQueuePerClient, "pacing.max_queue", c.Pacing.MaxQueue)
+	atMost(l, "robots.min_ttl", &c.Robots.MinTTL, "robots.ttl", c.Robots.TTL)
+	atMost(l, "robots.max_size", &c.Robots.MaxSize, "robots.cache_size", c.Robots.CacheSize)
+	atMost(l, "pacing.max_queue_per_client", &c.Pacing.MaxQueuePerClient, "pacing.max_queue", c.Pacing.MaxQueue)
 	l.checkTogether("intercept.ca_cert", c.Intercept.CACert, "intercept.ca_key", c.Intercept.CAKey)
 	l.checkEgress()
 	l.checkClients()
@@ -31,17 +30,17 @@ func (l *loader) check(now time.Time) {
 	l.checkFiles()
 }
 
-// atMost reports a low that is above high, at the one of the two that was set.
-func atMost[T cmp.Ordered](l *loader, low string, a T, high string, b T) {
-	if a <= b || !l.ok(low, high) {
+// atMost reports a low that is above high. A low that nobody set is no fault: it comes down to what high was set to.
+func atMost[T cmp.Ordered](l *loader, low string, a *T, high string, b T) {
+	if *a <= b || !l.ok(low, high) {
+		return
+	}
+	if l.at(low) == (Origin{}) {
+		*a = b
 		return
 	}
 	show := func(v T) string { return format(reflect.ValueOf(v), "") }
-	if l.at(low) == (Origin{}) {
-		l.fault(high, "found %s, expected no less than %s, which is %s (%s)", show(b), low, show(a), l.at(low))
-		return
-	}
-	l.fault(low, "found %s, expected no more than %s, which is %s (%s)", show(a), high, show(b), l.at(high))
+	l.fault(low, "found %s, expected no more than %s, which is %s (%s)", show(*a), high, show(b), l.at(high))
 }
 
 // checkTogether reports the absence of one of two keys that only mean something together, at the place of the other.
@@ -122,9 +121,6 @@ func (l *loader) checkClients() {
 			l.fault(join(key, "name"), "%s is %s already", quote(client.Name), item("clients", j))
 		} else {
 			first[client.Name] = i
-		}
-		if client.MaxWait != nil {
-			atMost(l, join(key, "max_wait"), *client.MaxWait, "pacing.max_wait_cap", c.Pacing.MaxWaitCap)
 		}
 	}
 	local := func(client Client) bool { return slices.ContainsFunc(client.CIDR, overlapsLoopback) }

@@ -34,10 +34,7 @@ func TestChecks(t *testing.T) {
 		{"RFC 9309 2.5/max_size", "robots: {max_size: 499KiB}", "f:1:20: robots.max_size: found 499KiB, expected at least 500KiB (RFC 9309 section 2.5 asks for 500KiB at least)"},
 		{"RFC 9309 2.3.1.2/max_redirects", "robots: {max_redirects: 4}", "f:1:25: robots.max_redirects: found 4, expected at least 5 (RFC 9309 section 2.3.1.2 asks for five at least)"},
 		{"min_ttl above ttl", "robots: {min_ttl: 2h, ttl: 1h}", "f:1:19: robots.min_ttl: found 2h, expected no more than robots.ttl, which is 1h (f:1:28)"},
-		{"ttl below the default min_ttl", "robots: {ttl: 1m}", "f:1:15: robots.ttl: found 1m, expected no less than robots.min_ttl, which is 5m (default)"},
-		{"max_wait above its cap", "pacing: {max_wait: 11m}", "f:1:20: pacing.max_wait: found 11m, expected no more than pacing.max_wait_cap, which is 10m (default)"},
-		{"a client's max_wait above the cap", "clients: [{name: a, cidr: [127.0.0.1], max_wait: 11m}]", "f:1:50: clients[0].max_wait: found 11m, expected no more than pacing.max_wait_cap, which is 10m (default)"},
-		{"queues", "pacing: {max_queue: 10}", "f:1:21: pacing.max_queue: found 10, expected no less than pacing.max_queue_per_client, which is 250 (default)"},
+		{"queues", "pacing: {max_queue: 10, max_queue_per_client: 11}", "f:1:47: pacing.max_queue_per_client: found 11, expected no more than pacing.max_queue, which is 10 (f:1:21)"},
 		{"cache too small", "robots: {cache_size: 1MiB, max_size: 2MiB}", "f:1:38: robots.max_size: found 2MiB, expected no more than robots.cache_size, which is 1MiB (f:1:22)"},
 		{"key without certificate", "intercept: {ca_key: dir/key}", "config: 2 faults\n" +
 			"f:1:21: intercept.ca_cert: found none, expected one beside intercept.ca_key\n" +
@@ -153,5 +150,18 @@ func TestUnreadableFile(t *testing.T) {
 	}
 	if err := readable(path); !os.IsPermission(err) {
 		t.Errorf("readable(a file of mode 0) = %v, want that it is not permitted", err)
+	}
+}
+
+// A default that another key contradicts is no fault of the operator's: it gives way.
+func TestDefaultsGiveWay(t *testing.T) {
+	cfg, _, err := Load(Options{Overrides: []Override{
+		{Key: "robots.ttl", Value: "1m", Source: "--ttl"}, {Key: "pacing.max_queue", Value: "10", Source: "--queue"}, {Key: "pacing.max_wait", Value: "20m", Source: "--wait"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Robots.MinTTL != time.Minute || cfg.Pacing.MaxQueuePerClient != 10 || cfg.Pacing.MaxWait != 20*time.Minute {
+		t.Errorf("min_ttl %v, max_queue_per_client %d, max_wait %v; want 1m, 10, 20m", cfg.Robots.MinTTL, cfg.Pacing.MaxQueuePerClient, cfg.Pacing.MaxWait)
 	}
 }

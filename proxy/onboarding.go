@@ -45,14 +45,14 @@ pre{font:14px/1.4 ui-monospace,monospace;background:#8881;border-radius:6px;padd
 <h1>This is robotsproxy</h1>
 <p>A forward HTTP proxy that makes any crawler polite: each request is judged by the origin's robots.txt, paced by its Crawl-delay and recorded.</p>
 <h2>On the machine where it runs</h2>
-<pre>eval "$(robotsproxy env)"        # this shell and all that it starts
-robotsproxy run -- COMMAND        # one program, with a summary at the end</pre>
+<pre>eval "$(robotsproxy env)"     # this shell and all that it starts
+robotsproxy run -- COMMAND    # one program, with a summary at the end</pre>
 <h2>Anywhere else</h2>
 <p>Trust <a href="/ca.pem">the CA certificate</a>, and name the proxy:</p>
 <pre>curl --proxy http://{{.}} --cacert robotsproxy-ca.pem https://a.example/
 export http_proxy=http://{{.}} https_proxy=http://{{.}}
-export REQUESTS_CA_BUNDLE=robotsproxy-ca.pem        # Python requests
-export NODE_EXTRA_CA_CERTS=robotsproxy-ca.pem       # Node
+export REQUESTS_CA_BUNDLE=robotsproxy-ca.pem     # Python requests
+export NODE_EXTRA_CA_CERTS=robotsproxy-ca.pem    # Node
 chromium --proxy-server=http://{{.}}</pre>
 </body></html>
 `))

@@ -44,10 +44,11 @@ type rig struct {
 func newRig(t *testing.T, change func(*Options)) *rig {
 	t.Helper()
 	r := &rig{t: t, site: robotstest.New(t), records: &recorder{}, log: &bytes.Buffer{}}
-	egress := NewEgress(EgressOptions{
-		Allow:   []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
-		Resolve: map[string]netip.Addr{"a.example": netip.MustParseAddr("127.0.0.1"), "b.example": netip.MustParseAddr("127.0.0.1")},
-	})
+	resolve := make(map[string]netip.Addr)
+	for _, host := range []string{"a.example", "b.example", "expired.example", "wrong-name.example", "untrusted.example"} {
+		resolve[host] = netip.MustParseAddr("127.0.0.1")
+	}
+	egress := NewEgress(EgressOptions{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Resolve: resolve})
 	transport := NewTransport(TransportOptions{Egress: egress, RootCAs: r.site.CAPool()})
 	t.Cleanup(transport.CloseIdleConnections)
 	o := Options{

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
@@ -74,7 +75,7 @@ func (p pipeline) decide(req *http.Request, ex *exchange) (policy.Decision, *rob
 	if p.options.Policy.Mode(ex.origin.Host(), ex.client.Client) != policy.Off {
 		var err error
 		if snap, err = p.options.Snapshots.Snapshot(req.Context(), ex.origin); err != nil {
-			return policy.Decision{}, nil, lookUpRefusal(ex, err)
+			return policy.Decision{}, nil, lookUpRefusal(req, ex, err)
 		}
 	}
 	r := policy.Request{Client: ex.client.Client, Origin: ex.origin, Target: ex.target, UserAgent: ex.rec.UserAgent}
@@ -83,9 +84,12 @@ func (p pipeline) decide(req *http.Request, ex *exchange) (policy.Decision, *rob
 
 // lookUpRefusal answers for a robots.txt of which not even the failure is known: the guard refused the address, or the
 // client left.
-func lookUpRefusal(ex *exchange, err error) *Refusal {
+func lookUpRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 	if Prohibited(err) {
 		return egressRefusal(ex, err)
+	}
+	if req.Context().Err() != nil {
+		return &Refusal{Err: errGoneWaiting}
 	}
 	return &Refusal{Reason: policy.ReasonRobotsUnreachable, RetryAfter: time.Second, Err: err}
 }
@@ -123,11 +127,27 @@ func cause(snap *robots.Snapshot) string {
 	if snap.Status != 0 {
 		return fmt.Sprintf("the origin answered %d %s", snap.Status, http.StatusText(snap.Status))
 	}
-	return inWords(snap.Cause)
+	return inWords(snap.Cause, snap.Err)
 }
 
-// inWords writes one of RFC 9209's error types for a person: "connection refused".
-func inWords(proxyError string) string { return strings.ReplaceAll(proxyError, "_", " ") }
+// inWords writes one of RFC 9209's error types for a person, "connection refused", and of a certificate what is wrong
+// with it.
+func inWords(proxyError string, err error) string {
+	var (
+		invalid  x509.CertificateInvalidError
+		hostname x509.HostnameError
+		unknown  x509.UnknownAuthorityError
+	)
+	switch {
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "its certificate has expired or is not valid yet"
+	case errors.As(err, &hostname):
+		return "its certificate is for another host"
+	case errors.As(err, &unknown):
+		return "its certificate is signed by an unknown authority"
+	}
+	return strings.ReplaceAll(proxyError, "_", " ")
+}
 
 // pace waits for the host's next place, or reckons in mode report how long that would have been.
 func (p pipeline) pace(req *http.Request, ex *exchange, d policy.Decision) *Refusal {
@@ -175,7 +195,7 @@ func paceRefusal(ex *exchange, r ratelimit.Request, err error) *Refusal {
 	case errors.Is(err, ratelimit.ErrTooManyLanes):
 		return &Refusal{Reason: policy.ReasonOverload, Detail: "Too many hosts are paced at once.", RetryAfter: time.Minute, Err: err}
 	default:
-		return &Refusal{Reason: policy.ReasonOverload, Err: errGoneWaiting}
+		return &Refusal{Err: errGoneWaiting}
 	}
 }
 
@@ -200,7 +220,7 @@ func (ex *exchange) noteDecision(d policy.Decision, snap *robots.Snapshot) {
 func (p pipeline) forward(req *http.Request, ex *exchange) *http.Response {
 	if req.Context().Err() != nil {
 		ex.grant.Cancel()
-		return ex.refuse(req, &Refusal{Reason: policy.ReasonOverload, Err: errGoneWaiting})
+		return ex.refuse(req, &Refusal{Err: errGoneWaiting})
 	}
 	if ex.robots != nil {
 		return p.answerRobots(req, ex)
@@ -240,14 +260,14 @@ func upstreamRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 		return egressRefusal(ex, err)
 	}
 	if req.Context().Err() != nil {
-		err = errClientLeft
+		return &Refusal{Outcome: policy.Allow, Err: errClientLeft}
 	}
 	ref := &Refusal{Reason: policy.ReasonUpstream, ProxyError: robots.ErrorType(err), Err: err}
 	switch ref.ProxyError {
 	case "connection_timeout", "dns_timeout", "http_response_timeout":
 		ref.Status = http.StatusGatewayTimeout
 	}
-	ref.Detail = ex.origin.String() + " did not answer: " + inWords(ref.ProxyError)
+	ref.Detail = ex.origin.String() + " did not answer: " + inWords(ref.ProxyError, err)
 	return ref
 }
 

@@ -36,7 +36,9 @@ type class struct {
 }
 
 // classes is the one place that ties a reason to its status, its Proxy-Status error and its recorded decision.
+// The row without a reason is for a client that left: nobody refused, and nobody reads the answer (499 is nginx's word for it).
 var classes = map[policy.Reason]class{
+	policy.ReasonNone:              {499, "http_request_error", policy.Error, "The client left"},
 	policy.ReasonRobots:            {403, "http_request_denied", policy.Deny, "Disallowed by robots.txt"},
 	policy.ReasonRobotsUnreachable: {503, "destination_unavailable", policy.Error, "The robots.txt of this origin could not be known"},
 	policy.ReasonEgress:            {403, "destination_ip_prohibited", policy.Deny, "This address may not be reached through the proxy"},
@@ -56,7 +58,7 @@ var classes = map[policy.Reason]class{
 func (r *Refusal) complete(robotsStatus int) {
 	c, ok := classes[r.Reason]
 	if !ok {
-		c = classes[policy.ReasonInternal]
+		c = classes[policy.ReasonInternal] // a reason without a row still refuses
 	}
 	if r.Reason == policy.ReasonRobots && robotsStatus != 0 {
 		c.status = robotsStatus

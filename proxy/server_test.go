@@ -595,6 +595,21 @@ func TestPanicIsOneAnswerAndOneRecord(t *testing.T) {
 	}
 }
 
+// A certificate that is not right is told for what it is, and the origin stays unreachable.
+func TestOriginCertificates(t *testing.T) {
+	for host, want := range map[string]string{
+		"expired.example": "has expired", "wrong-name.example": "for another host", "untrusted.example": "unknown authority",
+	} {
+		t.Run(host, func(t *testing.T) {
+			r := newRig(t, nil)
+			resp, body := r.get(r.client(true), fmt.Sprintf("https://%s:%d/", host, r.site.TLSPort()))
+			if resp.StatusCode != 503 || !strings.Contains(resp.Header.Get("Proxy-Status"), "error=tls_certificate_error") || !strings.Contains(string(body), want) {
+				t.Errorf("%s %v\n%s", resp.Status, resp.Header, body)
+			}
+		})
+	}
+}
+
 func TestLookUpErrorRefuses(t *testing.T) {
 	r := newRig(t, func(o *Options) {
 		o.Snapshots = snapshots(func(context.Context, origin.Origin) (*robots.Snapshot, error) { return nil, errNotThere })

@@ -161,7 +161,7 @@ func (c *checker) one(ctx context.Context, raw string) (answer, error) {
 	o := anyOrigin
 	if u.IsAbs() || !c.local {
 		if o, err = origin.FromURL(u); err != nil {
-			return answer{}, usage(fmt.Errorf("%q: %w", raw, err))
+			return answer{}, usage(fmt.Errorf("%q is no URL such as https://a.example/page: %w", raw, err))
 		}
 	}
 	snap, err := c.lookUp(ctx, o)

@@ -93,7 +93,8 @@ func siteConfig(site *robotstest.Site) string {
 `, site.CAFile())
 }
 
-// site robots HOST FILE [STATUS] sets a robots.txt; site requests HOST prints what reached the host, a line each.
+// site robots HOST FILE [STATUS] sets a robots.txt; site requests HOST prints how many targets
+// the host was asked for, and each on a line.
 func scriptSite(ts *testscript.TestScript, _ bool, args []string) {
 	site := ts.Value(siteKey{}).(*robotstest.Site)
 	switch {
@@ -105,7 +106,9 @@ func scriptSite(ts *testscript.TestScript, _ bool, args []string) {
 		}
 		site.SetRobots(args[1], r)
 	case len(args) == 2 && args[0] == "requests":
-		for _, target := range site.Paths(args[1]) {
+		targets := site.Paths(args[1])
+		fmt.Fprintln(ts.Stdout(), len(targets), "targets")
+		for _, target := range targets {
 			fmt.Fprintln(ts.Stdout(), target)
 		}
 	default:
@@ -132,7 +135,7 @@ var (
 func startServer(dir string, env []string, args ...string) (*server, error) {
 	all := append([]string{"serve", "--data-dir", dir, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...)
 	s := &server{cmd: exec.Command(binary, all...), dir: dir, ca: filepath.Join(dir, "ca.pem"), log: &lockedBuffer{}}
-	s.cmd.Env = env
+	s.cmd.Env, s.cmd.Dir = env, filepath.Dir(dir)
 	pipe, err := s.cmd.StderrPipe()
 	if err != nil {
 		return nil, err

@@ -108,7 +108,7 @@ func listen(key, addr string) (net.Listener, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		flag := strings.ReplaceAll(key, ".", "-")
-		return nil, usage(fmt.Errorf("listening for %s: %w; choose another address with --%s", key, err, flag))
+		return nil, usage(fmt.Errorf("%w; choose another address with --%s", err, flag))
 	}
 	return l, nil
 }

@@ -179,9 +179,19 @@ func TestMatchHost(t *testing.T) {
 
 func TestResolveDots(t *testing.T) {
 	for _, row := range []struct{ in, want string }{
-		{"/a/b/../c", "/a/c"}, {"/a/./b", "/a/b"}, {"/..", "/"}, {"/a/..", "/"}, {"/a/b/.", "/a/b/"}, {"/a/b/..", "/a/"},
-		{"/a//../b", "/a/b"}, {"/.hidden", "/.hidden"}, {"/...", "/..."}, {"/a/..b", "/a/..b"},
-		{"/%2E%2e/a", "/a"}, {"/a/.%2e/b?x=/../y", "/b?x=/../y"}, {"/", "/"},
+		{"/a/b/../c", "/a/c"},
+		{"/a/./b", "/a/b"},
+		{"/..", "/"},
+		{"/a/..", "/"},
+		{"/a/b/.", "/a/b/"},
+		{"/a/b/..", "/a/"},
+		{"/a//../b", "/a/b"},
+		{"/.hidden", "/.hidden"},
+		{"/...", "/..."},
+		{"/a/..b", "/a/..b"},
+		{"/%2E%2e/a", "/a"},
+		{"/a/.%2e/b?x=/../y", "/b?x=/../y"},
+		{"/", "/"},
 	} {
 		if got, changed := resolveDots(row.in); got != row.want || changed != (row.in != row.want) {
 			t.Errorf("resolveDots(%q) = %q, %t; want %q", row.in, got, changed, row.want)

@@ -17,22 +17,26 @@ func TestRemoveHopFields(t *testing.T) {
 	}{
 		{
 			"9110 7.6.1/named in Connection",
-			http.Header{"Connection": {"close, X-Secret", "x-more"}, "X-Secret": {"1"}, "X-More": {"2"}, "Accept": {"*/*"}}, false,
+			http.Header{"Connection": {"close, X-Secret", "x-more"}, "X-Secret": {"1"}, "X-More": {"2"}, "Accept": {"*/*"}},
+			false,
 			http.Header{"Accept": {"*/*"}},
 		},
 		{
 			"9110 7.6.1/always",
-			http.Header{"Keep-Alive": {"timeout=5"}, "Proxy-Connection": {"keep-alive"}, "Te": {"gzip"}, "Transfer-Encoding": {"x"}, "Upgrade": {"h2c"}, "Proxy-Authorization": {"Basic x"}}, false,
+			http.Header{"Keep-Alive": {"timeout=5"}, "Proxy-Connection": {"keep-alive"}, "Te": {"gzip"}, "Transfer-Encoding": {"x"}, "Upgrade": {"h2c"}, "Proxy-Authorization": {"Basic x"}},
+			false,
 			http.Header{},
 		},
 		{
 			"Connection may not remove what belongs to the message",
-			http.Header{"Connection": {"Host, Content-Length, Via, Robotsproxy-Reason"}, "Content-Length": {"3"}, "Via": {"1.1 x"}, "Robotsproxy-Reason": {"robots"}}, false,
+			http.Header{"Connection": {"Host, Content-Length, Via, Robotsproxy-Reason"}, "Content-Length": {"3"}, "Via": {"1.1 x"}, "Robotsproxy-Reason": {"robots"}},
+			false,
 			http.Header{"Content-Length": {"3"}, "Via": {"1.1 x"}, "Robotsproxy-Reason": {"robots"}},
 		},
 		{
 			"6455 4/WebSocket is asked for again",
-			http.Header{"Connection": {"keep-alive, Upgrade"}, "Upgrade": {"WebSocket"}, "Sec-Websocket-Key": {"x"}}, true,
+			http.Header{"Connection": {"keep-alive, Upgrade"}, "Upgrade": {"WebSocket"}, "Sec-Websocket-Key": {"x"}},
+			true,
 			http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Key": {"x"}},
 		},
 		{"trailers are kept", http.Header{"Te": {"trailers, deflate"}}, false, http.Header{"Te": {"trailers"}}},

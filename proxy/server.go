@@ -171,8 +171,11 @@ func (s *Server) newHTTPServer(h http.Handler) *http.Server {
 // Serve takes connections from l until Shutdown, and then returns nil.
 func (s *Server) Serve(l net.Listener) error {
 	s.options.Egress.Protect(l.Addr())
-	inner := make(chan error, 1)
-	go func() { inner <- s.innerHTTP.Serve(s.tunnels) }()
+	inner := make(chan struct{})
+	go func() {
+		defer close(inner)
+		_ = s.innerHTTP.Serve(s.tunnels) // it ends when it is closed: its listener cannot fail
+	}()
 	err := s.front.Serve(l)
 	if !errors.Is(err, http.ErrServerClosed) {
 		s.innerHTTP.Close()

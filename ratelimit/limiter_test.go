@@ -642,16 +642,36 @@ func TestReckon(t *testing.T) {
 		request Request
 		want    []answer // of calls at the same moment
 	}{
-		{"a delay", Options{}, Request{Delay: seconds(10), MaxWait: seconds(25)},
-			[]answer{{0, true}, {seconds(10), true}, {seconds(20), true}, {seconds(30), false}, {seconds(30), false}}},
-		{"no patience", Options{}, Request{Delay: seconds(10)},
-			[]answer{{0, true}, {seconds(10), false}}},
-		{"no delay", Options{}, Request{},
-			[]answer{{0, true}, {0, true}, {0, true}}},
-		{"a default delay", Options{DefaultDelay: seconds(2), DefaultBurst: 2}, Request{MaxWait: seconds(3)},
-			[]answer{{0, true}, {0, true}, {seconds(2), true}, {seconds(4), false}}},
-		{"no place in the queue", Options{MaxQueue: 2}, Request{Delay: seconds(10), MaxWait: time.Hour},
-			[]answer{{0, true}, {seconds(10), true}, {seconds(20), false}}},
+		{
+			"a delay",
+			Options{},
+			Request{Delay: seconds(10), MaxWait: seconds(25)},
+			[]answer{{0, true}, {seconds(10), true}, {seconds(20), true}, {seconds(30), false}, {seconds(30), false}},
+		},
+		{
+			"no patience",
+			Options{},
+			Request{Delay: seconds(10)},
+			[]answer{{0, true}, {seconds(10), false}},
+		},
+		{
+			"no delay",
+			Options{},
+			Request{},
+			[]answer{{0, true}, {0, true}, {0, true}},
+		},
+		{
+			"a default delay",
+			Options{DefaultDelay: seconds(2), DefaultBurst: 2},
+			Request{MaxWait: seconds(3)},
+			[]answer{{0, true}, {0, true}, {seconds(2), true}, {seconds(4), false}},
+		},
+		{
+			"no place in the queue",
+			Options{MaxQueue: 2},
+			Request{Delay: seconds(10), MaxWait: time.Hour},
+			[]answer{{0, true}, {seconds(10), true}, {seconds(20), false}},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

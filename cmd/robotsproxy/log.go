@@ -14,7 +14,7 @@ import (
 func newLog(w io.Writer, cfg config.Log) *slog.Logger {
 	switch {
 	case cfg.Format == config.LogText, cfg.Format == config.LogAuto && isTerminal(w):
-		return slog.New(tint.NewHandler(w, &tint.Options{Level: cfg.Level, NoColor: !isTerminal(w) || os.Getenv("NO_COLOR") != "", TimeFormat: "15:04:05"}))
+		return slog.New(tint.NewTextHandler(w, &tint.Options{Level: cfg.Level, NoColor: !isTerminal(w) || os.Getenv("NO_COLOR") != "", TimeFormat: "15:04:05"}))
 	default:
 		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: cfg.Level}))
 	}

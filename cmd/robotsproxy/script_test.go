@@ -63,8 +63,10 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-type siteKey struct{}
-type serverKey struct{}
+type (
+	siteKey   struct{}
+	serverKey struct{}
+)
 
 // setUp gives each script a site of its own.
 func setUp(env *testscript.Env) error {

@@ -81,8 +81,15 @@ func TestReadSecret(t *testing.T) {
 		mode fs.FileMode
 		ok   bool
 	}{
-		{0o600, true}, {0o400, true}, {0o700, true},
-		{0o640, false}, {0o604, false}, {0o644, false}, {0o620, false}, {0o602, false}, {0o610, false},
+		{0o600, true},
+		{0o400, true},
+		{0o700, true},
+		{0o640, false},
+		{0o604, false},
+		{0o644, false},
+		{0o620, false},
+		{0o602, false},
+		{0o610, false},
 	} {
 		t.Run(fmt.Sprintf("%04o", tt.mode), func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "secret")

@@ -17,7 +17,7 @@ import (
 
 // CacheOptions say what a Cache asks and how much it keeps.
 type CacheOptions struct {
-	Fetch      func(context.Context, origin.Origin) (*Snapshot, error) // required: Fetcher.Fetch
+	Fetch      func(context.Context, origin.Origin) (*Snapshot, error) // required: Fetcher.Fetch; each Snapshot is a new one
 	MaxBytes   int64                                                   // of memory for Snapshots; if zero, 256 MiB
 	MaxFetches int                                                     // at once, for all origins; if zero, 64
 }
@@ -35,6 +35,7 @@ type Cache struct {
 
 	life context.Context // ends with Close, and with it every fetch
 	end  context.CancelFunc
+	mu   sync.Mutex     // held to end life, and to add to busy
 	busy sync.WaitGroup // the flights
 
 	hits, fetches, failures atomic.Uint64
@@ -54,23 +55,38 @@ func NewCache(o CacheOptions) (*Cache, error) {
 	}
 	setDefault(&o.MaxBytes, 256<<20)
 	setDefault(&o.MaxFetches, 64)
+	forRecent := min(o.MaxBytes/4, recentBytes)
 	kept, err := ristretto.NewCache(&ristretto.Config[uint64, *Snapshot]{
 		NumCounters: min(max(o.MaxBytes/200, 1<<10), 4<<20), // ten for each Snapshot of 2 KiB
-		MaxCost:     o.MaxBytes, BufferItems: 64, IgnoreInternalCost: true,
+		MaxCost:     o.MaxBytes - forRecent, BufferItems: 64, IgnoreInternalCost: true,
+		TtlTickerDurationInSec: 24 * 60 * 60, // what it would clean up are TTLs of its own, which nothing has here
 	})
 	if err != nil {
 		return nil, fmt.Errorf("robots: making the cache: %w", err)
 	}
-	c := &Cache{options: o, seed: maphash.MakeSeed(), kept: kept, slots: make(chan struct{}, o.MaxFetches)}
+	c := &Cache{options: o, seed: maphash.MakeSeed(), kept: kept, recent: newRecent(forRecent), slots: make(chan struct{}, o.MaxFetches)}
 	c.life, c.end = context.WithCancel(context.Background())
 	return c, nil
 }
 
-// Close ends the fetches under way and frees the memory. No other method may be called after it.
+// Close ends the fetches under way, waits for them and frees the memory. No other method may be called meanwhile or after.
 func (c *Cache) Close() {
+	c.mu.Lock()
 	c.end()
+	c.mu.Unlock()
 	c.busy.Wait()
 	c.kept.Close()
+}
+
+// begin counts a flight, or says that the Cache is closed: a flight whose callers have all left may begin after that.
+func (c *Cache) begin() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.life.Err(); err != nil {
+		return err
+	}
+	c.busy.Add(1)
+	return nil
 }
 
 // Stats returns the counts so far.
@@ -124,7 +140,9 @@ func (c *Cache) copy(key uint64, o origin.Origin) *Snapshot {
 //
 // It looks again first. Otherwise: A and B miss; A's flight lands and is forgotten; B, who was slower, begins another.
 func (c *Cache) fly(key uint64, o origin.Origin) (snap *Snapshot, err error) {
-	c.busy.Add(1)
+	if err := c.begin(); err != nil {
+		return nil, fmt.Errorf("robots: fetching for %s: %w", o, err)
+	}
 	defer c.busy.Done()
 	defer func() {
 		if v := recover(); v != nil {
@@ -161,55 +179,7 @@ func (s *Snapshot) postpone(before *Snapshot) {
 	if before == nil || before.Availability != Unreachable {
 		return
 	}
-	s.failures = before.failures + 1
-	ttl := s.Expires.Sub(s.Fetched)
-	for range min(s.failures-1, 16) {
-		if ttl >= longestError {
-			return
-		}
-		ttl = min(2*ttl, longestError)
-	}
-	s.Expires = s.Fetched.Add(ttl)
-}
-
-// recent holds the newest Snapshots beside ristretto, which declines some that it thinks little of. Without it a busy host
-// that was declined would be asked for its robots.txt at every request. The zero value is empty.
-type recent struct {
-	mu    sync.RWMutex // guards what follows
-	at    map[origin.Origin]*Snapshot
-	queue []origin.Origin // in the order in which they came
-	bytes int64
-}
-
-// Bounds of recent, whichever is met first.
-const (
-	recentCount = 256
-	recentBytes = 8 << 20
-)
-
-func (r *recent) get(o origin.Origin) *Snapshot {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return r.at[o]
-}
-
-func (r *recent) add(snap *Snapshot) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.at == nil {
-		r.at = make(map[origin.Origin]*Snapshot, recentCount)
-	}
-	if old, known := r.at[snap.Origin]; known {
-		r.bytes -= old.size()
-	} else {
-		r.queue = append(r.queue, snap.Origin)
-	}
-	r.at[snap.Origin] = snap
-	r.bytes += snap.size()
-	for len(r.queue) > recentCount || r.bytes > recentBytes {
-		oldest := r.queue[0]
-		r.queue = r.queue[1:]
-		r.bytes -= r.at[oldest].size()
-		delete(r.at, oldest)
-	}
+	s.failures = min(before.failures+1, 16) // 16 doublings of a day still fit a Duration
+	asked := s.Expires.Sub(s.Fetched)
+	s.Expires = s.Fetched.Add(max(asked, min(asked<<s.failures, longestError)))
 }

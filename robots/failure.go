@@ -1,26 +1,70 @@
 package robots
 
 import (
+	"compress/flate"
+	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"net/http/httptrace"
 	"os"
 	"strings"
+	"sync/atomic"
 	"syscall"
 )
 
 // ErrorType returns the error type of RFC 9209 section 2.3 for an error of a transport. It is destination_unavailable
 // where nothing better is known.
 func ErrorType(err error) string {
-	for _, classify := range []func(error) string{dnsType, tlsType, dialType, exchangeType, textType} {
+	for _, classify := range []func(error) string{setupType, dnsType, tlsType, dialType, codingType, exchangeType, textType} {
 		if t := classify(err); t != "" {
 			return t
 		}
 	}
 	return "destination_unavailable"
+}
+
+// errResolving and errConnecting say what had not ended when a fetch ran out of time.
+var (
+	errResolving  = errors.New("looking up the address")
+	errConnecting = errors.New("connecting")
+)
+
+// progress is how far a request has come. net/http does not say where it ends with its context: an origin that takes no
+// connection would look like one that is slow to answer.
+type progress struct{ resolving, connected atomic.Bool }
+
+func (p *progress) watch(ctx context.Context) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		DNSStart: func(httptrace.DNSStartInfo) { p.resolving.Store(true) },
+		DNSDone:  func(httptrace.DNSDoneInfo) { p.resolving.Store(false) },
+		GotConn:  func(httptrace.GotConnInfo) { p.connected.Store(true) },
+	})
+}
+
+func (p *progress) explain(err error) error {
+	switch {
+	case p.connected.Load() || !errors.Is(err, context.DeadlineExceeded):
+		return err
+	case p.resolving.Load():
+		return fmt.Errorf("%w: %w", errResolving, err)
+	default:
+		return fmt.Errorf("%w: %w", errConnecting, err)
+	}
+}
+
+func setupType(err error) string {
+	switch {
+	case errors.Is(err, errResolving):
+		return "dns_timeout"
+	case errors.Is(err, errConnecting), strings.Contains(err.Error(), "TLS handshake timeout"):
+		return "connection_timeout"
+	}
+	return ""
 }
 
 func dnsType(err error) string {
@@ -71,6 +115,14 @@ func dialType(err error) string {
 	return ""
 }
 
+func codingType(err error) string {
+	var corrupt flate.CorruptInputError
+	if errors.Is(err, errCoding) || errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.As(err, &corrupt) {
+		return "http_response_content_coding"
+	}
+	return ""
+}
+
 // exchangeType is for what goes wrong once there is a connection.
 func exchangeType(err error) string {
 	var timeout net.Error
@@ -92,13 +144,17 @@ func textType(err error) string {
 		{"server response headers exceeded", "http_response_header_section_size"},
 		{"response header list larger", "http_response_header_section_size"},
 		{"server closed idle connection", "connection_terminated"},
+		{"client connection lost", "connection_terminated"},
+		{"GOAWAY", "connection_terminated"},
 		{"connection reset", "connection_terminated"},
+		{"chunk", "http_response_transfer_coding"},
+		{"transfer encoding", "http_response_transfer_coding"},
 		{"malformed", "http_protocol_error"},
-		{"bad Content-Length", "http_protocol_error"},
-		{"unsupported transfer encoding", "http_protocol_error"},
+		{"Content-Length", "http_protocol_error"},
 		{"too many 1xx", "http_protocol_error"},
 		{"changed the protocol", "http_upgrade_failed"},
 		{"stream error", "http_protocol_error"},
+		{"connection error", "http_protocol_error"},
 		{"http2:", "http_protocol_error"},
 	} {
 		if strings.Contains(text, known.part) {

@@ -1,6 +1,7 @@
 package robots
 
 import (
+	"bufio"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -73,48 +74,55 @@ func setDefault[T comparable](field *T, value T) {
 func (f *Fetcher) Fetch(ctx context.Context, o origin.Origin) (*Snapshot, error) {
 	limited, cancel := context.WithTimeout(ctx, f.options.Timeout)
 	defer cancel()
-	snap := &Snapshot{Origin: o, Rules: &rules.Ruleset{}, Fetched: time.Now()}
+	snap := &Snapshot{Origin: o, Rules: &rules.Ruleset{}}
 	err := f.follow(limited, snap)
-	switch {
-	case err == nil:
+	if err == nil {
 		return snap, nil
+	}
+	prohibited := f.options.Prohibited(err)
+	switch {
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("robots: fetching for %s: %w", o, ctx.Err())
-	case len(snap.Redirects) == 0 && f.options.Prohibited(err):
+	case prohibited && len(snap.Redirects) == 0:
 		return nil, fmt.Errorf("robots: fetching for %s: %w", o, err)
+	case prohibited:
+		f.fail(snap, "destination_ip_prohibited", err)
+	default:
+		f.fail(snap, ErrorType(err), err)
 	}
-	f.fail(snap, ErrorType(err), err)
+	snap.Status = 0 // a redirect, or the head of a file that broke off, is not the last answer
 	return snap, nil
 }
 
 // follow asks for the file and for what it is redirected to, also at other authorities; the rules count for the origin
 // that was asked first (RFC 9309 section 2.3.1.2).
 func (f *Fetcher) follow(ctx context.Context, snap *Snapshot) error {
-	at := &url.URL{Scheme: snap.Origin.Scheme(), Host: snap.Origin.Authority(), Path: "/robots.txt"}
+	visited := []string{snap.Origin.String() + "/robots.txt"}
 	for {
-		resp, err := f.get(ctx, at)
+		resp, err := f.get(ctx, visited[len(visited)-1])
 		if err != nil {
 			return err
 		}
 		next := location(resp)
-		if next == nil {
+		if next == "" {
 			err = f.read(snap, resp)
 			resp.Body.Close()
 			return err
 		}
 		resp.Body.Close()
-		snap.Status = resp.StatusCode
-		if len(snap.Redirects) == f.options.MaxRedirects || next.String() == at.String() || slices.Contains(snap.Redirects, next.String()) {
+		if len(snap.Redirects) >= f.options.MaxRedirects || slices.Contains(visited, next) {
+			snap.Status = resp.StatusCode
 			f.set(snap, Unavailable, resp.Header) // too many, or a loop: section 2.3.1.2 lets it count as unavailable
 			return nil
 		}
-		snap.Redirects = append(snap.Redirects, next.String())
-		at = next
+		visited = append(visited, next)
+		snap.Redirects = visited[1:]
 	}
 }
 
-func (f *Fetcher) get(ctx context.Context, at *url.URL) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+func (f *Fetcher) get(ctx context.Context, at string) (*http.Response, error) {
+	var progress progress
+	req, err := http.NewRequestWithContext(progress.watch(ctx), http.MethodGet, at, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -123,70 +131,79 @@ func (f *Fetcher) get(ctx context.Context, at *url.URL) (*http.Response, error) 
 		"Accept":          {"text/plain, */*;q=0.5"},
 		"Accept-Encoding": {"gzip"},
 	}
-	return f.options.Transport.RoundTrip(req)
+	resp, err := f.options.Transport.RoundTrip(req)
+	if err != nil {
+		return nil, progress.explain(err)
+	}
+	return resp, nil
 }
 
-// location returns where resp sends us, or nil where it does not: no redirect, or one to nothing that HTTP can fetch.
-func location(resp *http.Response) *url.URL {
+// location returns the URL where resp sends us. It is empty where there is none: no redirect, or one to nothing that HTTP
+// can fetch.
+func location(resp *http.Response) string {
 	switch resp.StatusCode {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
 	default:
-		return nil
+		return ""
 	}
 	next, err := resp.Location()
 	if err != nil {
-		return nil
+		return ""
 	}
 	o, err := origin.FromURL(next)
 	if err != nil {
-		return nil
+		return ""
 	}
-	return &url.URL{Scheme: o.Scheme(), Host: o.Authority(), Path: next.Path, RawPath: next.RawPath, RawQuery: next.RawQuery}
+	clean := url.URL{Scheme: o.Scheme(), Host: o.Authority(), Path: next.Path, RawPath: next.RawPath, RawQuery: next.RawQuery}
+	return clean.String() // without userinfo and fragment
 }
 
-// read makes of the last answer what RFC 9309 section 2.3.1 makes of it.
+// read makes of the last answer what RFC 9309 section 2.3.1 makes of it. Its error is for a file that broke off.
 func (f *Fetcher) read(snap *Snapshot, resp *http.Response) error {
 	snap.Status = resp.StatusCode
-	switch status := resp.StatusCode; {
-	case status >= 500:
-		f.refuse(snap, resp)
-		return nil
-	case status == http.StatusTooManyRequests:
-		// Departure: section 2.3.1.3 has 429 among the 4xx, which allow everything. A server that asks for fewer requests
-		// does not mean that; Google's crawler treats it as a server error too.
+	if f.refuses(resp.StatusCode) {
 		f.refuse(snap, resp)
 		return nil
 	}
+	found := resp.StatusCode < 300
 	data, err := f.readBody(resp)
-	if err != nil {
+	if err != nil && found {
 		return err
 	}
-	f.keep(snap, data)
-	switch status := resp.StatusCode; {
-	case status >= 200 && status < 300:
-		f.set(snap, Found, resp.Header)
-		f.parse(snap, data)
-	case (status == http.StatusUnauthorized || status == http.StatusForbidden) && f.options.UnauthorizedRefuses:
-		f.refuse(snap, resp)
-	default:
-		// 4xx, and redirects that lead nowhere, which Google's crawler counts as 404 too.
-		f.set(snap, Unavailable, resp.Header)
+	if err == nil {
+		f.keep(snap, data)
 	}
+	if !found { // 4xx, and redirects that lead nowhere, which Google's crawler counts as 404 too
+		f.set(snap, Unavailable, resp.Header)
+		return nil
+	}
+	f.set(snap, Found, resp.Header)
+	f.parse(snap, data)
 	return nil
+}
+
+// refuses reports whether an answer of this status closes the site.
+func (f *Fetcher) refuses(status int) bool {
+	switch status {
+	case http.StatusTooManyRequests:
+		// Departure: section 2.3.1.3 has 429 among the 4xx, which allow everything. A server that asks for fewer requests
+		// does not mean that; Google's crawler treats it as a server error too.
+		return true
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return f.options.UnauthorizedRefuses
+	}
+	return status < 200 || status >= 500 // below are no answers: an upgrade that nobody asked for
 }
 
 // readBody reads one octet beyond the limit, after decoding: a compressed file may not be larger than a plain one.
 func (f *Fetcher) readBody(resp *http.Response) ([]byte, error) {
-	body, err := decoded(resp)
+	body, err := decoded(resp, int64(f.options.MaxSize))
 	if err != nil {
 		return nil, err
 	}
 	data, err := io.ReadAll(io.LimitReader(body, int64(f.options.MaxSize)+1))
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil, fmt.Errorf("the body breaks off after %d octets: %w", len(data), err)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the body: %w", err)
+		return nil, fmt.Errorf("reading the body, after %d octets: %w", len(data), err)
 	}
 	return data, nil
 }
@@ -202,15 +219,26 @@ func (f *Fetcher) keep(snap *Snapshot, data []byte) {
 // errCoding is for a body in a coding that was not asked for and is not understood.
 var errCoding = errors.New("the body has a content coding that was not asked for")
 
-func decoded(resp *http.Response) (io.Reader, error) {
-	switch coding := strings.ToLower(strings.TrimSpace(resp.Header.Get("Content-Encoding"))); coding {
+func decoded(resp *http.Response, limit int64) (io.Reader, error) {
+	switch coding := strings.ToLower(strings.Join(resp.Header.Values("Content-Encoding"), ", ")); coding {
 	case "", "identity":
 		return resp.Body, nil
 	case "gzip", "x-gzip":
-		return gzip.NewReader(resp.Body)
+		// What is longer than its own content could be holds none: empty gzip members without end, for example.
+		const overhead = 64 << 10
+		return gunzip(io.LimitReader(resp.Body, limit+overhead))
 	default:
 		return nil, fmt.Errorf("%w: %q", errCoding, coding)
 	}
+}
+
+// gunzip lets an empty body be: servers say gzip of those too.
+func gunzip(body io.Reader) (io.Reader, error) {
+	buffered := bufio.NewReader(body)
+	if _, err := buffered.Peek(1); err == io.EOF {
+		return http.NoBody, nil
+	}
+	return gzip.NewReader(buffered)
 }
 
 // parse compiles data, of which one octet beyond the limit tells rules that it is cut.
@@ -236,7 +264,7 @@ func isHTML(body []byte) bool {
 
 // set completes snap for an answer that opens the site or holds its rules.
 func (f *Fetcher) set(snap *Snapshot, a Availability, h http.Header) {
-	snap.Availability = a
+	snap.Availability, snap.Fetched = a, time.Now()
 	snap.Expires = snap.Fetched.Add(f.lifetime(h, snap.Fetched))
 }
 
@@ -250,7 +278,7 @@ func (f *Fetcher) refuse(snap *Snapshot, resp *http.Response) {
 
 // fail completes snap for a file that could not be had.
 func (f *Fetcher) fail(snap *Snapshot, cause string, err error) {
-	snap.Availability, snap.Cause, snap.Err, snap.failures = Unreachable, cause, err, 1
+	snap.Availability, snap.Cause, snap.Err, snap.Fetched = Unreachable, cause, err, time.Now()
 	snap.Rules = &rules.Ruleset{}
 	snap.Expires = snap.Fetched.Add(f.options.ErrorTTL)
 }

@@ -34,9 +34,9 @@ const (
 type Snapshot struct {
 	Origin       origin.Origin
 	Availability Availability
-	Status       int      // of the last answer; 0 where there was none
-	Redirects    []string // URLs after the first, in order
-	Fetched      time.Time
+	Status       int            // of the last answer; 0 where there was none, or not the whole of it
+	Redirects    []string       // URLs after the first, in order
+	Fetched      time.Time      // when the last answer, or the failure, came
 	Expires      time.Time      // when it must be asked for again
 	SHA256       string         // of Body, in hexadecimal; empty where there was no answer
 	Body         []byte         // as received and decoded, cut at the size limit
@@ -46,7 +46,7 @@ type Snapshot struct {
 	Cause        string         // where Unreachable: why, as an error type of RFC 9209 section 2.3
 	Err          error          // where Unreachable: the same for our log, with addresses
 
-	failures int // in a row, this one included
+	failures int // in a row, before this one
 }
 
 // State returns the word for the records: found, empty, unavailable, unreachable, html or oversize.
@@ -67,8 +67,14 @@ func (s *Snapshot) State() string {
 	}
 }
 
-// size is about how many octets of memory s keeps.
+// size is about how many octets of memory s keeps. A site can make each part of it large.
 func (s *Snapshot) size() int64 {
-	const fields = 512 // the struct, its strings, and the cache's own entry
-	return fields + int64(len(s.Body)) + int64(s.Rules.Size())
+	n := 512 + len(s.Body) + s.Rules.Size() // 512 for the fields, and the cache's own entry
+	for _, u := range s.Redirects {
+		n += len(u)
+	}
+	if s.Err != nil {
+		n += len(s.Err.Error())
+	}
+	return int64(n)
 }

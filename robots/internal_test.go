@@ -1,0 +1,120 @@
+package robots
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"testing"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/rules"
+)
+
+func originOf(t *testing.T, host string) origin.Origin {
+	t.Helper()
+	o, err := origin.Parse("http://" + host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// counted returns a Cache that has the file everywhere, and how often it was fetched.
+func counted(t *testing.T) (c *Cache, fetches *int) {
+	t.Helper()
+	fetches = new(int)
+	c, err := NewCache(CacheOptions{Fetch: func(_ context.Context, o origin.Origin) (*Snapshot, error) {
+		*fetches++
+		return &Snapshot{Origin: o, Availability: Found, Expires: time.Now().Add(time.Hour), Rules: &rules.Ruleset{}}, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, fetches
+}
+
+// TestFlightLooksAgain has a flight that begins when another for the same origin has landed.
+func TestFlightLooksAgain(t *testing.T) {
+	c, fetches := counted(t)
+	defer c.Close()
+	o := originOf(t, "a.example")
+	key := maphash.Comparable(c.seed, o)
+	first, err := c.fly(key, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second, err := c.fly(key, o); second != first || err != nil || *fetches != 1 {
+		t.Errorf("the second flight brought %p, %v after %d fetches, want the first one's %p after 1", second, err, *fetches, first)
+	}
+}
+
+// TestFlightAfterClose has one that begins too late.
+func TestFlightAfterClose(t *testing.T) {
+	c, fetches := counted(t)
+	c.Close()
+	o := originOf(t, "a.example")
+	for range 20 {
+		if snap, err := c.fly(1, o); snap != nil || !errors.Is(err, context.Canceled) || *fetches != 0 {
+			t.Fatalf("fly = %v, %v after %d fetches, want %v after none", snap, err, *fetches, context.Canceled)
+		}
+	}
+}
+
+// TestSameKey has two origins whose hashes are equal.
+func TestSameKey(t *testing.T) {
+	c, _ := counted(t)
+	defer c.Close()
+	a, b := originOf(t, "a.example"), originOf(t, "b.example")
+	if _, err := c.fly(1, a); err != nil {
+		t.Fatal(err)
+	}
+	c.kept.Wait() // until it is taken in
+	if snap := c.fresh(1, b, time.Now()); snap != nil {
+		t.Errorf("for %s the cache has the file of %s", b, snap.Origin)
+	}
+}
+
+// TestKept has more origins than recent holds, and far less than the memory.
+func TestKept(t *testing.T) {
+	c, fetches := counted(t)
+	defer c.Close()
+	const origins = 4 * recentCount
+	for range 2 {
+		for i := range origins {
+			if _, err := c.Snapshot(t.Context(), originOf(t, fmt.Sprintf("host-%d.example", i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.kept.Wait()
+	}
+	if *fetches != origins {
+		t.Errorf("%d fetches for %d origins, asked for twice", *fetches, origins)
+	}
+}
+
+func TestRecent(t *testing.T) {
+	r := newRecent(1 << 20)
+	add := func(host string, size int) {
+		r.add(&Snapshot{Origin: originOf(t, host), Body: make([]byte, size), Rules: &rules.Ruleset{}})
+	}
+	add("hot.example", 1)
+	add("cold.example", 1)
+	for i := range 2000 {
+		add(fmt.Sprintf("host-%d.example", i), i)
+		if r.get(originOf(t, "hot.example")) == nil {
+			t.Fatalf("the one in use was dropped when number %d came", i)
+		}
+		if len(r.queue) != len(r.at) || len(r.queue) > recentCount || r.bytes > r.limit+4096 {
+			t.Fatalf("%d entries, %d in order, %d octets; want at most %d and %d", len(r.at), len(r.queue), r.bytes, recentCount, r.limit)
+		}
+	}
+	if r.get(originOf(t, "cold.example")) != nil {
+		t.Error("one that nobody asked for is still there")
+	}
+	add("hot.example", 2<<20)
+	if r.get(originOf(t, "hot.example")) == nil || len(r.at) != 1 {
+		t.Errorf("%d entries, want the newest alone, which is larger than the limit", len(r.at))
+	}
+}

@@ -47,12 +47,12 @@ func TestIDs(t *testing.T) {
 }
 
 func TestQueryModes(t *testing.T) {
-	const query = "q=a&api_key=s3cr3t&X-Amz-Signature=abc;token=&page=2&flag"
+	const query = "q=a&api_key=s3cr3t&to%6ben=x&X-Amz-Signature=abc;token=&page=2&flag"
 	for _, row := range []struct {
 		mode QueryMode
 		want string
 	}{
-		{QueryMask, "q=a&api_key=***&X-Amz-Signature=***;token=&page=2&flag"},
+		{QueryMask, "q=a&api_key=***&to%6ben=***&X-Amz-Signature=***;token=&page=2&flag"},
 		{QueryKeep, query},
 		{QueryDrop, ""},
 	} {

@@ -193,8 +193,8 @@ func (w *JSONL) Close() error {
 	err := w.out.Close()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.ended > 0 {
-		return fmt.Errorf("audit: %d records could not be written to %s", w.ended, w.options.Path)
+	if w.records > 0 { // begun, and not ended or not written
+		return fmt.Errorf("audit: %d records could not be written to %s", w.records, w.options.Path)
 	}
 	return err
 }
@@ -234,7 +234,8 @@ func (w *JSONL) flush() {
 		if n == 0 {
 			return
 		}
-		for failed := false; len(batch) > 0; {
+		failed := false
+		for len(batch) > 0 {
 			wrote, err := w.out.Write(batch)
 			batch = batch[wrote:]
 			if err == nil {
@@ -247,6 +248,9 @@ func (w *JSONL) flush() {
 			if !w.pause() {
 				return
 			}
+		}
+		if failed {
+			w.options.Logger.Info("records are written again", "path", w.options.Path, "records", n)
 		}
 		w.written(n)
 	}

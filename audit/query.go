@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"net/url"
 	"strings"
 )
 
@@ -63,13 +64,21 @@ func maskQuery(query string) string {
 			rest = ""
 		}
 		name, value, ok := strings.Cut(pair, "=")
-		if ok && value != "" && isCredential(name) {
+		if ok && value != "" && isCredential(decodedName(name)) {
 			pair = name + "=***"
 		}
 		b.WriteString(pair)
 		b.WriteString(sep)
 	}
 	return b.String()
+}
+
+// decodedName is a name as a server reads it, so that "to%6ben" hides nothing.
+func decodedName(name string) string {
+	if decoded, err := url.QueryUnescape(name); err == nil {
+		return decoded
+	}
+	return name
 }
 
 // Names that are credentials when they stand alone, and words that make one of any name they stand in.
@@ -79,7 +88,7 @@ var (
 )
 
 func isCredential(name string) bool {
-	folded := strings.NewReplacer("-", "", "_", "", "%5f", "", "%2d", "", ".", "").Replace(strings.ToLower(name))
+	folded := strings.NewReplacer("-", "", "_", "", ".", "").Replace(strings.ToLower(name))
 	for _, n := range credentialNames {
 		if folded == n {
 			return true

@@ -6,8 +6,8 @@
 //	err = w.Close()            // all that was acknowledged is in the file
 //
 // A Record is begun once, before anything is sent or answered, and ended once. Begin is where a recorder that cannot
-// write any more refuses, so that nothing happens unrecorded. Secrets never reach a Record: Mask cuts the values of
-// parameters that are named like credentials, userinfo is never there, and no header but User-Agent is kept. The
+// write any more refuses, so that nothing happens unrecorded. Secrets never reach a Record: userinfo is never there, no header but
+// User-Agent is kept, and QueryMask cuts the values of parameters that are named like credentials. The
 // package decides nothing and judges nothing.
 package audit
 

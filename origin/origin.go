@@ -9,6 +9,7 @@
 package origin
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -70,6 +71,9 @@ func New(scheme, host string, port uint16) (Origin, error) {
 // SplitAuthority reads uri-host [ ":" port ] (RFC 3986 section 3.2, without userinfo). The host is canonical; the port
 // is 0 where none is written.
 func SplitAuthority(authority string) (host string, port uint16, err error) {
+	if strings.Contains(authority, "@") {
+		return "", 0, errors.New("origin: an authority has no userinfo here") // and none is repeated: it may hold a password
+	}
 	name, digits := authority, ""
 	if i := strings.LastIndexByte(authority, ':'); i >= 0 && !strings.HasSuffix(authority, "]") {
 		name, digits = authority[:i], authority[i+1:]

@@ -123,6 +123,9 @@ func TestExemptions(t *testing.T) {
 		{"another client's does nothing", "/private/api/x", "lab", []Exemption{others}, Deny},
 		{"its client's does", "/private/api/x", "news", []Exemption{others}, Exempt},
 		{"deny refuses what robots.txt allows", "/news/x", "", []Exemption{deny}, Deny},
+		{"deny holds for the resolved path", "/x/../news/y", "", []Exemption{deny}, Deny},
+		{"deny holds for the path as written", "/news/../x", "", []Exemption{deny}, Deny},
+		{"allow must hold for both", "/private/api/../x", "", []Exemption{entry}, Deny},
 		{"what robots.txt allows is not exempt", "/open", "", []Exemption{entry}, Allow},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -73,7 +73,22 @@ func (e *exemption) covers(r Request, now time.Time) bool {
 	return !e.expired(now) &&
 		(e.Client == "" || e.Client == r.Client.Name) &&
 		MatchHost(e.Host, r.Origin.Host()) &&
-		!e.path.Verdict(r.Target).Allowed
+		e.coversTarget(r.Target)
+}
+
+// coversTarget looks at the target as written and with its dot segments resolved, as verdict does: what is denied is
+// denied in either form, and what is allowed must be so in both.
+func (e *exemption) coversTarget(target string) bool {
+	written := !e.path.Verdict(target).Allowed
+	resolved, changed := resolveDots(target)
+	if !changed {
+		return written
+	}
+	also := !e.path.Verdict(resolved).Allowed
+	if e.Effect == EffectDeny {
+		return written || also
+	}
+	return written && also
 }
 
 // CheckHostPattern says what is wrong with a host pattern: "a.example", "*.example" or "*".

@@ -2,10 +2,13 @@ package proxy
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -24,7 +27,9 @@ type exchange struct {
 	origin origin.Origin
 	target string // the path and query that are judged and sent
 
+	ctx        context.Context // the request's: it ends when the client leaves
 	writer     http.ResponseWriter
+	http10     bool             // the client speaks HTTP/1.0
 	webSocket  bool             // the client asks for the upgrade
 	preference string           // what was made of the client's Prefer; empty where it has none
 	robots     *robots.Snapshot // not nil: the answer is this file, and the origin is not asked
@@ -49,7 +54,7 @@ func exchangeOf(ctx context.Context) *exchange {
 // newExchange begins the record of r.
 func (s *Server) newExchange(w http.ResponseWriter, r *http.Request, t *tunnel) *exchange {
 	now := time.Now()
-	ex := &exchange{server: s, tunnel: t, writer: w}
+	ex := &exchange{server: s, tunnel: t, writer: w, ctx: r.Context(), http10: !r.ProtoAtLeast(1, 1)}
 	ex.rec = audit.Record{
 		ID: s.ids.Next(now), Time: now, Via: audit.Plain, Method: cut(r.Method, 64),
 		ClientAddr: r.RemoteAddr, UserAgent: cut(r.UserAgent(), 1024), Tag: cut(r.Header.Get(ownPrefix+"Tag"), 256),
@@ -110,7 +115,8 @@ func (ex *exchange) refuse(req *http.Request, ref *Refusal) *http.Response {
 	if err := ex.begin(req.Context()); err != nil {
 		ref = &Refusal{Reason: policy.ReasonAuditUnavailable, RetryAfter: 5 * time.Second}
 		ref.complete(0)
-		ex.server.log.Error("a refusal could not be recorded", "err", err)
+		ex.server.unrecorded.Add(1)
+		ex.server.log.Debug("a decision could not be recorded", "err", err)
 	}
 	resp := ref.response(req, ex.rec.ID.String())
 	if ex.preference != "" {
@@ -121,6 +127,12 @@ func (ex *exchange) refuse(req *http.Request, ref *Refusal) *http.Response {
 	}
 	ex.end(nil)
 	return resp
+}
+
+// panicked is the answer to a panic: one line in the log, one record, and nothing of it for the client.
+func (ex *exchange) panicked(req *http.Request, v any) *http.Response {
+	ex.server.log.Error("a panic while a request was served", "id", ex.rec.ID, "panic", v, "stack", string(debug.Stack()))
+	return ex.refuse(req, &Refusal{Reason: policy.ReasonInternal, Err: fmt.Errorf("panic: %v", v)})
 }
 
 func (ex *exchange) note(ref *Refusal) {
@@ -146,17 +158,20 @@ func (ex *exchange) gotConn(info httptrace.GotConnInfo) {
 	}
 }
 
-// got1xx forwards 103 Early Hints (RFC 8297) and its like. 100 and 101 are answered on each side by itself.
+// got1xx forwards 103 Early Hints (RFC 8297) and its like, but not to HTTP/1.0, which has none (RFC 9110 section 15.2).
+// 100 and 101 are answered on each side by itself.
 func (ex *exchange) got1xx(code int, header textproto.MIMEHeader) error {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
-	if ex.header || ex.ended || code == http.StatusContinue || code == http.StatusSwitchingProtocols {
+	if ex.header || ex.ended || ex.http10 || code == http.StatusContinue || code == http.StatusSwitchingProtocols {
 		return nil
 	}
 	h := ex.writer.Header()
 	for name, values := range header {
 		h[name] = values
 	}
+	removeHopFields(h, false)
+	removeOwnFields(h)
 	ex.writer.WriteHeader(code)
 	clear(h)
 	return nil
@@ -165,7 +180,8 @@ func (ex *exchange) got1xx(code int, header textproto.MIMEHeader) error {
 // body counts what passes and ends the exchange at its end, however that comes.
 type body struct {
 	io.ReadCloser
-	ex *exchange
+	ex      *exchange
+	trailer http.Header // filled by the transport at the end
 }
 
 func (b *body) Read(p []byte) (int, error) {
@@ -174,16 +190,28 @@ func (b *body) Read(p []byte) (int, error) {
 	switch err {
 	case nil:
 	case io.EOF:
+		removeOwnFields(b.trailer)
 		b.ex.end(nil)
 	default:
 		b.ex.bodyErr = err
-		b.ex.end(err)
+		b.ex.end(b.ex.whoLeft(err))
 	}
 	return n, err
 }
 
+// whoLeft returns err, or what is behind it: the client left, or the proxy is stopping.
+func (ex *exchange) whoLeft(err error) error {
+	switch {
+	case errors.Is(context.Cause(ex.ctx), errStopping):
+		return errStopping
+	case ex.ctx.Err() != nil:
+		return errClientLeft
+	}
+	return err
+}
+
 func (b *body) Close() error {
 	err := b.ReadCloser.Close()
-	b.ex.end(errClientLeft)
+	b.ex.end(b.ex.whoLeft(errClientLeft))
 	return err
 }

@@ -59,6 +59,14 @@ func removeOwnFields(h http.Header) {
 	}
 }
 
+// dropOwnStatus removes members of Proxy-Status that speak in our name: those of the origin's side are kept.
+func dropOwnStatus(h http.Header) {
+	h["Proxy-Status"] = slices.DeleteFunc(h["Proxy-Status"], func(v string) bool { return strings.HasPrefix(v, "robotsproxy") })
+	if len(h["Proxy-Status"]) == 0 {
+		delete(h, "Proxy-Status")
+	}
+}
+
 // addVia names us in the message's path (RFC 9110 section 7.6.3).
 func addVia(h http.Header, protoMajor int, pseudonym string) {
 	version := "1.1 "

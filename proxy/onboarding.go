@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"html/template"
+	"net"
 	"net/http"
 )
 
@@ -13,8 +14,8 @@ func Onboarding(caPEM []byte) http.Handler {
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		var b bytes.Buffer
 		address := r.Host
-		if r.URL.IsAbs() {
-			address = "127.0.0.1:3128" // asked through the proxy: its own address is not told
+		if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && r.URL.IsAbs() {
+			address = local.String() // asked through the proxy, by another name than its own
 		}
 		if err := welcome.Execute(&b, address); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)

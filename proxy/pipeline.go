@@ -1,11 +1,13 @@
 package proxy
 
 import (
+	"bytes"
+	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -31,8 +33,7 @@ func (p pipeline) RoundTrip(req *http.Request, _ *goproxy.ProxyCtx) (resp *http.
 	ex := exchangeOf(req.Context())
 	defer func() {
 		if v := recover(); v != nil {
-			p.log.Error("a panic while a request was served", "id", ex.rec.ID, "panic", v, "stack", string(debug.Stack()))
-			resp = ex.refuse(req, &Refusal{Reason: policy.ReasonInternal, Err: fmt.Errorf("panic: %v", v)})
+			resp = ex.panicked(req, v)
 		}
 	}()
 	if ref := p.admit(req, ex); ref != nil {
@@ -78,7 +79,7 @@ func (p pipeline) decide(req *http.Request, ex *exchange) (policy.Decision, *rob
 			return policy.Decision{}, nil, lookUpRefusal(req, ex, err)
 		}
 	}
-	r := policy.Request{Client: ex.client.Client, Origin: ex.origin, Target: ex.target, UserAgent: ex.rec.UserAgent}
+	r := policy.Request{Client: ex.client.Client, Origin: ex.origin, Target: ex.target, UserAgent: req.UserAgent()}
 	return p.options.Policy.Decide(r, snap, ex.rec.Time), snap, nil
 }
 
@@ -89,14 +90,18 @@ func lookUpRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 		return egressRefusal(ex, err)
 	}
 	if req.Context().Err() != nil {
-		return &Refusal{Err: errGoneWaiting}
+		return ex.gone(errGoneWaiting)
 	}
 	return &Refusal{Reason: policy.ReasonRobotsUnreachable, RetryAfter: time.Second, Err: err}
 }
 
 func egressRefusal(ex *exchange, err error) *Refusal {
-	detail := ex.origin.HostPort() + " is not an address that this proxy may reach."
-	return &Refusal{Reason: policy.ReasonEgress, Detail: detail, Err: err}
+	ref := &Refusal{Reason: policy.ReasonEgress, Err: err}
+	var p *ProhibitedError
+	if errors.As(err, &p) {
+		ref.Detail = ex.origin.HostPort() + " may not be reached through this proxy: " + p.Why + "."
+	}
+	return ref
 }
 
 // decisionRefusal words a decision for the client.
@@ -154,6 +159,9 @@ func (p pipeline) pace(req *http.Request, ex *exchange, d policy.Decision) *Refu
 	if d.Mode == policy.Off {
 		return nil
 	}
+	if err := readSmallBody(req); err != nil {
+		return &Refusal{Reason: policy.ReasonBadRequest, Detail: "The body of the request broke off.", Err: err}
+	}
 	r := ratelimit.Request{Key: ex.origin.Host(), Client: ex.client.Name, Delay: d.Delay, MaxWait: ex.maxWait(req.Header)}
 	if d.Mode == policy.Report {
 		ex.reckon(p.options.Limiter, r)
@@ -195,7 +203,7 @@ func paceRefusal(ex *exchange, r ratelimit.Request, err error) *Refusal {
 	case errors.Is(err, ratelimit.ErrTooManyLanes):
 		return &Refusal{Reason: policy.ReasonOverload, Detail: "Too many hosts are paced at once.", RetryAfter: time.Minute, Err: err}
 	default:
-		return &Refusal{Err: errGoneWaiting}
+		return ex.gone(errGoneWaiting)
 	}
 }
 
@@ -220,7 +228,7 @@ func (ex *exchange) noteDecision(d policy.Decision, snap *robots.Snapshot) {
 func (p pipeline) forward(req *http.Request, ex *exchange) *http.Response {
 	if req.Context().Err() != nil {
 		ex.grant.Cancel()
-		return ex.refuse(req, &Refusal{Err: errGoneWaiting})
+		return ex.refuse(req, ex.gone(errGoneWaiting))
 	}
 	if ex.robots != nil {
 		return p.answerRobots(req, ex)
@@ -228,6 +236,9 @@ func (p pipeline) forward(req *http.Request, ex *exchange) *http.Response {
 	ex.rec.SentAt = time.Now()
 	resp, err := p.options.Transport.RoundTrip(req)
 	ex.gotHeader()
+	if err == nil {
+		ex.rec.FirstByte = audit.Millis(time.Since(ex.rec.SentAt))
+	}
 	if err == nil && resp.StatusCode == http.StatusSwitchingProtocols && !(ex.webSocket && asksWebSocket(resp.Header)) {
 		resp.Body.Close()
 		err = errUnasked101
@@ -247,20 +258,47 @@ func (p pipeline) answerRobots(req *http.Request, ex *exchange) *http.Response {
 	return resp
 }
 
+// gone is for a request whose context has ended: the client left, which is nobody's refusal, or the proxy is stopping,
+// which the client should hear.
+func (ex *exchange) gone(cause error) *Refusal {
+	if errors.Is(context.Cause(ex.ctx), errStopping) {
+		return &Refusal{Reason: policy.ReasonOverload, Detail: "The proxy is stopping.", RetryAfter: 5 * time.Second, Err: errStopping}
+	}
+	return &Refusal{Err: cause}
+}
+
+// smallBody is up to which size a request's body is read before the request waits.
+const smallBody = 64 << 10
+
+// readSmallBody takes a small body out of the connection. net/http sees that a client has left only once the body is
+// read, and a request must not be sent for a client that left while it waited. A larger body, one of unknown length, and
+// one that is held back until it is asked for (Expect) stay where they are: such a client is noticed when it is sent.
+func readSmallBody(req *http.Request) error {
+	if req.ContentLength <= 0 || req.ContentLength > smallBody || req.Header.Get("Expect") != "" {
+		return nil
+	}
+	data, err := io.ReadAll(req.Body)
+	if err != nil {
+		return fmt.Errorf("reading the request's body: %w", err)
+	}
+	req.Body = io.NopCloser(bytes.NewReader(data))
+	return nil
+}
+
 func (ex *exchange) gotHeader() {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
 	ex.header = true
-	ex.rec.FirstByte = audit.Millis(time.Since(ex.rec.SentAt))
 }
 
 // upstreamRefusal words a failure of the origin: what kind it was, and no address.
 func upstreamRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 	if Prohibited(err) {
+		ex.grant.Cancel() // nothing was sent, so no place in the pace is taken
 		return egressRefusal(ex, err)
 	}
 	if req.Context().Err() != nil {
-		return &Refusal{Outcome: policy.Allow, Err: errClientLeft}
+		return ex.gone(errClientLeft)
 	}
 	ref := &Refusal{Reason: policy.ReasonUpstream, ProxyError: robots.ErrorType(err), Err: err}
 	switch ref.ProxyError {
@@ -277,6 +315,7 @@ func (p pipeline) receive(resp *http.Response, ex *exchange) {
 	switching := resp.StatusCode == http.StatusSwitchingProtocols
 	removeHopFields(resp.Header, switching)
 	removeOwnFields(resp.Header)
+	dropOwnStatus(resp.Header)
 	dropConnectionAuth(resp.Header)
 	addVia(resp.Header, resp.ProtoMajor, p.pseudonym)
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
@@ -299,5 +338,5 @@ func (p pipeline) receive(resp *http.Response, ex *exchange) {
 		resp.ContentLength = -1
 	}
 	ex.stream = resp.ContentLength < 0
-	resp.Body = &body{ReadCloser: resp.Body, ex: ex}
+	resp.Body = &body{ReadCloser: resp.Body, ex: ex, trailer: resp.Trailer}
 }

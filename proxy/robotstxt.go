@@ -7,13 +7,14 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/robots"
 )
 
 // servesRobots reports whether the answer to ex is the very robots.txt that it was judged by: then a crawler sees what is
 // enforced, and the origin is spared.
 func (p pipeline) servesRobots(req *http.Request, ex *exchange, snap *robots.Snapshot) bool {
-	return p.options.ServeRobots && snap != nil && snap.Availability != robots.Unreachable &&
+	return p.options.ServeRobots && ex.rec.Mode == policy.Enforce.String() && snap != nil && snap.Availability != robots.Unreachable &&
 		ex.target == "/robots.txt" && (req.Method == http.MethodGet || req.Method == http.MethodHead)
 }
 

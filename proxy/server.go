@@ -26,6 +26,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,7 +64,7 @@ type Options struct {
 	Transport http.RoundTripper // to origins; it must dial through Egress
 
 	Clients        []Client        // who may use the proxy, the first that matches; if nil, everybody, who is then "local"
-	MaxWait        time.Duration   // how long a request may be held for its host's pace; if zero, 150 s
+	MaxWait        time.Duration   // how long a request may be held for its host's pace; if zero, 150 s; if negative, not at all
 	MaxWaitCap     time.Duration   // up to which a request may prefer to be held longer; if zero, none may
 	RefusalStatus  int             // of a refusal by robots.txt; if zero, 403
 	ResponseFields bool            // forwarded answers carry Robotsproxy-Request-Id and Robotsproxy-Waited
@@ -75,8 +76,8 @@ type Options struct {
 	Logger         *slog.Logger    // if nil, nothing is logged
 }
 
-// OnboardingHost is the name under which the onboarding pages are reached through the proxy.
-const OnboardingHost = "robots.proxy"
+// onboarding is the name under which the onboarding pages are reached through the proxy.
+var onboarding, _ = origin.Parse("http://robots.proxy")
 
 // maxHeaderBytes bounds a request's header; net/http answers 431 beyond.
 const maxHeaderBytes = 64 << 10
@@ -93,10 +94,18 @@ type Server struct {
 	innerHTTP *http.Server // reads what they send inside tunnels
 	tunnels   *connQueue   // from the one to the other
 	active    atomic.Int64 // requests under way
+	handlers  sync.WaitGroup
+
+	life       context.Context // that of every request; it ends when Shutdown's grace does
+	end        context.CancelCauseFunc
+	unrecorded atomic.Int64 // refusals that could not be recorded
 
 	mu    sync.Mutex // guards conns
 	conns map[net.Conn]struct{}
 }
+
+// errStopping ends the requests that go on past the grace of Shutdown.
+var errStopping = errors.New("the proxy is stopping")
 
 // New returns a Server, or says which part is missing.
 func New(o Options) (*Server, error) {
@@ -111,6 +120,7 @@ func New(o Options) (*Server, error) {
 		options: o, log: o.Logger, pseudonym: "robotsproxy-" + hex.EncodeToString(random[:]),
 		tunnels: newConnQueue(), conns: make(map[net.Conn]struct{}),
 	}
+	s.life, s.end = context.WithCancelCause(context.Background())
 	s.goproxy = s.newGoproxy()
 	s.tls = s.tlsConfig()
 	s.front = s.newHTTPServer(http.HandlerFunc(s.frontDoor))
@@ -127,6 +137,7 @@ func (o *Options) complete() error {
 	if o.MaxWait == 0 {
 		o.MaxWait = 150 * time.Second
 	}
+	o.MaxWait = max(0, o.MaxWait)
 	if o.HeaderTimeout == 0 {
 		o.HeaderTimeout = 10 * time.Second
 	}
@@ -160,6 +171,7 @@ func (s *Server) newGoproxy() *goproxy.ProxyHttpServer {
 func (s *Server) newHTTPServer(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler:                      h,
+		BaseContext:                  func(net.Listener) context.Context { return s.life },
 		ReadHeaderTimeout:            s.options.HeaderTimeout,
 		IdleTimeout:                  s.options.IdleTimeout,
 		MaxHeaderBytes:               maxHeaderBytes,
@@ -187,25 +199,56 @@ func (s *Server) Serve(l net.Listener) error {
 	return fmt.Errorf("proxy: serving %s: %w", l.Addr(), err)
 }
 
-// Shutdown takes no new connections, lets the requests under way end, and closes what is left when ctx ends. It returns
-// ctx's error if something had to be cut off.
+// Shutdown takes no new connections and lets the requests under way end, WebSockets too. When ctx ends, what is left is
+// told so where it still can be, and cut off; Shutdown then returns ctx's error.
 func (s *Server) Shutdown(ctx context.Context) error {
-	err := s.front.Shutdown(ctx)
+	s.front.SetKeepAlivesEnabled(false)
 	s.innerHTTP.SetKeepAlivesEnabled(false)
-	err = errors.Join(err, s.innerHTTP.Shutdown(ctx))
-	s.closeTracked()
+	ended := make(chan error, 2) // both at once: neither may use up the other's grace
+	go func() { ended <- s.front.Shutdown(ctx) }()
+	go func() { ended <- s.innerHTTP.Shutdown(ctx) }()
+	err := errors.Join(<-ended, <-ended)
+	if !s.waitHandlers(ctx) {
+		err = errors.Join(err, ctx.Err())
+	}
 	return errors.Join(err, s.Close())
 }
 
-// Close ends everything at once.
+// lastWords is how long requests may take to end once they are told to, before their connections are closed.
+const lastWords = time.Second
+
+// Close ends everything and returns when every request has ended, so that its record is complete.
 func (s *Server) Close() error {
+	s.end(errStopping)
+	told, cancel := context.WithTimeout(context.Background(), lastWords)
+	defer cancel()
+	s.waitHandlers(told)
 	err := errors.Join(s.front.Close(), s.innerHTTP.Close())
 	s.closeTracked()
+	s.handlers.Wait()
 	return err
+}
+
+// waitHandlers waits until no request is under way. It reports false when ctx ends first.
+func (s *Server) waitHandlers(ctx context.Context) bool {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.handlers.Wait()
+	}()
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // Active returns how many requests are under way.
 func (s *Server) Active() int64 { return s.active.Load() }
+
+// Unrecorded returns how many requests were refused because their decision could not be recorded.
+func (s *Server) Unrecorded() int64 { return s.unrecorded.Load() }
 
 // Tunnels returns how many connections are out of net/http's hands: tunnels and WebSockets.
 func (s *Server) Tunnels() int64 {
@@ -244,30 +287,55 @@ func (s *Server) frontDoor(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodConnect:
 		s.connect(w, r)
-	case !r.URL.IsAbs() && r.URL.Path != "*", r.URL.Hostname() == OnboardingHost:
+	case isVisit(r):
 		s.options.Onboarding.ServeHTTP(w, r)
 	default:
 		s.serve(w, r, nil)
 	}
 }
 
+// isVisit reports whether r is for the proxy itself: a path alone, or a page of OnboardingHost.
+func isVisit(r *http.Request) bool {
+	if !r.URL.IsAbs() {
+		return strings.HasPrefix(r.URL.Path, "/")
+	}
+	o, err := origin.FromURL(r.URL)
+	return err == nil && o == onboarding
+}
+
 // serve takes one request all the way. Its target is made certain before anything else looks at it.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, t *tunnel) {
+	s.handlers.Add(1)
+	defer s.handlers.Done()
 	s.active.Add(1)
 	defer s.active.Add(-1)
 	ex := s.newExchange(w, r, t)
-	if ref := ex.normalise(r); ref != nil {
-		writeResponse(w, ex.refuse(r, ref))
-		return
-	}
-	ex.prepare(r)
 	rw := &responseWriter{ResponseWriter: w, ex: ex}
 	defer rw.release()
 	defer ex.end(nil)
+	defer func() {
+		if v := recover(); v != nil {
+			ex.recovered(rw, r, v)
+		}
+	}()
+	if ref := ex.normalise(r); ref != nil {
+		writeResponse(rw, r, ex.refuse(r, ref))
+		return
+	}
+	ex.prepare(r)
 	s.goproxy.ServeHTTP(rw, r.WithContext(ex.withTrace(r.Context())))
 	if ex.bodyErr != nil {
 		panic(http.ErrAbortHandler) // a body that broke off must not look whole: goproxy lets it end in good order
 	}
+}
+
+// recovered makes of a panic outside the pipeline one answer, one line in the log and one record. net/http's own way to
+// abort an answer passes.
+func (ex *exchange) recovered(w *responseWriter, r *http.Request, v any) {
+	if v == http.ErrAbortHandler || w.written {
+		panic(v)
+	}
+	writeResponse(w, r, ex.panicked(r, v))
 }
 
 // prepare makes r's header fit for the origin. It runs before goproxy takes Connection away.
@@ -276,18 +344,21 @@ func (ex *exchange) prepare(r *http.Request) {
 	removeHopFields(r.Header, ex.webSocket)
 	removeOwnFields(r.Header)
 	addVia(r.Header, r.ProtoMajor, ex.server.pseudonym)
+	r.Close = false // the client's "Connection: close" is about its own connection
 	if _, ok := r.Header["User-Agent"]; !ok {
 		r.Header["User-Agent"] = []string{""} // net/http would invent one
 	}
 }
 
 // writeResponse answers with a refusal that was made before goproxy saw the request.
-func writeResponse(w http.ResponseWriter, resp *http.Response) {
+func writeResponse(w http.ResponseWriter, r *http.Request, resp *http.Response) {
 	h := w.Header()
 	for name, values := range resp.Header {
 		h[name] = values
 	}
-	h.Set("Connection", "close") // what could not be judged may not have ended where we think
+	if r.ProtoMajor == 1 {
+		h.Set("Connection", "close") // what could not be judged may not have ended where we think
+	}
 	w.WriteHeader(resp.StatusCode)
 	// The client may be gone, which changes nothing: the refusal is recorded.
 	_, _ = io.Copy(w, resp.Body)

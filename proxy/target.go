@@ -14,15 +14,18 @@ import (
 // normalise reads once what r asks for and rewrites r so that exactly this is judged and sent: the origin in canonical
 // form, path and query as they are, no userinfo, no fragment. What has no single meaning is refused.
 func (ex *exchange) normalise(r *http.Request) *Refusal {
+	if err := checkTarget(r); err != nil {
+		return targetRefusal(err)
+	}
+	if n := countFields(r.Header); n > maxFields {
+		return &Refusal{Reason: policy.ReasonBadRequest, Status: http.StatusRequestHeaderFieldsTooLarge, Detail: fmt.Sprintf("The header has %d fields, and %d are allowed.", n, maxFields)}
+	}
 	o, err := ex.readOrigin(r)
 	if err != nil {
 		return targetRefusal(err)
 	}
 	ex.origin = o
 	ex.rec.Scheme, ex.rec.Host, ex.rec.Port = o.Scheme(), o.Host(), o.Port()
-	if err := checkTarget(r); err != nil {
-		return targetRefusal(err)
-	}
 	r.URL = &url.URL{Scheme: o.Scheme(), Host: o.Authority(), Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery, ForceQuery: r.URL.ForceQuery}
 	r.Host = r.URL.Host
 	ex.target = r.URL.RequestURI()
@@ -32,6 +35,16 @@ func (ex *exchange) normalise(r *http.Request) *Refusal {
 		return &Refusal{Reason: policy.ReasonLoop, Detail: "This request has passed this proxy before."}
 	}
 	return nil
+}
+
+// maxFields bounds the fields of a request's header.
+const maxFields = 200
+
+func countFields(h http.Header) (n int) {
+	for _, values := range h {
+		n += len(values)
+	}
+	return n
 }
 
 // errMisdirected is wrapped by what names another server than the tunnel was opened to.
@@ -62,6 +75,9 @@ func (ex *exchange) readOrigin(r *http.Request) (origin.Origin, error) {
 	if r.Host == "" && !r.ProtoAtLeast(1, 1) {
 		return want, nil // HTTP/1.0 knows no Host
 	}
+	if err := checkHostField(r); err != nil {
+		return want, err
+	}
 	host, port, err := origin.SplitAuthority(r.Host)
 	if err != nil {
 		return want, err
@@ -71,6 +87,17 @@ func (ex *exchange) readOrigin(r *http.Request) (origin.Origin, error) {
 		err = fmt.Errorf("%w: %s, not %s", errMisdirected, want, got)
 	}
 	return want, err
+}
+
+// checkHostField refuses an HTTP/2 request whose Host field names another server than its :authority (RFC 9113 section
+// 8.3.1). In HTTP/1.1 there is one name only, and net/http takes it out of the header.
+func checkHostField(r *http.Request) error {
+	field, there := r.Header["Host"]
+	delete(r.Header, "Host")
+	if there && (len(field) != 1 || field[0] != r.Host) {
+		return fmt.Errorf("%w: Host and :authority differ", errMisdirected)
+	}
+	return nil
 }
 
 // checkTarget refuses targets that a server could read otherwise than we do.

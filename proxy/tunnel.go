@@ -68,13 +68,16 @@ type tunnelKey struct{}
 // names no host and port. A refusal here would be invisible to most clients; inside it is read.
 func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 	host, port, err := origin.SplitAuthority(r.RequestURI)
-	if err == nil && port == 0 {
+	switch {
+	case err == nil && port == 0:
 		err = errors.New("CONNECT needs host and port, as in a.example:443")
+	case err == nil && (r.ContentLength != 0 || len(r.TransferEncoding) > 0):
+		err = errors.New("CONNECT has no body (RFC 9110 section 9.3.6)")
 	}
 	if err != nil {
 		ex := s.newExchange(w, r, nil)
 		ex.rec.Via = audit.Tunnel
-		writeResponse(w, ex.refuse(r, &Refusal{Reason: policy.ReasonBadRequest, Detail: err.Error(), Err: err}))
+		writeResponse(w, r, ex.refuse(r, targetRefusal(err)))
 		return
 	}
 	t := &tunnel{client: s.identify(r.RemoteAddr), host: host, port: port}
@@ -156,7 +159,8 @@ func (s *Server) tlsConfig() *tls.Config {
 }
 
 // checkServerName ends the handshake of a client that names another host than its CONNECT did. It runs for resumed
-// sessions too, which ask for no certificate. A client that names none is fine, and an address needs none.
+// sessions too, which ask for no certificate. A client that names none is fine, and an address needs none. The alert is
+// internal_error: crypto/tls lets nobody choose another.
 func (s *Server) checkServerName(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	c := hello.Conn.(*tunnelConn)
 	if hello.ServerName == "" {

@@ -20,9 +20,13 @@ type responseWriter struct {
 // Unwrap is for http.ResponseController.
 func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
+// WriteHeader sends the header of a stream at once: it alone tells a client that the stream has begun.
 func (w *responseWriter) WriteHeader(status int) {
 	w.written = true
 	w.ResponseWriter.WriteHeader(status)
+	if w.ex.stream {
+		w.Flush()
+	}
 }
 
 func (w *responseWriter) Write(p []byte) (int, error) {
@@ -58,9 +62,6 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }
 func (w *responseWriter) ReadFrom(src io.Reader) (n int64, err error) {
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)
-	if w.ex.stream {
-		w.Flush() // the header alone tells a client that the stream has begun
-	}
 	for {
 		read, readErr := src.Read(*buf)
 		if read > 0 {

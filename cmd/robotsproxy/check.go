@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -154,15 +155,9 @@ func (c *checker) all(ctx context.Context, urls []string, show func(answer) erro
 var anyOrigin, _ = origin.Parse("https://robots.invalid")
 
 func (c *checker) one(ctx context.Context, raw string) (answer, error) {
-	u, err := url.Parse(raw)
+	u, o, err := c.parse(raw)
 	if err != nil {
 		return answer{}, usage(err)
-	}
-	o := anyOrigin
-	if u.IsAbs() || !c.local {
-		if o, err = origin.FromURL(u); err != nil {
-			return answer{}, usage(fmt.Errorf("%q is no URL such as https://a.example/page: %w", raw, err))
-		}
 	}
 	snap, err := c.lookUp(ctx, o)
 	if err != nil {
@@ -170,6 +165,22 @@ func (c *checker) one(ctx context.Context, raw string) (answer, error) {
 	}
 	d := c.judge.Decide(policy.Request{Origin: o, Target: u.RequestURI(), UserAgent: c.agent}, snap, time.Now())
 	return c.answer(raw, o, d, snap), nil
+}
+
+// parse reads a URL, or a path where a file is judged by.
+func (c *checker) parse(raw string) (*url.URL, origin.Origin, error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return nil, origin.Origin{}, err
+	}
+	if c.local && strings.HasPrefix(raw, "/") {
+		return u, anyOrigin, nil
+	}
+	o, err := origin.FromURL(u)
+	if err != nil && !strings.Contains(raw, "://") {
+		err = fmt.Errorf("%q is no URL; did you mean https://%s?", raw, raw)
+	}
+	return u, o, err
 }
 
 func (c *checker) answer(raw string, o origin.Origin, d policy.Decision, snap *robots.Snapshot) answer {

@@ -38,7 +38,7 @@ It makes the CA if there is none, and writes the files that the variables name i
 		if err != nil {
 			return err
 		}
-		if err := writeTrust(cfg.DataDir, ca); err != nil {
+		if err := writeTrust(cfg.DataDir, cfg.Listen, ca); err != nil {
 			return err
 		}
 		vars, err := environment(cfg.Listen, cfg.DataDir)

@@ -33,7 +33,7 @@ func environment(listen, dir string) ([]variable, error) {
 	proxy, bundle := "http://"+listen, filepath.Join(dir, bundleFile)
 	host, port, _ := net.SplitHostPort(listen)
 	java := fmt.Sprintf("-Dhttp.proxyHost=%[1]s -Dhttp.proxyPort=%[2]s -Dhttps.proxyHost=%[1]s -Dhttps.proxyPort=%[2]s "+
-		"-Djavax.net.ssl.trustStore=%[3]s -Djavax.net.ssl.trustStoreType=PKCS12 -Djavax.net.ssl.trustStorePassword=%[4]s",
+		`"-Djavax.net.ssl.trustStore=%[3]s" -Djavax.net.ssl.trustStoreType=PKCS12 -Djavax.net.ssl.trustStorePassword=%[4]s`,
 		host, port, filepath.Join(dir, javaFile), javaPassword)
 	return []variable{
 		{"http_proxy", proxy},
@@ -74,14 +74,18 @@ const (
 	javaPassword = "changeit" // Java's own; a trust store holds nothing secret
 )
 
-// writeTrust writes into dir what clients trust through the proxy: the roots of this system, so that programs that go
+// writeTrust writes into dir, for a proxy at listen, what clients trust through the proxy: the roots of this system, so that programs that go
 // past the proxy still work, and our CA.
-func writeTrust(dir string, ca *certs.Authority) error {
+func writeTrust(dir, listen string, ca *certs.Authority) error {
 	bundle := append(systemRoots(dir), ca.PEM()...)
 	if err := durable.Replace(filepath.Join(dir, bundleFile), bundle, 0o644); err != nil {
 		return fmt.Errorf("writing the CA bundle: %w", err)
 	}
-	if err := durable.Replace(filepath.Join(dir, wgetFile), wgetrc(dir), 0o644); err != nil {
+	settings, err := wgetrc(dir, listen)
+	if err != nil {
+		return err
+	}
+	if err := durable.Replace(filepath.Join(dir, wgetFile), settings, 0o600); err != nil {
 		return fmt.Errorf("writing the configuration for wget: %w", err)
 	}
 	store, err := javaStore(bundle)
@@ -120,18 +124,33 @@ func systemRoots(dir string) []byte {
 	return nil
 }
 
-// wgetrc tells wget to trust the bundle. Debian's wget is built with GnuTLS, which heeds no SSL_CERT_FILE; the user's
-// own settings go before ours, since WGETRC replaces them.
-func wgetrc(dir string) []byte {
-	var b bytes.Buffer
-	if home, err := os.UserHomeDir(); err == nil {
-		if own, err := os.ReadFile(filepath.Join(home, ".wgetrc")); err == nil {
-			b.Write(own)
-			b.WriteString("\n")
-		}
+// wgetrc tells wget to trust the bundle: Debian's wget is built with GnuTLS, which heeds no SSL_CERT_FILE. WGETRC replaces
+// the user's own file, so that one goes in front; the proxy is named again behind it, since there it goes before the
+// variables.
+func wgetrc(dir, listen string) ([]byte, error) {
+	address, err := reachable(listen)
+	if err != nil {
+		return nil, err
 	}
-	fmt.Fprintf(&b, "ca_certificate = %s\n", filepath.Join(dir, bundleFile))
-	return b.Bytes()
+	var b bytes.Buffer
+	if own, err := os.ReadFile(ownWgetrc(dir)); err == nil {
+		b.Write(own)
+		b.WriteString("\n")
+	}
+	fmt.Fprintf(&b, "use_proxy = on\nhttp_proxy = http://%[1]s/\nhttps_proxy = http://%[1]s/\nca_certificate = %[2]s\n", address, filepath.Join(dir, bundleFile))
+	return b.Bytes(), nil
+}
+
+// ownWgetrc returns the file that wget would read without us.
+func ownWgetrc(dir string) string {
+	if own := os.Getenv("WGETRC"); own != "" && own != filepath.Join(dir, wgetFile) {
+		return own
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(home, ".wgetrc")
 }
 
 // javaStore returns the bundle as a PKCS #12 trust store, since Java reads no PEM.

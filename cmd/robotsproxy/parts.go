@@ -82,7 +82,7 @@ func (p *parts) newServer(cfg *config.Config, transport *proxy.Transport, log *s
 	return proxy.New(proxy.Options{
 		Snapshots: snapshots, Policy: judge, Limiter: p.limiter, Authority: p.ca,
 		Recorder: observedRecorder{p.records, observers}, Egress: p.egress, Transport: transport,
-		Clients: newClients(cfg), MaxWait: cfg.Pacing.MaxWait, MaxWaitCap: cfg.Pacing.MaxWaitCap,
+		Clients: newClients(cfg), MaxWait: orNone(cfg.Pacing.MaxWait), MaxWaitCap: cfg.Pacing.MaxWaitCap,
 		RefusalStatus: cfg.Refusal.Status, ResponseFields: cfg.ResponseFields, ServeRobots: cfg.Robots.ServeFromCache,
 		Query: query, Onboarding: proxy.Onboarding(p.ca.PEM()), Logger: log,
 	})
@@ -168,13 +168,17 @@ func ownAgent(id config.Identity) string {
 	return agent
 }
 
-func newLimiter(cfg *config.Config) (*ratelimit.Limiter, error) {
-	concurrent := cfg.Pacing.MaxConcurrent
-	if concurrent == 0 {
-		concurrent = -1 // no limit
+// orNone writes a configured 0 as the options of our packages do, to whom zero is a default and a negative value none.
+func orNone[T int | time.Duration](v T) T {
+	if v == 0 {
+		return -1
 	}
+	return v
+}
+
+func newLimiter(cfg *config.Config) (*ratelimit.Limiter, error) {
 	return ratelimit.New(ratelimit.Options{
-		MaxQueue: cfg.Pacing.MaxQueue, MaxQueuePerClient: cfg.Pacing.MaxQueuePerClient, MaxConcurrent: concurrent,
+		MaxQueue: cfg.Pacing.MaxQueue, MaxQueuePerClient: cfg.Pacing.MaxQueuePerClient, MaxConcurrent: orNone(cfg.Pacing.MaxConcurrent),
 		DefaultDelay: cfg.Pacing.DefaultDelay, DefaultBurst: cfg.Pacing.DefaultBurst,
 		ReleaseAfter: cfg.Pacing.ReleaseAfter, SpacingStart: cfg.Pacing.Spacing == config.SpacingStart,
 	})

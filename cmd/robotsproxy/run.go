@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -36,7 +37,7 @@ by which rule, and how long was waited.`,
 		}
 		cfg, err := settings.load(cmd, std)
 		if err != nil {
-			return err
+			return &exitError{exitFailed, err} // its own statuses are the child's
 		}
 		return runChild(cmd.Context(), cfg, std, args)
 	}
@@ -62,10 +63,8 @@ func runChild(ctx context.Context, cfg *config.Config, std stdio, args []string)
 	if err := private.stop(cfg.Grace); err != nil {
 		fmt.Fprintf(std.err, "robotsproxy: %v\n", err)
 	}
-	if counts.requests == 0 {
-		fmt.Fprint(std.err, nothingCame(args[0]))
-	} else {
-		counts.summary(std.err)
+	if child.ProcessState != nil { // it has run
+		counts.report(std.err, args[0])
 	}
 	return status
 }
@@ -92,6 +91,7 @@ type private struct {
 
 func startPrivate(cfg *config.Config, std stdio, counts *tally) (*private, error) {
 	cfg.Log.Level = max(cfg.Log.Level, slog.LevelWarn) // the child's own output is what its user wants to see
+	cfg.Clients = nil                                  // they are for the configured listener; this one is the child's alone
 	parts, err := newParts(cfg, newLog(std.err, cfg.Log), counts.observe)
 	if err != nil {
 		return nil, err
@@ -100,12 +100,15 @@ func startPrivate(cfg *config.Config, std stdio, counts *tally) (*private, error
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("listening on a free port: %w", err), parts.close())
 	}
-	if err := writeTrust(cfg.DataDir, parts.ca); err != nil {
+	if err := writeTrust(cfg.DataDir, l.Addr().String(), parts.ca); err != nil {
 		return nil, errors.Join(err, l.Close(), parts.close())
 	}
 	vars, err := environment(l.Addr().String(), cfg.DataDir)
 	if err != nil {
 		return nil, errors.Join(err, l.Close(), parts.close())
+	}
+	if names := replaced(vars); len(names) > 0 {
+		fmt.Fprintf(std.err, "robotsproxy: replacing the values of %s\n", strings.Join(names, ", "))
 	}
 	p := &private{parts: parts, served: make(chan error, 1)}
 	for _, v := range vars {
@@ -126,8 +129,8 @@ func (p *private) stop(grace time.Duration) error {
 	return errors.Join(<-p.served, p.parts.close())
 }
 
-// supervise runs child to its end and returns its exit status as an error, or nil for 0. An interrupt from the terminal
-// reaches the child by itself; here it only must not end us before it. A request to terminate is passed on.
+// supervise runs child to its end and returns its exit status as an error, or nil for 0. An interrupt at the terminal
+// reaches the child by itself, and here must only not end us before it. Every other signal is for us, and is passed on.
 func supervise(child *exec.Cmd) error {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -140,7 +143,7 @@ func supervise(child *exec.Cmd) error {
 	for {
 		select {
 		case s := <-signals:
-			if s == syscall.SIGTERM {
+			if s == syscall.SIGTERM || !isTerminal(child.Stdin) {
 				_ = child.Process.Signal(s) // it may have ended just now
 			}
 		case err := <-ended:

@@ -143,6 +143,7 @@ func (p *parts) gauges() []admin.Gauge {
 	return []admin.Gauge{
 		{Name: "robotsproxy_active_requests", Help: "Requests under way.", Value: func() float64 { return float64(p.server.Active()) }},
 		{Name: "robotsproxy_tunnels", Help: "Tunnels and WebSockets that are open.", Value: func() float64 { return float64(p.server.Tunnels()) }},
+		{Name: "robotsproxy_unrecorded_total", Help: "Requests refused because their decision could not be recorded.", Counter: true, Value: func() float64 { return float64(p.server.Unrecorded()) }},
 		{Name: "robotsproxy_lanes", Help: "Hosts whose pace is kept.", Value: func() float64 { return float64(p.limiter.Stats().Lanes) }},
 		{Name: "robotsproxy_waiting_requests", Help: "Requests that wait for their host's pace.", Value: func() float64 { return float64(p.limiter.Stats().Waiting) }},
 		{Name: "robotsproxy_robots_hits_total", Help: "Look-ups of robots.txt answered from memory.", Counter: true, Value: func() float64 { return float64(p.cache.Stats().Hits) }},
@@ -226,6 +227,9 @@ func selfCommand() string {
 	}
 	if strings.Contains(self, "go-build") {
 		return "go run ./cmd/robotsproxy"
+	}
+	if strings.ContainsAny(self, " '\"$") {
+		return quote(self)
 	}
 	return self
 }

@@ -41,7 +41,7 @@ func (t *tally) observe(r *audit.Record) {
 	t.outcomes[r.Decision]++
 	waited := time.Duration(r.Waited)
 	t.waited += waited
-	if _, known := t.hosts[r.Host]; known || len(t.hosts) < maxTally {
+	if _, known := t.hosts[r.Host]; known || r.Host != "" && len(t.hosts) < maxTally {
 		t.hosts[r.Host] += waited
 	}
 	if r.Reason == policy.ReasonUpstream {
@@ -59,10 +59,14 @@ func (t *tally) observe(r *audit.Record) {
 	}
 }
 
-// summary writes what a person wants to know after a crawl.
-func (t *tally) summary(w io.Writer) {
+// report writes what a person wants to know after a crawl by command, or that there was none.
+func (t *tally) report(w io.Writer, command string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.requests == 0 {
+		fmt.Fprint(w, nothingCame(command))
+		return
+	}
 	refused := t.outcomes[policy.Deny] + t.outcomes[policy.Throttle] + t.outcomes[policy.Error]
 	fmt.Fprintf(w, "robotsproxy: %s to %s: %d forwarded, %d blocked, %d told to come back later, %d failed; waited %v\n",
 		count(t.requests, "request"), count(len(t.hosts), "host"), t.requests-refused-t.failed,

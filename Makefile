@@ -18,7 +18,7 @@ build: ## build bin/robotsproxy, static, as the container image does
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/robotsproxy ./cmd/robotsproxy
 
 test: ## run every test that this machine can; what is missing is skipped, with the reason (go test -v shows it)
-	cd bench && $(GO) test ./...
+	cd bench && $(GO) test -count=1 ./...
 	$(GO) test ./...
 
 lint: fmt ## run gofumpt, vet, staticcheck and golangci-lint
@@ -30,7 +30,7 @@ fmt: ## say which files gofumpt would change
 	@out="$$($(TOOL) gofumpt -l .)"; test -z "$$out" || { echo "gofumpt would change:"; echo "$$out"; exit 1; }
 
 bench: ## measure against bare goproxy in one run, on one core; prints the ratios
-	cd bench && $(GO) run .
+	cd bench && $(GO) test -bench . -run '^$$' -benchtime 10s
 
 fuzz: ## fuzz every target for FUZZTIME (10s)
 	@for package in $$($(GO) list ./...); do \

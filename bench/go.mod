@@ -1,0 +1,17 @@
+module github.com/robotsproxy/robotsproxy/bench
+
+go 1.26.0
+
+require (
+	github.com/elazarl/goproxy v1.9.2
+	github.com/robotsproxy/robotsproxy v0.0.0
+	golang.org/x/sys v0.49.0
+)
+
+require (
+	github.com/coder/websocket v1.8.15 // indirect
+	golang.org/x/net v0.62.0 // indirect
+	golang.org/x/text v0.43.0 // indirect
+)
+
+replace github.com/robotsproxy/robotsproxy => ../

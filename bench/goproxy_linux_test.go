@@ -1,0 +1,152 @@
+package bench
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/elazarl/goproxy"
+)
+
+// The test binary becomes bare goproxy where goproxyEnv names one of two kinds: stock is what its README shows, with the
+// built-in RSA CA and HTTP/1.1 on both sides; tuned has a P-256 CA and HTTP/2 on both sides, as robotsproxy has.
+const (
+	goproxyEnv = "ROBOTSPROXY_BENCH_GOPROXY"
+	siteCAEnv  = "ROBOTSPROXY_BENCH_SITE_CA" // path of the CA that origins are verified by
+	ownCAEnv   = "ROBOTSPROXY_BENCH_CA"      // path to write goproxy's own CA to
+
+	stock = "stock"
+	tuned = "tuned"
+)
+
+// startGoproxy starts the test binary again as a goproxy of that kind.
+func startGoproxy(tb testing.TB, kind string, o *origins) *process {
+	tb.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	own := filepath.Join(tb.TempDir(), "ca.pem")
+	env := []string{goproxyEnv + "=" + kind, siteCAEnv + "=" + o.site.CAFile(), ownCAEnv + "=" + own}
+	p := start(tb, env, self)
+	p.trust(tb, own)
+	return p
+}
+
+// runGoproxy is the life of that process. It returns only with an error.
+func runGoproxy(kind string) error {
+	ca, err := goproxyCA(kind)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(os.Getenv(ownCAEnv), pemOf(ca), 0o600); err != nil {
+		return err
+	}
+	proxy, err := newGoproxy(kind, ca)
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "goproxy %s\n  proxy    http://%s\n", kind, l.Addr())
+	return http.Serve(l, proxy)
+}
+
+func newGoproxy(kind string, ca *tls.Certificate) (*goproxy.ProxyHttpServer, error) {
+	data, err := os.ReadFile(os.Getenv(siteCAEnv))
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(data)
+	proxy := goproxy.NewProxyHttpServer()
+	proxy.CertStore = &leafCache{leaves: map[string]*tls.Certificate{}}
+	proxy.AllowHTTP2 = kind == tuned
+	proxy.Tr = &http.Transport{
+		DialContext:         dialLoopback,
+		TLSClientConfig:     &tls.Config{RootCAs: roots},
+		MaxIdleConnsPerHost: 32,
+		IdleConnTimeout:     90 * time.Second,
+		ForceAttemptHTTP2:   kind == tuned,
+	}
+	action := &goproxy.ConnectAction{Action: goproxy.ConnectMitm, TLSConfig: goproxy.TLSConfigFromCA(ca)}
+	proxy.OnRequest().HandleConnectFunc(func(host string, _ *goproxy.ProxyCtx) (*goproxy.ConnectAction, string) {
+		return action, host
+	})
+	return proxy, nil
+}
+
+// dialLoopback finds every host on this machine, as egress.resolve does in robotsproxy.
+func dialLoopback(ctx context.Context, network, addr string) (net.Conn, error) {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	var d net.Dialer
+	return d.DialContext(ctx, network, net.JoinHostPort("127.0.0.1", port))
+}
+
+// leafCache is what goproxy's documentation strongly recommends: without one it makes a key and signs for every tunnel.
+type leafCache struct {
+	mu     sync.Mutex // guards leaves
+	leaves map[string]*tls.Certificate
+}
+
+func (c *leafCache) Fetch(host string, sign func() (*tls.Certificate, error)) (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if leaf := c.leaves[host]; leaf != nil {
+		return leaf, nil
+	}
+	leaf, err := sign()
+	if err != nil {
+		return nil, err
+	}
+	c.leaves[host] = leaf
+	return leaf, nil
+}
+
+func goproxyCA(kind string) (*tls.Certificate, error) {
+	if kind == stock {
+		return &goproxy.GoproxyCa, nil
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: "goproxy CA"},
+		NotBefore:             time.Now().Add(-time.Hour),
+		NotAfter:              time.Now().Add(24 * time.Hour),
+		KeyUsage:              x509.KeyUsageCertSign,
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	leaf, err := x509.ParseCertificate(der)
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, err
+}
+
+func pemOf(ca *tls.Certificate) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Certificate[0]})
+}

@@ -273,7 +273,10 @@ func ExampleJSONL() {
 }
 
 func BenchmarkRecord(b *testing.B) {
-	w := newJSONL(JSONLOptions{Path: os.DevNull, Buffer: 1 << 30}, &failing{})
+	w, err := OpenJSONL(JSONLOptions{Path: os.DevNull, Buffer: 1 << 30})
+	if err != nil {
+		b.Fatal(err)
+	}
 	defer w.Close()
 	r := &Record{
 		ID: 1, Time: time.Now(), Client: "local", ClientAddr: "127.0.0.1:40000", UserAgent: "NewsBot/1.0", Method: "GET", Scheme: "https",

@@ -20,10 +20,12 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 var alphabet = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
 
 // String returns the ID as 13 characters that sort as the number does.
-func (id ID) String() string {
-	var b [8]byte
-	binary.BigEndian.PutUint64(b[:], uint64(id))
-	return alphabet.EncodeToString(b[:])
+func (id ID) String() string { return string(id.append(nil)) }
+
+func (id ID) append(b []byte) []byte {
+	var octets [8]byte
+	binary.BigEndian.PutUint64(octets[:], uint64(id))
+	return alphabet.AppendEncode(b, octets[:])
 }
 
 // ParseID reads what String writes.

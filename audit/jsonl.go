@@ -3,7 +3,6 @@ package audit
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -38,11 +37,12 @@ type JSONL struct {
 	out     io.WriteCloser
 
 	mu      sync.Mutex // guards what follows
-	pending bytes.Buffer
-	records int   // begun and not yet written
-	ended   int   // of those, ended
-	taken   int   // of those, in the hands of writeAll
-	lost    int64 // ended and given up
+	pending []byte
+	spare   []byte // the other buffer: one is filled while one is written
+	records int    // begun and not yet written
+	ended   int    // of those, ended
+	taken   int    // of those, in the hands of writeAll
+	lost    int64  // ended and given up
 	closed  bool
 
 	wake chan struct{} // there is something to write
@@ -153,18 +153,16 @@ func (w *JSONL) Begin(_ context.Context, _ *Record) error {
 
 // End writes r, which is complete. Each record that was begun is ended once.
 func (w *JSONL) End(r *Record) {
-	line, err := json.Marshal(r)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err != nil || w.closed || w.ended >= w.options.Buffer {
+	if w.closed || w.ended >= w.options.Buffer {
 		w.records--
 		w.lost++
 		return
 	}
 	w.ended++
-	w.pending.Write(line)
-	w.pending.WriteByte('\n')
-	if w.ended-w.taken == 1 || w.pending.Len() >= flushBytes {
+	w.pending = append(appendRecord(w.pending, r), '\n')
+	if w.ended-w.taken == 1 || len(w.pending) >= flushBytes {
 		select {
 		case w.wake <- struct{}{}:
 		default: // it has been told
@@ -234,7 +232,7 @@ func (w *JSONL) flush() {
 		if n == 0 {
 			return
 		}
-		failed := false
+		failed, whole := false, batch
 		for len(batch) > 0 {
 			wrote, err := w.out.Write(batch)
 			batch = batch[wrote:]
@@ -252,7 +250,7 @@ func (w *JSONL) flush() {
 		if failed {
 			w.options.Logger.Info("records are written again", "path", w.options.Path, "records", n)
 		}
-		w.written(n)
+		w.written(n, whole)
 	}
 }
 
@@ -272,14 +270,17 @@ func (w *JSONL) take() (batch []byte, n int) {
 	defer w.mu.Unlock()
 	n = w.ended - w.taken
 	w.taken = w.ended
-	batch = bytes.Clone(w.pending.Bytes())
-	w.pending.Reset()
+	batch, w.pending, w.spare = w.pending, w.spare[:0], nil
 	return batch, n
 }
 
-func (w *JSONL) written(n int) {
+// written counts n records as kept and takes back their buffer, unless a failing disk has made it large.
+func (w *JSONL) written(n int, buffer []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if cap(buffer) <= 4*flushBytes {
+		w.spare = buffer
+	}
 	w.records -= n
 	w.ended -= n
 	w.taken -= n

@@ -86,7 +86,11 @@ type Millis time.Duration
 
 // MarshalJSON writes a number of milliseconds with up to three decimals.
 func (m Millis) MarshalJSON() ([]byte, error) {
-	return strconv.AppendFloat(nil, float64(time.Duration(m).Microseconds())/1000, 'f', -1, 64), nil
+	return m.append(nil), nil
+}
+
+func (m Millis) append(b []byte) []byte {
+	return strconv.AppendFloat(b, float64(time.Duration(m).Microseconds())/1000, 'f', -1, 64)
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.

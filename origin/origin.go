@@ -117,12 +117,14 @@ func Host(s string) (string, error) {
 	if inner, ok := strings.CutPrefix(s, "["); ok {
 		return ipv6(strings.TrimSuffix(inner, "]"), s)
 	}
-	if addr, err := netip.ParseAddr(s); err == nil && addr.Is6() {
+	if strings.Contains(s, ":") {
 		return ipv6(s, s)
 	}
 	name := strings.TrimSuffix(s, ".")
-	if addr, err := netip.ParseAddr(name); err == nil {
-		return addr.String(), nil
+	if looksNumeric(name) {
+		if addr, err := netip.ParseAddr(name); err == nil {
+			return addr.String(), nil
+		}
 	}
 	ascii, err := toASCII(name)
 	if err != nil {
@@ -218,6 +220,15 @@ func (o Origin) Scheme() string { return o.scheme }
 
 // Host returns the canonical host, an IPv6 address without brackets.
 func (o Origin) Host() string { return o.host }
+
+// Addr returns the address that the host is, if it is one and not a name.
+func (o Origin) Addr() (netip.Addr, bool) {
+	if !strings.Contains(o.host, ":") && !looksNumeric(o.host) {
+		return netip.Addr{}, false
+	}
+	addr, err := netip.ParseAddr(o.host)
+	return addr, err == nil
+}
 
 // Port returns the effective port, which is the scheme's default where none was written.
 func (o Origin) Port() uint16 { return o.port }

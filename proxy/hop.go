@@ -67,13 +67,17 @@ func dropOwnStatus(h http.Header) {
 	}
 }
 
-// addVia names us in the message's path (RFC 9110 section 7.6.3).
-func addVia(h http.Header, protoMajor int, pseudonym string) {
-	version := "1.1 "
+// via are the values that name us in a message's path (RFC 9110 section 7.6.3), by the version that it came by.
+type via struct{ http1, http2 string }
+
+func newVia(pseudonym string) via { return via{"1.1 " + pseudonym, "2 " + pseudonym} }
+
+func (v via) add(h http.Header, protoMajor int) {
+	value := v.http1
 	if protoMajor == 2 {
-		version = "2 "
+		value = v.http2
 	}
-	h["Via"] = append(h["Via"], version+pseudonym)
+	h["Via"] = append(h["Via"], value)
 }
 
 // loops reports whether the message has been here before.

@@ -317,7 +317,7 @@ func (p pipeline) receive(resp *http.Response, ex *exchange) {
 	removeOwnFields(resp.Header)
 	dropOwnStatus(resp.Header)
 	dropConnectionAuth(resp.Header)
-	addVia(resp.Header, resp.ProtoMajor, p.pseudonym)
+	p.via.add(resp.Header, resp.ProtoMajor)
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
 		resp.Header.Add("Proxy-Status", fmt.Sprintf("robotsproxy; received-status=%d", resp.StatusCode))
 	}

@@ -87,7 +87,8 @@ type Server struct {
 	options   Options
 	log       *slog.Logger
 	ids       audit.Sequence
-	pseudonym string // our name in Via (RFC 9110 section 7.6.3), different for each process
+	pseudonym string // our name in Via, different for each process
+	via       via
 	goproxy   *goproxy.ProxyHttpServer
 	tls       *tls.Config
 	front     *http.Server // reads what clients send to the proxy
@@ -120,6 +121,7 @@ func New(o Options) (*Server, error) {
 		options: o, log: o.Logger, pseudonym: "robotsproxy-" + hex.EncodeToString(random[:]),
 		tunnels: newConnQueue(), conns: make(map[net.Conn]struct{}),
 	}
+	s.via = newVia(s.pseudonym)
 	s.life, s.end = context.WithCancelCause(context.Background())
 	s.goproxy = s.newGoproxy()
 	s.tls = s.tlsConfig()
@@ -202,16 +204,19 @@ func (s *Server) Serve(l net.Listener) error {
 // Shutdown takes no new connections and lets the requests under way end, WebSockets too. When ctx ends, what is left is
 // told so where it still can be, and cut off; Shutdown then returns ctx's error.
 func (s *Server) Shutdown(ctx context.Context) error {
+	err := s.drain(ctx)
+	return errors.Join(err, s.Close())
+}
+
+// drain waits until every request is answered, or until ctx ends.
+func (s *Server) drain(ctx context.Context) error {
 	s.front.SetKeepAlivesEnabled(false)
 	s.innerHTTP.SetKeepAlivesEnabled(false)
-	ended := make(chan error, 2) // both at once: neither may use up the other's grace
+	ended := make(chan error, 3) // all at once: none may use up the grace of another
 	go func() { ended <- s.front.Shutdown(ctx) }()
 	go func() { ended <- s.innerHTTP.Shutdown(ctx) }()
-	err := errors.Join(<-ended, <-ended)
-	if !s.waitHandlers(ctx) {
-		err = errors.Join(err, ctx.Err())
-	}
-	return errors.Join(err, s.Close())
+	go func() { ended <- s.waitHandlers(ctx) }()
+	return errors.Join(<-ended, <-ended, <-ended)
 }
 
 // lastWords is how long requests may take to end once they are told to, before their connections are closed.
@@ -222,15 +227,15 @@ func (s *Server) Close() error {
 	s.end(errStopping)
 	told, cancel := context.WithTimeout(context.Background(), lastWords)
 	defer cancel()
-	s.waitHandlers(told)
+	_ = s.drain(told) // what has not ended then is cut off
 	err := errors.Join(s.front.Close(), s.innerHTTP.Close())
 	s.closeTracked()
 	s.handlers.Wait()
 	return err
 }
 
-// waitHandlers waits until no request is under way. It reports false when ctx ends first.
-func (s *Server) waitHandlers(ctx context.Context) bool {
+// waitHandlers waits until no request is under way, WebSockets included, which net/http does not wait for.
+func (s *Server) waitHandlers(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -238,9 +243,9 @@ func (s *Server) waitHandlers(ctx context.Context) bool {
 	}()
 	select {
 	case <-done:
-		return true
+		return nil
 	case <-ctx.Done():
-		return false
+		return ctx.Err()
 	}
 }
 
@@ -343,7 +348,7 @@ func (ex *exchange) prepare(r *http.Request) {
 	ex.webSocket = asksWebSocket(r.Header)
 	removeHopFields(r.Header, ex.webSocket)
 	removeOwnFields(r.Header)
-	addVia(r.Header, r.ProtoMajor, ex.server.pseudonym)
+	ex.server.via.add(r.Header, r.ProtoMajor)
 	r.Close = false // the client's "Connection: close" is about its own connection
 	if _, ok := r.Header["User-Agent"]; !ok {
 		r.Header["User-Agent"] = []string{""} // net/http would invent one

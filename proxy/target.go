@@ -78,6 +78,9 @@ func (ex *exchange) readOrigin(r *http.Request) (origin.Origin, error) {
 	if err := checkHostField(r); err != nil {
 		return want, err
 	}
+	if r.Host == want.Authority() {
+		return want, nil // as most clients write it
+	}
 	host, port, err := origin.SplitAuthority(r.Host)
 	if err != nil {
 		return want, err

@@ -25,16 +25,25 @@ type tunnel struct {
 	client *Client
 	host   string
 	port   uint16
+	clear  origin.Origin // whom requests in clear are for
+	secure origin.Origin // whom requests over TLS are for
+}
+
+func newTunnel(c *Client, host string, port uint16) (t *tunnel, err error) {
+	t = &tunnel{client: c, host: host, port: port}
+	if t.clear, err = origin.New("http", host, port); err != nil {
+		return nil, err
+	}
+	t.secure, err = origin.New("https", host, port)
+	return t, err
 }
 
 // origin returns whom a request inside the tunnel is for.
 func (t *tunnel) origin(r *http.Request) origin.Origin {
-	scheme := "http"
 	if r.TLS != nil {
-		scheme = "https"
+		return t.secure
 	}
-	o, _ := origin.New(scheme, t.host, t.port) // host and port were read by origin
-	return o
+	return t.clear
 }
 
 // tunnelConn is a client's connection after its CONNECT was answered. It first gives back what had been read of it
@@ -74,13 +83,16 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 	case err == nil && (r.ContentLength != 0 || len(r.TransferEncoding) > 0):
 		err = errors.New("CONNECT has no body (RFC 9110 section 9.3.6)")
 	}
+	var t *tunnel
+	if err == nil {
+		t, err = newTunnel(s.identify(r.RemoteAddr), host, port)
+	}
 	if err != nil {
 		ex := s.newExchange(w, r, nil)
 		ex.rec.Via = audit.Tunnel
 		writeResponse(w, r, ex.refuse(r, targetRefusal(err)))
 		return
 	}
-	t := &tunnel{client: s.identify(r.RemoteAddr), host: host, port: port}
 	ctx := context.WithValue(r.Context(), tunnelKey{}, t)
 	s.goproxy.ServeHTTP(&hijackWriter{ResponseWriter: w, tunnel: t, server: s}, r.WithContext(ctx))
 }

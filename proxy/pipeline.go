@@ -2,13 +2,10 @@ package proxy
 
 import (
 	"bytes"
-	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/elazarl/goproxy"
@@ -83,77 +80,6 @@ func (p pipeline) decide(req *http.Request, ex *exchange) (policy.Decision, *rob
 	return p.options.Policy.Decide(r, snap, ex.rec.Time), snap, nil
 }
 
-// lookUpRefusal answers for a robots.txt of which not even the failure is known: the guard refused the address, or the
-// client left.
-func lookUpRefusal(req *http.Request, ex *exchange, err error) *Refusal {
-	if Prohibited(err) {
-		return egressRefusal(ex, err)
-	}
-	if req.Context().Err() != nil {
-		return ex.gone(errGoneWaiting)
-	}
-	return &Refusal{Reason: policy.ReasonRobotsUnreachable, RetryAfter: time.Second, Err: err}
-}
-
-func egressRefusal(ex *exchange, err error) *Refusal {
-	ref := &Refusal{Reason: policy.ReasonEgress, Err: err}
-	var p *ProhibitedError
-	if errors.As(err, &p) {
-		ref.Detail = ex.origin.HostPort() + " may not be reached through this proxy: " + p.Why + "."
-	}
-	return ref
-}
-
-// decisionRefusal words a decision for the client.
-func decisionRefusal(ex *exchange, d policy.Decision, snap *robots.Snapshot) *Refusal {
-	ref := &Refusal{Reason: d.Reason, Outcome: d.Outcome}
-	switch d.Reason {
-	case policy.ReasonRobots:
-		ref.Detail = "robots.txt disallows every path for this agent"
-		if d.Verdict.Line > 0 {
-			ref.Rule = fmt.Sprintf("line %d: %s", d.Verdict.Line, d.Verdict.Rule)
-			ref.Detail = "robots.txt " + ref.Rule
-		}
-	case policy.ReasonRobotsUnreachable:
-		ref.ProxyError, ref.Err = snap.Cause, snap.Err
-		ref.RetryAfter = max(time.Second, time.Until(snap.Expires)) // until it is asked for again
-		ref.Detail = ex.origin.String() + "/robots.txt could not be fetched: " + cause(snap)
-	case policy.ReasonPace:
-		ref.RetryAfter = d.Delay
-		ref.Detail = fmt.Sprintf("%s asks for %v between requests, which is more than max_crawl_delay allows.", ex.origin.Host(), d.Delay)
-	case policy.ReasonExemption:
-		ref.Detail = d.Exemption
-	}
-	return ref
-}
-
-// cause says why a robots.txt is unreachable, in words that hold no internal address.
-func cause(snap *robots.Snapshot) string {
-	if snap.Status != 0 {
-		return fmt.Sprintf("the origin answered %d %s", snap.Status, http.StatusText(snap.Status))
-	}
-	return inWords(snap.Cause, snap.Err)
-}
-
-// inWords writes one of RFC 9209's error types for a person, "connection refused", and of a certificate what is wrong
-// with it.
-func inWords(proxyError string, err error) string {
-	var (
-		invalid  x509.CertificateInvalidError
-		hostname x509.HostnameError
-		unknown  x509.UnknownAuthorityError
-	)
-	switch {
-	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return "its certificate has expired or is not valid yet"
-	case errors.As(err, &hostname):
-		return "its certificate is for another host"
-	case errors.As(err, &unknown):
-		return "its certificate is signed by an unknown authority"
-	}
-	return strings.ReplaceAll(proxyError, "_", " ")
-}
-
 // pace waits for the host's next place, or reckons in mode report how long that would have been.
 func (p pipeline) pace(req *http.Request, ex *exchange, d policy.Decision) *Refusal {
 	if d.Mode == policy.Off {
@@ -190,20 +116,6 @@ func (ex *exchange) hold(g *ratelimit.Grant) {
 	ex.rec.Waited = audit.Millis(g.Waited())
 	if gap, ok := g.Gap(); ok {
 		ex.rec.Gap = audit.Millis(gap)
-	}
-}
-
-func paceRefusal(ex *exchange, r ratelimit.Request, err error) *Refusal {
-	var wait *ratelimit.WaitError
-	switch {
-	case errors.As(err, &wait):
-		detail := fmt.Sprintf("The next free place for %s is in %v, and requests are held for %v at most.",
-			ex.origin.Host(), wait.Wait.Round(time.Millisecond), r.MaxWait)
-		return &Refusal{Reason: policy.ReasonPace, Detail: detail, RetryAfter: max(wait.Wait, time.Second)}
-	case errors.Is(err, ratelimit.ErrTooManyLanes):
-		return &Refusal{Reason: policy.ReasonOverload, Detail: "Too many hosts are paced at once.", RetryAfter: time.Minute, Err: err}
-	default:
-		return ex.gone(errGoneWaiting)
 	}
 }
 
@@ -258,15 +170,6 @@ func (p pipeline) answerRobots(req *http.Request, ex *exchange) *http.Response {
 	return resp
 }
 
-// gone is for a request whose context has ended: the client left, which is nobody's refusal, or the proxy is stopping,
-// which the client should hear.
-func (ex *exchange) gone(cause error) *Refusal {
-	if errors.Is(context.Cause(ex.ctx), errStopping) {
-		return &Refusal{Reason: policy.ReasonOverload, Detail: "The proxy is stopping.", RetryAfter: 5 * time.Second, Err: errStopping}
-	}
-	return &Refusal{Err: cause}
-}
-
 // smallBody is up to which size a request's body is read before the request waits.
 const smallBody = 64 << 10
 
@@ -289,24 +192,6 @@ func (ex *exchange) gotHeader() {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
 	ex.header = true
-}
-
-// upstreamRefusal words a failure of the origin: what kind it was, and no address.
-func upstreamRefusal(req *http.Request, ex *exchange, err error) *Refusal {
-	if Prohibited(err) {
-		ex.grant.Cancel() // nothing was sent, so no place in the pace is taken
-		return egressRefusal(ex, err)
-	}
-	if req.Context().Err() != nil {
-		return ex.gone(errClientLeft)
-	}
-	ref := &Refusal{Reason: policy.ReasonUpstream, ProxyError: robots.ErrorType(err), Err: err}
-	switch ref.ProxyError {
-	case "connection_timeout", "dns_timeout", "http_response_timeout":
-		ref.Status = http.StatusGatewayTimeout
-	}
-	ref.Detail = ex.origin.String() + " did not answer: " + inWords(ref.ProxyError, err)
-	return ref
 }
 
 // receive prepares the origin's answer for the client: its fields, its body, and the record that ends with it.

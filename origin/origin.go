@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/net/idna"
 )
@@ -152,12 +153,24 @@ func toASCII(name string) (string, error) {
 	ascii := strings.ToLower(name)
 	if !isASCII(name) || strings.Contains(ascii, "xn--") {
 		var err error
-		if ascii, err = lookup.ToASCII(name); err != nil {
+		if ascii, err = punycode(name); err != nil {
 			return "", err
 		}
-		ascii = strings.TrimSuffix(ascii, ".")
 	}
 	return ascii, checkName(ascii)
+}
+
+// punycode writes name in ASCII. What it wrote must be read as itself: idna lets some octets pass that are no text.
+func punycode(name string) (string, error) {
+	ascii, err := lookup.ToASCII(name)
+	if err != nil {
+		return "", err
+	}
+	again, err := lookup.ToASCII(ascii)
+	if err != nil || again != ascii || !utf8.ValidString(name) {
+		return "", fmt.Errorf("it is no name in Unicode")
+	}
+	return strings.TrimSuffix(ascii, "."), nil
 }
 
 // checkName accepts labels of letters, digits, "-" and "_", 1 to 63 octets each and 253 in all (RFC 1035 section 2.3.4).

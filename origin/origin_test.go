@@ -51,6 +51,7 @@ func TestParseRefuses(t *testing.T) {
 		{"two trailing dots", "http://a.example../", "label"},
 		{"long label", "http://" + strings.Repeat("a", 64) + ".example/", "label"},
 		{"long name", "http://" + strings.Repeat("a.", 130) + "example/", "253"},
+		{"octets that are no text", "http://\xb3.example/", "no name in Unicode"},
 		{"wildcard", "http://*.example/", "does not belong"},
 		{"space", "http://a%20b.example/", "invalid URL escape"},
 	} {

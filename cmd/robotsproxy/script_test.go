@@ -54,13 +54,21 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"site": scriptSite, "serve": scriptServe, "stop": scriptStop, "records": scriptRecords,
 		},
-		Condition: func(name string) (bool, error) {
-			if name == "root" {
-				return os.Geteuid() == 0, nil
-			}
-			return false, fmt.Errorf("unknown condition %q", name)
-		},
+		Condition: scriptCondition,
 	})
+}
+
+// scriptCondition knows [missing:PROGRAM], which is a failure where everything must be there.
+func scriptCondition(name string) (bool, error) {
+	program, ok := strings.CutPrefix(name, "missing:")
+	if !ok {
+		return false, fmt.Errorf("unknown condition %q", name)
+	}
+	_, err := exec.LookPath(program)
+	if err != nil && os.Getenv("CI") == "true" {
+		return false, fmt.Errorf("%s is not here, and CI needs it", program)
+	}
+	return err != nil, nil
 }
 
 type (

@@ -9,10 +9,24 @@ import (
 
 // Agent finds what the file holds for a crawler, which is named by its product token or by its whole User-Agent
 // header. The groups of the longest token that the header has are the crawler's, merged (2.2.1); if no group
-// has one of its tokens, the groups for "*" are.
+// has one of its tokens, the groups for "*" are. Most other dialects take the first group that fits the header.
 func (r *Ruleset) Agent(userAgent string) Agent {
+	verbatim := false
+	if r.dialect != RFC9309 {
+		s := r.dialect.switches()
+		if !s.agents.merged() {
+			return r.firstAgent(userAgent, s)
+		}
+		verbatim = s.agents == agentsVerbatim
+		if verbatim && !strings.Contains(userAgent, "/") {
+			return r.agentNamed(userAgent)
+		}
+	}
 	best, length := -1, 0
 	eachCandidate(userAgent, func(name string, _ place) {
+		if verbatim {
+			name = name[:lettersLength(name)]
+		}
 		if len(name) <= length {
 			return
 		}
@@ -23,10 +37,53 @@ func (r *Ruleset) Agent(userAgent string) Agent {
 	if best >= 0 {
 		return Agent{set: r, token: best}
 	}
-	if t, ok := r.token("*"); ok {
-		return Agent{set: r, token: t}
+	return r.agentNamed("*")
+}
+
+// agentNamed finds the agent of a name as it is, else that of "*".
+func (r *Ruleset) agentNamed(name string) Agent {
+	t, ok := r.token(name)
+	if !ok {
+		t, ok = r.token("*")
+	}
+	if !ok {
+		return Agent{}
+	}
+	return Agent{set: r, token: t}
+}
+
+// firstAgent finds the first token that fits a crawler.
+func (r *Ruleset) firstAgent(userAgent string, s *switches) Agent {
+	if s.agents == agentsName {
+		userAgent, _, _ = strings.Cut(strings.TrimLeft(userAgent, " \t"), " ")
+		userAgent, _, _ = strings.Cut(userAgent, "/")
+	}
+	var buf [256]byte
+	lower := string(appendLower(buf[:0], userAgent))
+	for t := range max(len(r.tokens)-1, 0) {
+		if s.agents.fits(r.text(r.tokens[t].name), lower) {
+			return Agent{set: r, token: t}
+		}
 	}
 	return Agent{}
+}
+
+// fits reports whether a user-agent line's value is that of a crawler, both in lower case.
+func (a agents) fits(value, agent string) bool {
+	if a != agentsEither {
+		return value == "*" || strings.Contains(agent, value)
+	}
+	if strings.Contains(value, agent) {
+		return true
+	}
+	for part := range strings.SplitSeq(value, "*") {
+		i := strings.Index(agent, part)
+		if i < 0 {
+			return false
+		}
+		agent = agent[i+len(part):]
+	}
+	return true
 }
 
 // token finds a token by name, in any case.
@@ -163,6 +220,15 @@ func tokenLength(s string) int {
 			break
 		}
 		i += n
+	}
+	return i
+}
+
+// lettersLength returns how many octets of s are a product token as section 2.2.1 has it.
+func lettersLength(s string) int {
+	i := 0
+	for i < len(s) && (s[i] == '-' || s[i] == '_' || 'a' <= lowerASCII(s[i]) && lowerASCII(s[i]) <= 'z') {
+		i++
 	}
 	return i
 }

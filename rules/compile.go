@@ -11,44 +11,97 @@ import (
 type node struct {
 	prefix       uint32
 	rules        uint32
-	parent       int32 // the node of the longest proper prefix, counted from the block's first; -1 if there is none
+	parent       int32  // the node of the longest proper prefix, counted from the block's first; -1 if there is none
+	weight       uint32 // the largest of the rules here and at all ancestors
 	prefixLength uint16
-	octets       uint16 // of the longest rule here and at all ancestors
 }
 
 // compile makes the Ruleset of what was gathered. It costs n log n, and memory in proportion to the file, whatever the
 // agents have in common: rules are not copied for each agent but shared in blocks.
 func (p *parser) compile() *Ruleset {
 	p.endGroup()
-	set := &Ruleset{arena: string(p.arena), groups: exact(p.groups), sitemaps: exact(p.sitemaps)}
-	set.addTokens(p.agents, p.delays)
-	blockOf := set.addHeld(p.agents)
+	set := &Ruleset{
+		dialect: p.dialect, arena: string(p.arena), groups: exact(p.groups), names: exact(p.names), records: exact(p.records),
+	}
+	if p.base != nil {
+		set.base = originOf(p.base)
+	}
+	agents := set.order(p.agents, p.rules)
+	set.addTokens(agents, p.delays)
+	blockOf := set.addHeld(agents)
 	set.addRules(p, blockOf)
 	return set
 }
 
-// addTokens sorts the user-agent lines by name, which brings the lines of one token together (2.2.1), and makes the
-// tokens of them. The largest of several delays holds.
+// order puts the user-agent lines in the order of the tokens. Where groups are merged, that is by name, which brings the
+// lines of one token together (2.2.1).
+func (r *Ruleset) order(agents []agentLine, rules []rule) []agentLine {
+	for i := range r.names {
+		r.names[i].token = uint32(len(agents))
+	}
+	s := r.dialect.switches()
+	if s.agents.merged() {
+		slices.SortFunc(agents, func(a, b agentLine) int { return strings.Compare(r.text(a.name), r.text(b.name)) })
+		return agents
+	}
+	if s.dropRuleless {
+		agents = slices.DeleteFunc(agents, func(a agentLine) bool { return r.ruleless(int(a.group), rules) })
+	}
+	isDefault := make([]bool, len(r.groups))
+	for _, a := range agents {
+		isDefault[a.group] = isDefault[a.group] || r.text(a.name) == "*"
+	}
+	last := func(a agentLine) bool {
+		return s.defaultLast && isDefault[a.group] || s.mergeDefaults && r.text(a.name) == "*"
+	}
+	slices.SortStableFunc(agents, func(a, b agentLine) int { return compareBool(last(a), last(b)) })
+	return agents
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+// ruleless reports whether a group has no rules.
+func (r *Ruleset) ruleless(group int, rules []rule) bool {
+	end := uint32(len(rules))
+	if group+1 < len(r.groups) {
+		end = r.groups[group+1].firstRule
+	}
+	return r.groups[group].firstRule == end
+}
+
+// addTokens makes the tokens of the user-agent lines. The largest of several delays holds.
 func (r *Ruleset) addTokens(agents []agentLine, delays []milliseconds) {
-	slices.SortFunc(agents, func(a, b agentLine) int { return strings.Compare(r.text(a.name), r.text(b.name)) })
 	count := 0
-	for range r.byName(agents) {
+	for range r.byToken(agents) {
 		count++
 	}
 	r.tokens = make([]token, 0, count+1)
-	for lines := range r.byName(agents) {
+	for lines := range r.byToken(agents) {
 		delay := noDelay
 		for _, line := range lines {
-			delay = max(delay, delays[line.list])
+			n := &r.names[line.at]
+			n.token = uint32(len(r.tokens))
+			delay = max(delay, delays[n.list-1])
 		}
 		r.tokens = append(r.tokens, token{name: lines[0].name, delay: delay})
 	}
 	r.tokens = append(r.tokens, token{})
 }
 
-// byName yields the user-agent lines of each token.
-func (r *Ruleset) byName(agents []agentLine) iter.Seq[[]agentLine] {
-	return runs(agents, func(a, b agentLine) bool { return r.text(a.name) == r.text(b.name) })
+// byToken yields the user-agent lines of each token.
+func (r *Ruleset) byToken(agents []agentLine) iter.Seq[[]agentLine] {
+	s := r.dialect.switches()
+	return runs(agents, func(a, b agentLine) bool {
+		return (s.agents.merged() || s.mergeDefaults && r.text(a.name) == "*") && r.text(a.name) == r.text(b.name)
+	})
 }
 
 // addHeld says which blocks each token is held to, and returns the block of each group.
@@ -58,7 +111,7 @@ func (r *Ruleset) addHeld(agents []agentLine) (blockOf []uint32) {
 	seen := make([]int, count) // the last token for which a block was seen, counted from 1
 	held := make([]uint32, 0, len(agents))
 	t := 0
-	for lines := range r.byName(agents) {
+	for lines := range r.byToken(agents) {
 		r.tokens[t].held = uint32(len(held))
 		t++
 		for _, line := range lines {
@@ -76,7 +129,16 @@ func (r *Ruleset) addHeld(agents []agentLine) (blockOf []uint32) {
 // partition gives groups one block only if they have the same agents, and block 0 to the groups that have none. It
 // starts with one block for all and splits, for each token, every block into the groups that have the token and those
 // that do not, so that the whole costs one step a user-agent line.
+//
+// Where groups are not merged, each has a block of its own.
 func (r *Ruleset) partition(agents []agentLine) (blockOf []uint32, count int) {
+	if !r.dialect.switches().agents.merged() {
+		blockOf = make([]uint32, len(r.groups))
+		for _, a := range agents {
+			blockOf[a.group] = a.group + 1
+		}
+		return number(blockOf, len(blockOf)+1)
+	}
 	type split struct {
 		token int // the last token that split this block, counted from 1
 		into  uint32
@@ -84,7 +146,7 @@ func (r *Ruleset) partition(agents []agentLine) (blockOf []uint32, count int) {
 	blockOf = make([]uint32, len(r.groups))
 	splits := make([]split, 1, 8)
 	t := 0
-	for lines := range r.byName(agents) {
+	for lines := range r.byToken(agents) {
 		t++
 		for _, line := range lines {
 			b := blockOf[line.group]
@@ -142,14 +204,14 @@ func exact[T any](s []T) []T {
 func (r *Ruleset) addRule(nodes []node, first int, add *rule) []node {
 	prefix := r.literal(add)
 	if len(nodes) == first || r.prefix(&nodes[len(nodes)-1]) != prefix {
-		n := node{prefix: add.pattern, prefixLength: add.literal, rules: uint32(len(r.rules)), octets: add.octets}
+		n := node{prefix: add.pattern, prefixLength: add.literal, rules: uint32(len(r.rules)), weight: add.weight}
 		block := nodes[first:]
 		n.parent = int32(len(block)) - 1
 		for n.parent >= 0 && !strings.HasPrefix(prefix, r.prefix(&block[n.parent])) {
 			n.parent = block[n.parent].parent
 		}
 		if n.parent >= 0 {
-			n.octets = max(n.octets, block[n.parent].octets)
+			n.weight = max(n.weight, block[n.parent].weight)
 		}
 		nodes = append(nodes, n)
 	}

@@ -35,7 +35,8 @@ func TestBlocks(t *testing.T) {
 
 func checkBlocks(t *testing.T, body string, names []string) {
 	t.Helper()
-	var p parser
+	p := new(parser)
+	p.reset(RFC9309, "")
 	lines := lineReader{rest: []byte(body)}
 	for lines.next() {
 		p.line(lines.number, lines.line)

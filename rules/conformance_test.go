@@ -28,6 +28,10 @@ type vector struct {
 	Expect    json.RawMessage `json:"expect"`
 	Dialect   string          `json:"dialect"`
 	RFC       *bool           `json:"rfc"`
+	RobotsURL string          `json:"robots_url"`
+	Type      string          `json:"content_type"`
+	Pattern   string          `json:"pattern"`
+	Status    int             `json:"status"`
 	LastLine  int             `json:"last_line"`
 	MinBytes  int             `json:"min_bytes"`
 	Prefix    string          `json:"robots_prefix"`
@@ -50,16 +54,29 @@ func (v *vector) target() string {
 	return v.URL
 }
 
-// binding reports whether a vector states what RFC 9309 asks for: the rows of another parser's own reading do where
-// they are marked so, and no row does that is marked as a point on which the RFC is silent.
-func (v *vector) binding() bool {
-	switch v.Kind {
-	case "match":
-		return v.RFC != nil && *v.RFC
-	case "parse_stats":
-		return v.LastLine != 0 // the rest counts what another parser reports
+// dialects returns those in which a vector states what is to be answered: its own, and that of RFC 9309 where the row is
+// marked to agree with it. No row binds the RFC's reading that is marked as a point on which the RFC is silent.
+func (v *vector) dialects() (dialects []rules.Dialect) {
+	own, err := rules.ParseDialect(v.Dialect)
+	switch {
+	case v.Kind == "parse_stats" && v.LastLine == 0: // it counts what another parser reports
+		return nil
+	case v.Kind != "match":
+		if err == nil {
+			dialects = append(dialects, own)
+		}
+		return dialects
+	case err == nil && (own != rules.RFC9309 || v.RFC != nil && *v.RFC):
+		dialects = append(dialects, own)
 	}
-	return v.Dialect == "rfc9309"
+	if own != rules.RFC9309 && v.RFC != nil && *v.RFC {
+		dialects = append(dialects, rules.RFC9309)
+	}
+	return dialects
+}
+
+func (v *vector) parse(d rules.Dialect) *rules.Ruleset {
+	return rules.Parse(v.body(), rules.Options{Dialect: d, RobotsURL: v.RobotsURL, ContentType: v.Type})
 }
 
 // departures are vectors, by kind and question, that hold for their source and contradict our reading, and why.
@@ -86,22 +103,22 @@ func TestConformanceVectors(t *testing.T) {
 			passed := map[string]int{}
 			for i, v := range vectors {
 				check, ok := checks[v.Kind]
-				if !ok || !v.binding() {
+				if !ok {
 					continue
 				}
-				id := fmt.Sprintf("%s:%d", file, i+1)
-				err := check(&v)
-				if reason, ok := departures[v.Kind+" "+v.UA+v.URL]; ok {
-					if err == nil {
-						t.Errorf("%s (%s) passes, and is listed as a departure: %s", id, v.Name, reason)
+				for _, d := range v.dialects() {
+					err := check(&v, d)
+					id := fmt.Sprintf("%s:%d", file, i+1)
+					reason, listed := departures[v.Kind+" "+v.UA+v.URL]
+					switch {
+					case listed && err == nil:
+						t.Errorf("%s (%s) passes in %v, and is listed as a departure: %s", id, v.Name, d, reason)
+					case !listed && err != nil:
+						t.Errorf("%s (%s) in %v: %v\n%.2000s", id, v.Name, d, err, v.body())
+					case !listed:
+						passed[d.String()+" "+v.Kind]++
 					}
-					continue
 				}
-				if err != nil {
-					t.Errorf("%s (%s): %v\n%s", id, v.Name, err, v.body())
-					continue
-				}
-				passed[v.Kind]++
 			}
 			t.Logf("passed: %v", passed)
 		})
@@ -109,74 +126,114 @@ func TestConformanceVectors(t *testing.T) {
 }
 
 // checks are the kinds of vectors that this package can answer. The others belong to who fetches files, or to a linter.
-var checks = map[string]func(*vector) error{
+var checks = map[string]func(*vector, rules.Dialect) error{
 	"match":               checkMatch,
 	"charset":             checkCharset,
 	"sitemaps":            checkSitemaps,
 	"crawl_delay":         checkCrawlDelay,
+	"request_rate":        checkRequestRate,
+	"host":                checkHost,
 	"parse_limit":         checkLimit,
 	"parse_limit_gen":     checkLimitGenerated,
 	"parse_stats":         checkLineNumber,
 	"product_token_valid": checkToken,
 	"url_path":            checkPath,
+	"escape_pattern":      checkPattern,
 }
 
-func checkMatch(v *vector) error {
-	got := rules.Parse(v.body(), rules.Options{}).Agent(v.UA).Verdict(v.target())
+func checkMatch(v *vector, d rules.Dialect) error {
+	got := v.parse(d).Agent(v.UA).Verdict(v.target())
 	if got.Allowed != *v.Allowed {
-		return fmt.Errorf("Agent(%q).Verdict(%q) = %+v, want Allowed %v", v.UA, v.target(), got, *v.Allowed)
+		return fmt.Errorf("Agent(%q).Verdict(%.500q) = %+v, want Allowed %v", v.UA, v.target(), got, *v.Allowed)
 	}
 	return nil
 }
 
-func checkCharset(v *vector) error {
+func checkCharset(v *vector, d rules.Dialect) error {
 	var allowed bool
 	if err := json.Unmarshal(v.Expect, &allowed); err != nil {
 		return err
 	}
 	v.Allowed = &allowed
-	return checkMatch(v)
+	return checkMatch(v, d)
 }
 
-func checkSitemaps(v *vector) error {
+func checkSitemaps(v *vector, d rules.Dialect) error {
 	var want []string
 	if err := json.Unmarshal(v.Expect, &want); err != nil {
 		return err
 	}
-	if got := rules.Parse(v.body(), rules.Options{}).Sitemaps(); !slices.Equal(got, want) {
+	if got := v.parse(d).Sitemaps(); !slices.Equal(got, want) {
 		return fmt.Errorf("Sitemaps() = %q, want %q", got, want)
 	}
 	return nil
 }
 
-func checkCrawlDelay(v *vector) error {
+func checkCrawlDelay(v *vector, d rules.Dialect) error {
 	var seconds *float64
 	if err := json.Unmarshal(v.Expect, &seconds); err != nil {
 		return err
 	}
-	got, ok := rules.Parse(v.body(), rules.Options{}).Agent(v.UA).CrawlDelay()
+	got, ok := v.parse(d).Agent(v.UA).CrawlDelay()
 	if ok != (seconds != nil) || ok && got != time.Duration(*seconds*1000)*time.Millisecond {
 		return fmt.Errorf("Agent(%q).CrawlDelay() = %v, %v, want %s seconds", v.UA, got, ok, v.Expect)
 	}
 	return nil
 }
 
+// checkRequestRate holds a rate written as [requests, seconds].
+func checkRequestRate(v *vector, d rules.Dialect) error {
+	var want []int
+	if err := json.Unmarshal(v.Expect, &want); err != nil {
+		return err
+	}
+	got, ok := v.parse(d).Agent(v.UA).RequestRate()
+	if ok != (want != nil) || ok && (got.Requests != want[0] || got.Per != time.Duration(want[1])*time.Second) {
+		return fmt.Errorf("Agent(%q).RequestRate() = %+v, %v, want %s", v.UA, got, ok, v.Expect)
+	}
+	return nil
+}
+
+func checkHost(v *vector, d rules.Dialect) error {
+	var want string // null is none
+	if err := json.Unmarshal(v.Expect, &want); err != nil {
+		return err
+	}
+	if got := v.parse(d).Host(); got != want {
+		return fmt.Errorf("Host() = %q, want %q", got, want)
+	}
+	return nil
+}
+
+// checkPattern holds that a pattern and what it is to be turned into match the same path.
+func checkPattern(v *vector, d rules.Dialect) error {
+	var want string
+	if err := json.Unmarshal(v.Expect, &want); err != nil {
+		return err
+	}
+	set := rules.Parse([]byte("User-agent: *\nDisallow: /"+v.Pattern+"$\n"), rules.Options{Dialect: d})
+	if got := set.Agent("*").Verdict("/" + want); got.Allowed {
+		return fmt.Errorf("Verdict(%q) = %+v, want a match of %q", want, got, v.Pattern)
+	}
+	return nil
+}
+
 // checkLimit puts a rule at the very end of the octets that must be read.
-func checkLimit(v *vector) error {
+func checkLimit(v *vector, d rules.Dialect) error {
 	const last = "Disallow: /last"
 	v.Prefix, v.Suffix, v.Pad, v.PadUntil = "User-agent: *\n", last, "#\n", v.MinBytes-len(last)-1
 	v.UA, v.URL, v.Allowed = "FooBot", "/last", new(bool)
-	return checkLimitGenerated(v)
+	return checkLimitGenerated(v, d)
 }
 
-func checkLimitGenerated(v *vector) error {
+func checkLimitGenerated(v *vector, d rules.Dialect) error {
 	body := bytes.NewBufferString(v.Prefix)
 	for body.Len() < v.PadUntil {
 		body.WriteString(v.Pad)
 	}
 	body.WriteString(v.Suffix)
 	allowed := v.Allowed == nil // beyond the limit we read nothing, as Google does
-	set := rules.Parse(body.Bytes(), rules.Options{})
+	set := rules.Parse(body.Bytes(), rules.Options{Dialect: d})
 	if got := set.Agent(v.UA).Verdict(v.URL); got.Allowed != allowed || set.Truncated() != allowed {
 		return fmt.Errorf("%d octets: Verdict(%q) = %+v, Truncated() = %v, want both %v", body.Len(), v.URL, got, set.Truncated(), allowed)
 	}
@@ -184,15 +241,15 @@ func checkLimitGenerated(v *vector) error {
 }
 
 // checkLineNumber holds the number of the last line against the line of the rule that stands there.
-func checkLineNumber(v *vector) error {
-	if got := rules.Parse(v.body(), rules.Options{}).Agent("bar").Verdict("/"); got.Line != v.LastLine {
+func checkLineNumber(v *vector, d rules.Dialect) error {
+	if got := v.parse(d).Agent("bar").Verdict("/"); got.Line != v.LastLine {
 		return fmt.Errorf(`Agent("bar").Verdict("/") = %+v, want line %d`, got, v.LastLine)
 	}
 	return nil
 }
 
 // checkToken holds that exactly the valid product tokens are their own product token.
-func checkToken(v *vector) error {
+func checkToken(v *vector, _ rules.Dialect) error {
 	got := rules.ProductToken(v.UA) == v.UA && v.UA != ""
 	if want := string(v.Expect) == "true"; got != want {
 		return fmt.Errorf("ProductToken(%q) == %q is %v, want %v", v.UA, v.UA, got, want)
@@ -201,12 +258,12 @@ func checkToken(v *vector) error {
 }
 
 // checkPath holds that a rule for exactly the path matches the URL.
-func checkPath(v *vector) error {
+func checkPath(v *vector, d rules.Dialect) error {
 	var path string
 	if err := json.Unmarshal(v.Expect, &path); err != nil {
 		return err
 	}
-	set := rules.Parse([]byte("User-agent: *\nDisallow: "+path+"$\n"), rules.Options{})
+	set := rules.Parse([]byte("User-agent: *\nDisallow: "+path+"$\n"), rules.Options{Dialect: d})
 	if got := set.Agent("*").Verdict(v.URL); got.Allowed {
 		return fmt.Errorf("Verdict(%q) = %+v, want a match of %q", v.URL, got, path)
 	}

@@ -12,12 +12,23 @@ const (
 	keyDisallow
 	keyCrawlDelay
 	keySitemap
+	keyRequestRate
+	keyVisitTime
+	keyHost
+	keyCleanParam
+	keyContentUsage
 )
+
+// ofAgents reports whether records of a kind hold for some agents alone.
+func (k key) ofAgents() bool {
+	return k == keyCrawlDelay || k == keyRequestRate || k == keyVisitTime || k == keyContentUsage
+}
 
 // field is a line that is a record: "key: value".
 type field struct {
 	key   key
 	text  []byte // the record as written, without the white space around it and the comment behind it
+	name  []byte // the beginning of text
 	value []byte // the end of text
 }
 
@@ -31,7 +42,7 @@ func parseField(line []byte) field {
 	if !ok {
 		return field{}
 	}
-	return field{key: keyOf(name), text: text, value: value}
+	return field{key: keyOf(name), text: text, name: name, value: value}
 }
 
 // splitField splits a record at its first colon. As Google's parser does, it accepts that the colon is missing where
@@ -54,7 +65,7 @@ func splitField(text []byte) (name, value []byte, ok bool) {
 // keyOf recognises a key in any case. The RFC leaves it to crawlers which misspellings they accept (2.2.4 has them for
 // sitemaps); these are the ones that Google's parser accepts, and "crawldelay".
 func keyOf(name []byte) key {
-	var buf [11]byte
+	var buf [13]byte
 	if len(name) > len(buf) {
 		return keyOther
 	}
@@ -72,6 +83,16 @@ func keyOf(name []byte) key {
 		return keyCrawlDelay
 	case "sitemap", "site-map":
 		return keySitemap
+	case "request-rate":
+		return keyRequestRate
+	case "visit-time":
+		return keyVisitTime
+	case "host":
+		return keyHost
+	case "clean-param":
+		return keyCleanParam
+	case "content-usage":
+		return keyContentUsage
 	}
 	return keyOther
 }

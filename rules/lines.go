@@ -2,6 +2,7 @@ package rules
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -50,6 +51,7 @@ func fromUTF16(text []byte, order binary.ByteOrder) []byte {
 // lineReader splits a text at CR, LF and CRLF (2.2), in one pass.
 type lineReader struct {
 	rest   []byte
+	max    int // octets of a line that are read; if zero, maxLine
 	lf     int // where in rest the next LF is, or its end: kept, or a file with bare CRs would be searched once a line
 	number int
 	line   []byte
@@ -73,7 +75,7 @@ func (r *lineReader) next() bool {
 		}
 		end = cr
 	}
-	r.line = cutLine(r.rest[:end])
+	r.line = cutLine(r.rest[:end], cmp.Or(r.max, maxLine))
 	skip = min(skip, len(r.rest))
 	r.rest = r.rest[skip:]
 	r.lf -= skip
@@ -81,14 +83,14 @@ func (r *lineReader) next() bool {
 	return true
 }
 
-// cutLine returns at most maxLine octets of line. Half an escape at the cut is dropped, for it would be read as a
-// stray "%" and match nothing.
-func cutLine(line []byte) []byte {
-	if len(line) <= maxLine {
+// cutLine returns at most size octets of line. Half an escape at the cut is dropped, for it would be read as a stray
+// "%" and match nothing.
+func cutLine(line []byte, size int) []byte {
+	if len(line) <= size {
 		return line
 	}
-	line = line[:maxLine]
-	if i := bytes.LastIndexByte(line, '%'); i >= maxLine-2 {
+	line = line[:size]
+	if i := bytes.LastIndexByte(line, '%'); i >= size-2 {
 		line = line[:i]
 	}
 	return line

@@ -116,6 +116,20 @@ func pathOf(target string) string {
 	return ""
 }
 
+// pathOf does what the function does. As the library of the dialect that has targets begin with a host without a scheme,
+// it also knows those; but "//" begins a path there too, since it is the target of a request that is judged here.
+func (s *switches) pathOf(target string) string {
+	path := pathOf(target)
+	if !s.authority || path == "" || path[0] == '/' || len(path) != len(target) {
+		return path
+	}
+	i := strings.IndexAny(path, "/?;#")
+	if i < 0 {
+		return ""
+	}
+	return path[i:]
+}
+
 // isScheme implements the scheme of RFC 3986, section 3.1.
 func isScheme(s string) bool {
 	for i := range len(s) {
@@ -127,11 +141,14 @@ func isScheme(s string) bool {
 	return s != ""
 }
 
+func withoutFragment(path string) string {
+	path, _, _ = strings.Cut(path, "#")
+	return path
+}
+
 // appendPath appends the normal form of a path and query, without a fragment and with a slash in front.
 func appendPath(dst []byte, path string) []byte {
-	if i := strings.IndexByte(path, '#'); i >= 0 {
-		path = path[:i]
-	}
+	path = withoutFragment(path)
 	if !strings.HasPrefix(path, "/") {
 		dst = append(dst, '/')
 	}

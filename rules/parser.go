@@ -1,57 +1,79 @@
 package rules
 
 import (
+	"bytes"
 	"math"
+	"net/url"
+	"slices"
 	"sync"
 )
 
 // parser turns records into groups, rules and delays. What it gathers is in the order of the file; compile sorts it.
 type parser struct {
-	arena    []byte
-	rules    []rule
-	keys     []sortKey
-	nodes    []node
-	groups   []group
-	agents   []agentLine
-	delays   []milliseconds // of each list of user-agent lines, the largest below it
-	sitemaps []span
+	*switches
+	dialect Dialect
+	base    *url.URL // of the values that are URLs, where they are; nil if it is not known
+
+	arena   []byte
+	rules   []rule
+	keys    []sortKey
+	sorted  []sortKey
+	nodes   []node
+	groups  []group
+	names   []name
+	agents  []agentLine
+	delays  []milliseconds // of each list of user-agent lines
+	records []record
 
 	joined     []byte // the values of the open group's user-agent lines
-	groupEnded bool   // a rule has been seen: the next user-agent line starts a group
-	listEnded  bool   // a rule or a delay has been seen: the next user-agent line starts a list
+	addressed  bool   // a user-agent line has been seen
+	open       bool   // there is a group that the next rule belongs to
+	groupEnded bool   // the next user-agent line starts a group
+	listEnded  bool   // the next user-agent line starts a list
 }
 
 // parsers keeps what was gathered for the next file: nothing of it is part of a Ruleset.
 var parsers = sync.Pool{New: func() any { return new(parser) }}
 
-func (p *parser) reset() {
+func (p *parser) reset(d Dialect, robotsURL string) {
 	*p = parser{
-		arena: p.arena[:0], rules: p.rules[:0], keys: p.keys[:0], nodes: p.nodes[:0], groups: p.groups[:0],
-		agents: p.agents[:0], delays: p.delays[:0], sitemaps: p.sitemaps[:0], joined: p.joined[:0],
+		switches: d.switches(), dialect: d,
+		arena: p.arena[:0], rules: p.rules[:0], keys: p.keys[:0], sorted: p.sorted[:0], nodes: p.nodes[:0],
+		groups: p.groups[:0], names: p.names[:0], agents: p.agents[:0], delays: p.delays[:0], records: p.records[:0],
+		joined: p.joined[:0],
+	}
+	if p.resolve && robotsURL != "" {
+		p.base, _ = url.Parse(robotsURL)
 	}
 }
 
-// agentLine is a user-agent line whose value could be understood.
+// agentLine is a user-agent line under the name by which it is found.
 type agentLine struct {
-	name  span // the product token, in lower case
+	name  span // in lower case
 	group uint32
-	list  uint32
+	at    uint32 // in names
 }
 
 // line reads the line with this number (2.2).
 func (p *parser) line(number int, line []byte) {
-	f := parseField(line)
+	if p.switches.groups != groupEndsAtRule && len(trimSpace(line)) == 0 {
+		p.open, p.groupEnded, p.listEnded = false, true, true
+		return
+	}
+	var f field
+	if p.dialect == RFC9309 {
+		f = parseField(line)
+	} else {
+		f = p.parseField(line)
+	}
 	switch f.key {
 	case keyUserAgent:
+		p.addressed = true
 		p.userAgent(number, f.value)
 	case keyAllow, keyDisallow:
 		p.rule(number, f)
-	case keyCrawlDelay:
-		p.crawlDelay(f.value)
-	case keySitemap:
-		if len(f.value) > 0 {
-			p.sitemaps = append(p.sitemaps, p.keep(f.value))
-		}
+	default:
+		p.record(number, f)
 	}
 }
 
@@ -59,34 +81,55 @@ func (p *parser) line(number int, line []byte) {
 // value that is no product token starts a group all the same: its rules are nobody's, and must not become those of the
 // group before.
 func (p *parser) userAgent(number int, value []byte) {
-	if len(p.groups) == 0 || p.groupEnded {
-		p.endGroup()
-		p.groups = append(p.groups, group{line: uint32(number), firstRule: uint32(len(p.rules))})
-		p.groupEnded = false
+	if !p.open || p.groupEnded {
+		p.startGroup(number)
 	}
 	if len(p.delays) == 0 || p.listEnded {
 		p.delays = append(p.delays, noDelay)
 		p.listEnded = false
 	}
-	name, ok := p.tokenName(value)
+	name, ok := p.agentName(value)
 	if !ok {
 		return
 	}
+	p.agents = append(p.agents, agentLine{name: name, group: uint32(len(p.groups) - 1), at: uint32(len(p.names))})
+	p.names = append(p.names, p.named(number, value))
+}
+
+func (p *parser) startGroup(number int) {
+	p.endGroup()
+	p.groups = append(p.groups, group{line: uint32(number), firstRule: uint32(len(p.rules))})
+	p.open, p.groupEnded, p.listEnded = true, false, true
+}
+
+// named keeps a user-agent line's value, behind those of its group.
+func (p *parser) named(number int, value []byte) name {
 	if len(p.joined) > 0 {
 		p.joined = append(p.joined, ", "...)
 	}
+	// The start is counted from that of joined, which has no place in the arena yet.
+	n := name{line: uint32(number), list: uint32(len(p.delays)), value: span{uint32(len(p.joined)), uint32(len(value))}}
 	p.joined = append(p.joined, value...)
-	p.agents = append(p.agents, agentLine{name: name, group: uint32(len(p.groups) - 1), list: uint32(len(p.delays) - 1)})
+	return n
 }
 
-// tokenName keeps the name under which a user-agent line's value is found: "*", or the product token that it begins
-// with. Anything may follow the token ("Googlebot Images", "FooBot/1.0"), as in Google's parser.
-func (p *parser) tokenName(value []byte) (name span, ok bool) {
-	if string(value) == "*" {
-		return p.keep(value), true
+// agentName keeps the name under which a user-agent line is found. With tokens that is "*", or the token that the value
+// begins with: anything may follow it ("Googlebot Images", "FooBot/1.0"), as in Google's parser.
+func (p *parser) agentName(value []byte) (name span, ok bool) {
+	n := len(value)
+	switch p.switches.agents {
+	case agentsToken:
+		if string(value) != "*" {
+			n = tokenLength(string(value))
+		}
+	case agentsVerbatim:
+		if n > 0 && value[0] == '*' && (n == 1 || isSpace(value[1])) {
+			n = 1
+		} else {
+			n = lettersLength(string(value))
+		}
 	}
-	n := tokenLength(string(value))
-	if n == 0 {
+	if n == 0 && (p.switches.agents.merged() || p.switches.agents == agentsHeader) {
 		return span{}, false
 	}
 	start := len(p.arena)
@@ -94,32 +137,68 @@ func (p *parser) tokenName(value []byte) (name span, ok bool) {
 	return span{uint32(start), uint32(len(p.arena) - start)}, true
 }
 
-// rule reads an Allow or Disallow line. Before any group it is ignored (2.2.2). An empty pattern matches no path, but
-// it is a rule, and so it ends the list of user-agent lines.
+// rule reads an Allow or Disallow line. Before any group it is ignored (2.2.2). In the RFC's reading an empty pattern
+// matches no path, but it is a rule, and so it ends the list of user-agent lines.
 func (p *parser) rule(number int, f field) {
-	if len(p.groups) == 0 {
-		return
+	if !p.open {
+		if !p.orphans || p.addressed {
+			return
+		}
+		p.userAgent(number, []byte("*"))
 	}
 	p.groupEnded, p.listEnded = true, true
-	if len(f.value) == 0 {
-		return
+	r := rule{line: uint32(number), allow: f.key == keyAllow}
+	value := f.value
+	if len(value) == 0 {
+		switch p.empty {
+		case emptyIgnored:
+			return
+		case emptyAllows:
+			r.allow = true
+		case emptyInverted:
+			r.allow = !r.allow
+		}
+	}
+	if p.resolve && !isPath(value) {
+		var ok bool
+		if value, ok = p.resolved(value); !ok {
+			return
+		}
 	}
 	text := p.keep(f.text)
-	r := rule{line: uint32(number), text: text.start, textLength: uint16(text.length), allow: f.key == keyAllow}
-	p.pattern(&r, f.value)
+	r.text, r.textLength = text.start, uint16(text.length)
+	written := uint32(notWritten)
+	if len(value) > 0 && &value[0] == &f.value[0] {
+		written = uint32(len(p.arena) - len(value))
+	}
+	p.addRule(r, value, written)
+}
+
+// addRule compiles a rule, and those that a dialect reads in it besides.
+func (p *parser) addRule(r rule, value []byte, written uint32) {
+	also := r
+	p.pattern(&r, value, written)
 	p.rules = append(p.rules, r)
+	if before, ok := bytes.CutSuffix(value, []byte("$")); ok && p.beforeQuery {
+		p.addRule(also, slices.Concat(before, []byte("?")), notWritten)
+	}
+	if i := bytes.LastIndexByte(value, '/'); p.indexPage && r.allow && i >= 0 && bytes.HasPrefix(value[i:], []byte("/index.htm")) {
+		p.addRule(also, slices.Concat(value[:i+1], []byte("$")), notWritten)
+	}
 }
 
 // crawlDelay reads a Crawl-delay line, which has no standard. Departure: the RFC lets no other record end a group
 // (2.2.4), and here none does; but files that name one delay under each of several user-agent lines mean one delay for
 // each. So a delay belongs to the user-agent lines above it as far as the delay or the rule before those.
 func (p *parser) crawlDelay(value []byte) {
-	if len(p.delays) == 0 {
+	d, ok := parseDelay(value)
+	if !ok {
 		return
 	}
-	p.listEnded = true
-	if d, ok := parseDelay(value); ok {
-		list := &p.delays[len(p.delays)-1]
+	list := &p.delays[len(p.delays)-1]
+	if p.lastDelay {
+		*list = d
+	} else {
 		*list = max(*list, d)
 	}
 }
@@ -157,8 +236,12 @@ func (p *parser) endGroup() {
 	if len(p.groups) == 0 {
 		return
 	}
-	p.groups[len(p.groups)-1].agents = p.keep(p.joined)
+	g := &p.groups[len(p.groups)-1]
+	g.agents = p.keep(p.joined)
 	p.joined = p.joined[:0]
+	for i := len(p.names) - 1; i >= 0 && p.names[i].line >= g.line; i-- {
+		p.names[i].value.start += g.agents.start
+	}
 }
 
 // keep copies b into the arena.

@@ -2,62 +2,102 @@ package rules
 
 import (
 	"bytes"
+	"cmp"
+	"math"
+	"slices"
 	"strings"
 )
 
 // rule is an Allow or Disallow line, compiled.
 //
-// Its pattern is kept in the form in which it is matched: normalised (see appendOctet), stars that follow a star left
-// out, a star at the end left out (a pattern matches from the first octet on, so that it says nothing), and "$" at the
-// end turned into ends. A "*" in it is a wildcard, always. Where that form is a part of the line as written, which is
-// the rule, it is not kept twice.
+// Its pattern is kept in the form in which it is matched: normalised (see form), stars that follow a star left out, a
+// star at the end left out (a pattern matches from the first octet on, so that it says nothing), and "$" at the end
+// turned into ends. A "*" in it, behind what is literal, is a wildcard, always. Where that form is a part of the line as
+// written, which is the rule, it is not kept twice.
 type rule struct {
 	text          uint32 // the line as written
 	pattern       uint32
 	line          uint32
+	weight        uint32 // the rule with the largest decides
 	textLength    uint16
 	patternLength uint16
 	literal       uint16 // octets of the pattern before its first wildcard
-	octets        uint16 // octets of the pattern as written, normalised: what the longest match is longest by (2.2.2)
 	allow         bool
 	ends          bool // the pattern must match up to the end of the path (2.2.3)
 }
 
-// compare orders rules so that the first match decides: the most octets, then allow, then the earlier line (2.2.2).
+// compare orders rules so that the first match decides: by weight, then the earlier line.
 func (r *rule) compare(other *rule) int {
-	switch {
-	case r.octets != other.octets:
-		return int(other.octets) - int(r.octets)
-	case r.allow != other.allow:
-		if r.allow {
-			return -1
-		}
-		return 1
+	if r.weight != other.weight {
+		return cmp.Compare(other.weight, r.weight)
 	}
 	return int(r.line) - int(other.line)
 }
 
-// pattern compiles the pattern of r, which is the end of the text that was kept last.
-func (p *parser) pattern(r *rule, value []byte) {
-	written := uint32(len(p.arena) - len(value))
-	if isPlain(value) {
-		r.pattern, r.patternLength = written, uint16(len(value))
-		r.literal, r.octets = r.patternLength, r.patternLength
+// weigh gives r its weight: the octets of its pattern as written, normalised, then Allow before Disallow (2.2.2); or,
+// where the first rule decides, the line alone.
+func (r *rule) weigh(s *switches, octets int) {
+	switch {
+	case s.firstMatch:
+		r.weight = math.MaxUint32 - r.line
+	case r.allow:
+		r.weight = uint32(octets)<<1 | 1
+	default:
+		r.weight = uint32(octets) << 1
+	}
+}
+
+// pattern compiles the pattern of r. Where it is the end of the text that was kept last, written says where it begins.
+func (p *parser) pattern(r *rule, value []byte, written uint32) {
+	if written != notWritten && isPlain(value) {
+		r.pattern, r.patternLength, r.literal = written, uint16(len(value)), uint16(len(value))
+		r.weigh(p.switches, len(value))
 		return
 	}
 	start := len(p.arena)
 	octets := 0
-	p.arena, octets, r.ends = appendPattern(p.arena, value)
+	if p.form == formNormal {
+		p.arena, octets, r.ends = appendPattern(p.arena, value)
+	} else {
+		p.arena, octets, r.ends = p.appendPattern(p.arena, value)
+	}
 	form := p.arena[start:]
-	r.pattern, r.patternLength, r.octets = uint32(start), uint16(len(form)), uint16(octets)
-	r.literal = r.patternLength
-	if i := bytes.IndexByte(form, '*'); i >= 0 {
+	r.weigh(p.switches, octets)
+	r.pattern, r.patternLength, r.literal = uint32(start), uint16(len(form)), uint16(len(form))
+	if i := bytes.IndexByte(form, '*'); i >= 0 && !p.literal {
 		r.literal = uint16(i)
 	}
-	if bytes.HasPrefix(value, form) {
+	if written != notWritten && bytes.HasPrefix(value, form) {
 		p.arena = p.arena[:start]
 		r.pattern = written
 	}
+}
+
+// notWritten is where a pattern begins that is no part of a line.
+const notWritten = math.MaxUint32
+
+// appendPattern does what the function does, in another form than the RFC's.
+func (s *switches) appendPattern(dst, value []byte) (form []byte, octets int, ends bool) {
+	start := len(dst)
+	dst = s.form.appendPattern(dst, value)
+	octets = len(dst) - start
+	if s.literal || octets == 0 {
+		return dst, octets, false
+	}
+	// An encoded "$" ends a pattern where everything is decoded before it is read.
+	if last := len(dst) - 1; dst[last] == '$' && (value[len(value)-1] == '$' || s.form == formDecodedButSlash) {
+		dst, ends = dst[:last], true
+	}
+	dst = dst[:start+len(collapseStars(dst[start:]))]
+	if n := len(dst); n > start && dst[n-1] == '*' {
+		return dst[:n-1], octets, false
+	}
+	return dst, octets, ends
+}
+
+// collapseStars leaves out stars that follow a star.
+func collapseStars(b []byte) []byte {
+	return slices.CompactFunc(b, func(a, b byte) bool { return a == '*' && b == '*' })
 }
 
 // appendPattern appends the form in which a pattern is matched, and counts the octets that it has as written.
@@ -90,12 +130,13 @@ func appendPattern(dst, value []byte) (form []byte, octets int, ends bool) {
 	return dst, octets, ends
 }
 
-// matchWildcards reports whether path matches pattern, which begins with "*"; with ends, up to its end.
+// matchWildcards reports whether path matches pattern, which begins with "*"; with ends, up to its end. It counts the
+// octets of both that it passes.
 //
 // Each literal between two stars is searched for from where the one before it was found, leftmost, and that is enough:
 // whatever a later start would leave over, the leftmost leaves too. So each octet of the path is passed once, whatever
 // the number of stars, where a matcher that goes back costs path times pattern, or is exponential.
-func matchWildcards(pattern, path string, ends bool) bool {
+func matchWildcards(pattern, path string, ends bool) (matched bool, steps int) {
 	for {
 		pattern = pattern[1:]
 		n := strings.IndexByte(pattern, '*')
@@ -104,12 +145,14 @@ func matchWildcards(pattern, path string, ends bool) bool {
 		}
 		i := strings.Index(path, pattern[:n])
 		if i < 0 {
-			return false
+			return false, steps + n + len(path)
 		}
+		steps += n + i + n
 		path, pattern = path[i+n:], pattern[n:]
 	}
+	steps += len(pattern) + len(path)
 	if ends {
-		return strings.HasSuffix(path, pattern)
+		return strings.HasSuffix(path, pattern), steps
 	}
-	return strings.Contains(path, pattern)
+	return strings.Contains(path, pattern), steps
 }

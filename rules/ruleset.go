@@ -14,6 +14,7 @@
 package rules
 
 import (
+	"slices"
 	"time"
 	"unsafe"
 )
@@ -30,6 +31,21 @@ type Options struct {
 	// 256 MiB. A line that would be cut by it is left out: half a pattern would forbid, or allow, more than its
 	// author wrote.
 	MaxSize int
+
+	// Dialect is whose reading of the language counts. If zero, that of RFC 9309.
+	Dialect Dialect
+
+	// RobotsURL is where the file was found. WWWRobotRules alone needs it, to tell the URLs in rules that are of the
+	// file's own origin, and to judge those alone. If empty, all URLs are taken to be.
+	RobotsURL string
+
+	// ContentType is the Content-Type of the response that brought the file. The file is decoded by the charset in it;
+	// where it has none, RobotstxtRB, RobotsCR, MK1996 and GYM2008 take ISO-8859-1 for granted, and the others UTF-8. If
+	// empty, the file is text in UTF-8 already. A byte order mark counts more than either.
+	ContentType string
+
+	// KeepSource has the Ruleset keep a copy of the whole file, which Ruleset.Lint needs.
+	KeepSource bool
 }
 
 func (o Options) maxSize() int {
@@ -49,7 +65,15 @@ func (o Options) maxSize() int {
 //	blocks   the rules of all groups that have exactly the same agents (2.2.1 merges them); a range of nodes
 //	tokens   one per product token, sorted by name, with the blocks that hold for it
 //	groups   the groups as they stand in the file, for the answer to "which one?"
+//	names    the user-agent lines, and
+//	records  the lines of all other kinds, as they stand in the file
+//
+// Where the first group that fits an agent is the only one that holds (see switches), there is a token for each
+// user-agent line instead, in the order in which they are tried, and a block for each group.
 type Ruleset struct {
+	dialect   Dialect
+	truncated bool
+	base      string // the origin of the file, where URLs of others are not judged by it
 	arena     string
 	rules     []rule
 	nodes     []node
@@ -57,8 +81,9 @@ type Ruleset struct {
 	tokens    []token
 	held      []uint32 // token t is held to the blocks held[tokens[t].held:tokens[t+1].held]; tokens ends with a sentinel
 	groups    []group
-	sitemaps  []span
-	truncated bool
+	names     []name
+	records   []record
+	source    *source // nil without Options.KeepSource
 }
 
 // span is a piece of the arena.
@@ -71,7 +96,15 @@ type group struct {
 	agents    span
 }
 
-// token is a product token that the file names, or "*".
+// name is a user-agent line whose value could be understood.
+type name struct {
+	line  uint32
+	list  uint32 // of user-agent lines that have their delay in common, from 1
+	token uint32 // under which it is found
+	value span
+}
+
+// token is a name under which the file addresses agents, or "*".
 type token struct {
 	name  span
 	held  uint32
@@ -88,44 +121,46 @@ const noDelay milliseconds = -1
 // To have a file that is too long noticed (Ruleset.Truncated) and its last line judged whole or not at all, give it
 // at least one octet more than Options.MaxSize.
 func Parse(body []byte, opts Options) *Ruleset {
+	s := opts.Dialect.switches()
+	if opts.ContentType != "" {
+		body = toUTF8(body, opts.ContentType, s)
+	}
 	text, truncated := readable(body, opts.maxSize())
+	if s.partialMark && !marked(body) {
+		text = withoutPartialMark(text)
+	}
 	p := parsers.Get().(*parser)
 	defer parsers.Put(p)
-	p.reset()
-	lines := lineReader{rest: text}
+	p.reset(opts.Dialect, opts.RobotsURL)
+	lines := lineReader{rest: text, max: s.maxLine}
 	for lines.next() {
 		p.line(lines.number, lines.line)
 	}
 	set := p.compile()
 	set.truncated = truncated
+	if opts.KeepSource {
+		set.source = &source{body: slices.Clone(body), options: opts}
+	}
 	return set
 }
 
-// Sitemaps returns the values of the file's Sitemap lines, as written and in order. They belong to no group (2.2.4).
-func (r *Ruleset) Sitemaps() []string {
-	if len(r.sitemaps) == 0 {
-		return nil
-	}
-	urls := make([]string, len(r.sitemaps))
-	for i, s := range r.sitemaps {
-		urls[i] = r.text(s)
-	}
-	return urls
-}
+// Dialect returns the reading by which the file was parsed.
+func (r *Ruleset) Dialect() Dialect { return r.dialect }
 
 // Truncated reports whether the file was longer than Options.MaxSize, so that its end was not read.
 func (r *Ruleset) Truncated() bool { return r.truncated }
 
 // Size returns the octets of memory that r keeps, for a cache's account.
 func (r *Ruleset) Size() int {
-	return int(unsafe.Sizeof(*r)) + len(r.arena) +
+	return int(unsafe.Sizeof(*r)) + len(r.arena) + r.source.size() +
 		cap(r.rules)*int(unsafe.Sizeof(rule{})) +
 		cap(r.nodes)*int(unsafe.Sizeof(node{})) +
 		cap(r.blocks)*int(unsafe.Sizeof(uint32(0))) +
 		cap(r.tokens)*int(unsafe.Sizeof(token{})) +
 		cap(r.held)*int(unsafe.Sizeof(uint32(0))) +
 		cap(r.groups)*int(unsafe.Sizeof(group{})) +
-		cap(r.sitemaps)*int(unsafe.Sizeof(span{}))
+		cap(r.names)*int(unsafe.Sizeof(name{})) +
+		cap(r.records)*int(unsafe.Sizeof(record{}))
 }
 
 func (r *Ruleset) text(s span) string { return r.arena[s.start : s.start+s.length] }

@@ -144,6 +144,8 @@ func TestSlowMatcher(t *testing.T) {
 // generator makes files and paths out of few pieces, so that much of them is alike.
 type generator struct{ *rand.Rand }
 
+func newGenerator(seed uint64) generator { return generator{rand.New(rand.NewPCG(seed, 9309))} }
+
 func (g generator) pick(from ...string) string { return from[g.IntN(len(from))] }
 
 func (g generator) pattern() string {

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,9 @@ type Agent struct {
 	set   *Ruleset
 	token int // in set.tokens
 }
+
+// found reports whether a group of the file holds for the agent.
+func (a Agent) found() bool { return a.set != nil }
 
 // Verdict is the answer to whether a crawler may access a path, and why.
 type Verdict struct {
@@ -51,82 +55,118 @@ func (a Agent) CrawlDelay() (time.Duration, bool) {
 // fragment do not count. It allocates only where a target of more than 1,000 octets is not in normal form.
 //
 // The rule with the most octets among those that match decides, Allow if it ties with Disallow, and the earlier line
-// if two of one kind tie; where no rule matches, and for "/robots.txt" itself, the path is allowed (2.2.2).
+// if two of one kind tie; where no rule matches, and for "/robots.txt" itself, the path is allowed (2.2.2). In most
+// other dialects the first rule that matches decides.
 func (a Agent) Verdict(target string) Verdict {
 	if a.set == nil {
 		return Verdict{Allowed: true}
 	}
-	path := pathOf(target)
-	if strings.HasPrefix(path, "/") && isNormal(path) {
-		return a.judge(path)
+	if a.set.dialect != RFC9309 {
+		return a.verdictOf(target)
 	}
-	return a.judgeNormalised(path)
-}
-
-// judgeNormalised is apart from Verdict so that only paths which need the buffer pay for it. The string does not
-// outlive the buffer: a Verdict is made of the Ruleset's own text.
-func (a Agent) judgeNormalised(path string) Verdict {
-	var buf [1024]byte
-	normal := appendPath(buf[:0], path)
-	return a.judge(unsafe.String(unsafe.SliceData(normal), len(normal)))
-}
-
-// judge judges a path in normal form.
-func (a Agent) judge(path string) Verdict {
+	path := pathOf(target)
 	if path == "/robots.txt" {
 		return Verdict{Allowed: true}
 	}
-	r := a.set
-	var best *rule
-	for _, block := range r.held[r.tokens[a.token].held:r.tokens[a.token+1].held] {
-		best = r.search(int(block), path, best)
+	if strings.HasPrefix(path, "/") && isNormal(path) {
+		return a.judge(path)
 	}
-	if best == nil {
-		return Verdict{Allowed: true}
-	}
-	return Verdict{
-		Allowed: best.allow,
-		Line:    int(best.line),
-		Rule:    r.text(span{best.text, uint32(best.textLength)}),
-		Group:   r.groupOf(best),
-	}
+	return a.judgeIn(formNormal, path)
 }
 
-// search returns the rule that decides about path among best and those of a block.
+// verdictOf does what Verdict does, in any dialect.
+func (a Agent) verdictOf(target string) Verdict {
+	s := a.set.dialect.switches()
+	path := s.pathOf(target)
+	if a.set.elsewhere(target) || !s.robotsTxt && path == "/robots.txt" {
+		return Verdict{Allowed: true}
+	}
+	if strings.HasPrefix(path, "/") && isPlain(path) {
+		return a.judge(path)
+	}
+	return a.judgeIn(s.form, path)
+}
+
+// judgeIn is apart from Verdict so that only paths which need the buffer pay for it. The string does not outlive the
+// buffer: a Verdict is made of the Ruleset's own text.
+func (a Agent) judgeIn(f form, path string) Verdict {
+	var buf [1024]byte
+	normal := f.appendPath(buf[:0], path)
+	if f == formNormal && string(normal) == "/robots.txt" {
+		return Verdict{Allowed: true}
+	}
+	return a.judge(unsafe.String(unsafe.SliceData(normal), len(normal)))
+}
+
+// judge judges a path in the form in which the Ruleset's patterns are.
+func (a Agent) judge(path string) Verdict {
+	r := a.set
+	w := walk{set: r, path: path}
+	for _, block := range r.held[r.tokens[a.token].held:r.tokens[a.token+1].held] {
+		w.search(int(block))
+	}
+	if w.best == nil {
+		return Verdict{Allowed: true}
+	}
+	return r.verdictBy(w.best)
+}
+
+// verdictBy is the verdict that a rule gives.
+func (r *Ruleset) verdictBy(x *rule) Verdict {
+	return Verdict{Allowed: x.allow, Line: int(x.line), Rule: r.ruleText(x), Group: r.groupAt(x.line)}
+}
+
+func (r *Ruleset) ruleText(x *rule) string { return r.text(span{x.text, uint32(x.textLength)}) }
+
+// walk looks for the rule that decides about a path.
+type walk struct {
+	set   *Ruleset
+	path  string
+	best  *rule
+	steps int // what it has cost: the nodes and rules looked at, and the octets compared
+}
+
+// search finds the rule that decides about the path among best and those of a block.
 //
 // The prefixes of path that the block has are all ancestors of the last prefix that sorts before path, or that prefix
 // itself: what sorts between a prefix of path and path begins with that prefix too. So one binary search finds them,
 // and a block costs the logarithm of its size, plus the rules that begin as path does.
-func (r *Ruleset) search(block int, path string, best *rule) *rule {
+func (w *walk) search(block int) {
+	r := w.set
 	first := int(r.blocks[block])
 	nodes := r.nodes[first:r.blocks[block+1]]
-	i := r.lastBefore(nodes, path)
+	i := r.lastBefore(nodes, w.path)
 	if i < 0 {
-		return best
+		return
 	}
-	common := commonPrefix(r.prefix(&nodes[i]), path)
+	common := commonPrefix(r.prefix(&nodes[i]), w.path)
+	w.steps += bits.Len(uint(len(nodes))) + common
 	for ; i >= 0; i = int(nodes[i].parent) {
+		w.steps++
 		n := &nodes[i]
-		if best != nil && n.octets < best.octets {
+		if w.best != nil && n.weight < w.best.weight {
 			break
 		}
-		if int(n.prefixLength) > common {
-			continue
-		}
-		// The first match ends a node's search, since its rules are in the order in which they decide.
-		rules := r.rules[n.rules:r.nodes[first+i+1].rules]
-		rest := path[n.prefixLength:]
-		for j := range rules {
-			if best != nil && best.compare(&rules[j]) < 0 {
-				break
-			}
-			if r.matches(&rules[j], rest) {
-				best = &rules[j]
-				break
-			}
+		if int(n.prefixLength) <= common {
+			w.try(r.rules[n.rules:r.nodes[first+i+1].rules], w.path[n.prefixLength:])
 		}
 	}
-	return best
+}
+
+// try finds the rule that decides among best and those of a node, which are in the order in which they decide: the
+// first match ends it.
+func (w *walk) try(rules []rule, rest string) {
+	for j := range rules {
+		x := &rules[j]
+		w.steps++
+		if w.best != nil && w.best.compare(x) < 0 {
+			return
+		}
+		if w.matches(x, rest) {
+			w.best = x
+			return
+		}
+	}
 }
 
 // lastBefore returns the last node whose prefix does not sort after path, or -1.
@@ -144,18 +184,26 @@ func (r *Ruleset) lastBefore(nodes []node, path string) int {
 }
 
 // matches reports whether what is left of a path behind the literal prefix of x matches what is left of its pattern.
-func (r *Ruleset) matches(x *rule, rest string) bool {
+func (w *walk) matches(x *rule, rest string) bool {
 	if x.literal == x.patternLength {
 		return !x.ends || rest == ""
 	}
-	pattern := r.arena[x.pattern+uint32(x.literal) : x.pattern+uint32(x.patternLength)]
-	return matchWildcards(pattern, rest, x.ends)
+	pattern := w.set.arena[x.pattern+uint32(x.literal) : x.pattern+uint32(x.patternLength)]
+	matched, steps := matchWildcards(pattern, rest, x.ends)
+	w.steps += steps
+	return matched
 }
 
-// groupOf returns the group in which a rule stands: the last that begins before it.
-func (r *Ruleset) groupOf(x *rule) Group {
-	i, _ := slices.BinarySearchFunc(r.groups, x.line, func(g group, line uint32) int { return cmp.Compare(g.line, line) })
-	g := r.groups[i-1]
+// groupAt returns the group in which a line stands: the last that begins before it.
+func (r *Ruleset) groupAt(line uint32) Group {
+	i, found := slices.BinarySearchFunc(r.groups, line, func(g group, line uint32) int { return cmp.Compare(g.line, line) })
+	if !found { // a rule in front of all user-agent lines begins its group
+		i--
+	}
+	if i < 0 {
+		return Group{}
+	}
+	g := r.groups[i]
 	return Group{Line: int(g.line), Agents: r.text(g.agents)}
 }
 

@@ -31,6 +31,7 @@ var mayImport = map[string][]string{
 	"ratelimit":           {},
 	"robots":              {"rules", "origin"},
 	"rules":               {},
+	"rules/robotstxt":     {"rules"},
 }
 
 // owners is who alone may import what is not ours: one outside module, one room.
@@ -44,6 +45,7 @@ var owners = map[string][]string{
 	"github.com/spf13/cobra":              {"cmd/robotsproxy"},
 	"github.com/spf13/pflag":              {"cmd/robotsproxy"},
 	"go.yaml.in/yaml":                     {"config"},
+	"golang.org/x/net/html":               {"rules"},
 	"golang.org/x/net/http/httpguts":      {"proxy", "origin"},
 	"golang.org/x/net/idna":               {"origin"},
 	"golang.org/x/sync/singleflight":      {"robots", "certs"},

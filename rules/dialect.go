@@ -1,0 +1,184 @@
+package rules
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Dialect is one reading of robots.txt. The zero value is that of RFC 9309, and the others are those of programs whose
+// users rely on them.
+type Dialect uint8
+
+const (
+	// RFC9309 is the standard, with the leniencies that section 2.2.4 leaves to crawlers.
+	RFC9309 Dialect = iota
+	// Google is the reading of Google's open parser: RFC 9309, but nothing is decoded, agents are cut to letters, "_" and
+	// "-", keys may go on ("disallows:"), "Allow: /d/index.html" allows "/d/", and "/robots.txt" itself may be disallowed.
+	Google
+	// RobotstxtRB is the reading of Ruby's robotstxt: the first group that fits, in it the first rule that matches.
+	RobotstxtRB
+	// RobotsCR is the reading of Crystal's robots.cr, which is that of RobotstxtRB.
+	RobotsCR
+	// WWWRobotRules is the reading of Perl's WWW::RobotRules: Disallow alone, without wildcards, its values URLs.
+	WWWRobotRules
+	// MK1996 is the draft of 1996 as Python's robotexclusionrulesparser reads it: "*" and "$" are no wildcards.
+	MK1996
+	// GYM2008 is the same parser's reading of what Google, Yahoo and Microsoft agreed on in 2008: they are.
+	GYM2008
+)
+
+// Dialects lists all dialects.
+func Dialects() []Dialect {
+	return []Dialect{RFC9309, Google, RobotstxtRB, RobotsCR, WWWRobotRules, MK1996, GYM2008}
+}
+
+// String returns the name by which ParseDialect knows d.
+func (d Dialect) String() string { return d.switches().name }
+
+// ParseDialect returns the dialect of a name.
+func ParseDialect(name string) (Dialect, error) {
+	var names []string
+	for _, d := range Dialects() {
+		if d.String() == name {
+			return d, nil
+		}
+		names = append(names, d.String())
+	}
+	return 0, fmt.Errorf("rules: no dialect %q; it is one of %s", name, strings.Join(names, ", "))
+}
+
+// MarshalText writes what String returns.
+func (d Dialect) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText reads what ParseDialect does.
+func (d *Dialect) UnmarshalText(text []byte) (err error) {
+	*d, err = ParseDialect(string(text))
+	return err
+}
+
+// switches are all in which one dialect differs from another. The zero value of each switch is the RFC's.
+type switches struct {
+	name     string
+	keys     keys
+	comments comments
+	nul      nul
+	agents   agents
+	groups   groupEnd
+	empty    emptyRules
+	form     form
+	maxLine  int // if zero, defaultMaxLine
+
+	firstMatch    bool // the first rule that matches decides, not the longest
+	literal       bool // "*" and "$" are characters like others
+	beforeQuery   bool // "$" also stands for the place in front of a "?"
+	orphans       bool // rules in front of all groups are rules for everyone
+	robotsTxt     bool // "/robots.txt" is a path like others
+	indexPage     bool // "Allow: /d/index.html" allows "/d/" too
+	resolve       bool // values are URLs, and those of another origin are dropped
+	lastDelay     bool // the last Crawl-delay counts, not the largest
+	partialMark   bool // a byte order mark may lack its end
+	authority     bool // a target without scheme begins with a host
+	latin1        bool // a response whose Content-Type names no charset is in ISO-8859-1
+	dropRuleless  bool // a group without rules is no group
+	defaultLast   bool // groups that have "*" come after all others, whatever their place
+	mergeDefaults bool // the groups that have "*" count together
+}
+
+// keys says which lines are records.
+type keys uint8
+
+const (
+	keysLenient  keys = iota // the RFC's, common misspellings, and a missing colon between two words
+	keysPrefix               // what begins with such a key
+	keysStrict               // the RFC's, and "useragent"
+	keysDisallow             // User-agent and Disallow alone, of what makes groups
+	keysAnywhere             // a key wherever it stands in the line, with its colon at once behind it
+)
+
+// comments says where comments begin.
+type comments uint8
+
+const (
+	commentsAnywhere   comments = iota // at every "#"
+	commentsAfterSpace                 // at a "#" behind white space that is behind the beginning of the value
+)
+
+// nul says what becomes of NULs.
+type nul uint8
+
+const (
+	nulSpace  nul = iota // white space
+	nulEnds              // the end of the line
+	nulDelete            // nothing
+)
+
+// agents says which groups are a crawler's.
+type agents uint8
+
+const (
+	agentsToken    agents = iota // those of its product token, merged; else those of "*", merged
+	agentsVerbatim               // the same; the tokens have letters, "_" and "-" alone, and a name that is no header counts as it is
+	agentsEither                 // the first whose value has the agent in it, or as a glob occurs in the agent
+	agentsName                   // the first whose value occurs in the agent's name, which ends at "/"
+	agentsHeader                 // the first whose value occurs in the User-Agent
+)
+
+// merged reports whether all groups of an agent hold for it, rather than the first one alone.
+func (a agents) merged() bool { return a <= agentsVerbatim }
+
+// groupEnd says what ends a group besides a user-agent line behind its rules.
+type groupEnd uint8
+
+const (
+	groupEndsAtRule  groupEnd = iota // nothing
+	groupEndsAtBlank                 // a blank line, at once
+	groupEndsAtField                 // the same, and a user-agent line behind any other field that is known
+)
+
+// emptyRules says what a rule without a pattern is.
+type emptyRules uint8
+
+const (
+	emptyIgnored  emptyRules = iota // no rule
+	emptyAllows                     // a rule that allows everything
+	emptyInverted                   // one that allows everything, or as an Allow disallows everything
+)
+
+var table = [...]switches{
+	RFC9309: {name: "rfc9309"},
+	Google: {
+		name: "google", keys: keysPrefix, nul: nulEnds, agents: agentsVerbatim, form: formWritten, maxLine: 2083*8 - 1,
+		robotsTxt: true, indexPage: true, partialMark: true, authority: true,
+	},
+	RobotstxtRB: rubyReading("robotstxt-rb"),
+	RobotsCR:    rubyReading("robots-cr"),
+	WWWRobotRules: {
+		name: "www-robotrules", keys: keysDisallow, agents: agentsName, groups: groupEndsAtBlank, empty: emptyAllows,
+		form: formEncoded, firstMatch: true, literal: true, orphans: true, robotsTxt: true, resolve: true, mergeDefaults: true,
+	},
+	MK1996:  pythonReading("mk1996", true),
+	GYM2008: pythonReading("gym2008", false),
+}
+
+func rubyReading(name string) switches {
+	return switches{
+		name: name, keys: keysStrict, comments: commentsAfterSpace, nul: nulDelete, agents: agentsEither, empty: emptyAllows,
+		form: formDecodedButDelimiters, firstMatch: true, beforeQuery: true, orphans: true, robotsTxt: true, latin1: true,
+	}
+}
+
+func pythonReading(name string, literal bool) switches {
+	return switches{
+		name: name, keys: keysAnywhere, agents: agentsHeader, groups: groupEndsAtField, empty: emptyInverted,
+		form: formDecodedButSlash, firstMatch: true, literal: literal, robotsTxt: true, lastDelay: true, latin1: true,
+		dropRuleless: true, defaultLast: true,
+	}
+}
+
+// switches returns the switches of d; those of the RFC for a value that is no dialect.
+func (d Dialect) switches() *switches {
+	if int(d) >= len(table) {
+		d = RFC9309
+	}
+	return &table[d]
+}

@@ -1,0 +1,84 @@
+package rules
+
+// form is what patterns and paths are turned into before they are compared, octet by octet.
+type form uint8
+
+const (
+	formNormal               form = iota // the RFC's normal form; see appendOctet
+	formWritten                          // as written; in patterns, octets outside of ASCII are encoded and escapes in upper case
+	formEncoded                          // as written, with the octets that no URL has encoded
+	formDecodedButSlash                  // decoded, except "%2F"
+	formDecodedButDelimiters             // decoded, except "%26", "%2F", "%3D" and "%3F"
+)
+
+// appendPattern appends what a pattern of a file is compared as.
+func (f form) appendPattern(dst, pattern []byte) []byte {
+	if f != formWritten {
+		return appendForm(f, dst, pattern)
+	}
+	for i := 0; i < len(pattern); i++ {
+		switch c := pattern[i]; {
+		case c == '%' && isEscape(pattern, i):
+			dst = appendEscape(dst, unescape(pattern, i))
+			i += 2
+		case c >= 0x80:
+			dst = appendEscape(dst, c)
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}
+
+// appendPath appends what a path and query are compared as, without a fragment and with a slash in front.
+func (f form) appendPath(dst []byte, path string) []byte {
+	if f == formNormal {
+		return appendPath(dst, path)
+	}
+	path = withoutFragment(path)
+	if path == "" || path[0] != '/' {
+		dst = append(dst, '/')
+	}
+	return appendForm(f, dst, path)
+}
+
+// appendForm appends s in a form that is the same for patterns and paths. NULs are never decoded, since the order of the
+// rules depends on there being none.
+func appendForm[T octets](f form, dst []byte, s T) []byte {
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case f == formWritten:
+			dst = append(dst, c)
+		case f == formEncoded:
+			if classes[c]&(unreserved|reserved) != 0 || c == '%' || c == '*' || c == '$' {
+				dst = append(dst, c)
+			} else {
+				dst = appendEscape(dst, c)
+			}
+		case c == '%' && isEscape(s, i):
+			if v := unescape(s, i); f.keeps(v) {
+				dst = appendEscape(dst, v)
+			} else {
+				dst = append(dst, v)
+			}
+			i += 2
+		case c == 0:
+			dst = appendEscape(dst, c)
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}
+
+// keeps reports whether the escape of c is not decoded.
+func (f form) keeps(c byte) bool {
+	switch c {
+	case '/', 0:
+		return true
+	case '&', '=', '?':
+		return f == formDecodedButDelimiters
+	}
+	return false
+}

@@ -1,0 +1,146 @@
+package rules
+
+import (
+	"bytes"
+	"slices"
+)
+
+// parseField reads a line in a dialect. Its key is keyOther where the line says nothing that this package reads.
+func (s *switches) parseField(line []byte) field {
+	switch s.nul {
+	case nulEnds:
+		line, _, _ = bytes.Cut(line, []byte{0})
+	case nulDelete:
+		if bytes.IndexByte(line, 0) >= 0 {
+			line = bytes.ReplaceAll(line, []byte{0}, nil)
+		}
+	}
+	switch s.keys {
+	case keysPrefix:
+		return prefixField(parseField(line))
+	case keysStrict:
+		return strictField(line, s.comments)
+	case keysDisallow:
+		return onlyField(parseField(line), "user-agent", "disallow", "sitemap")
+	case keysAnywhere:
+		return fieldAnywhere(line)
+	}
+	return parseField(line)
+}
+
+// prefixField recognises keys that go on behind the end of a known one, as Google's parser does, which asks whether a key
+// begins with one.
+func prefixField(f field) field {
+	if f.key != keyOther {
+		return f
+	}
+	for _, k := range [...]struct {
+		name string
+		key  key
+	}{
+		{"user-agent", keyUserAgent}, {"useragent", keyUserAgent}, {"user agent", keyUserAgent},
+		{"allow", keyAllow},
+		{"disallow", keyDisallow}, {"dissallow", keyDisallow}, {"dissalow", keyDisallow}, {"disalow", keyDisallow},
+		{"diasllow", keyDisallow}, {"disallaw", keyDisallow},
+		{"sitemap", keySitemap}, {"site-map", keySitemap},
+	} {
+		if n := len(k.name); len(f.name) >= n && isName(f.name[:n], k.name) {
+			f.key = k.key
+		}
+	}
+	return f
+}
+
+// strictField reads a record that has its colon.
+func strictField(line []byte, c comments) field {
+	i := bytes.IndexByte(line, ':')
+	if i < 0 {
+		return field{}
+	}
+	name, value := trimSpace(line[:i]), trimSpace(line[i+1:])
+	if len(name) == 0 || name[0] == '#' {
+		return field{}
+	}
+	if c == commentsAfterSpace {
+		value = trimSpace(value[:commentAfterSpace(value)])
+	}
+	end := i + 1 + bytes.Index(line[i+1:], value) + len(value)
+	f := field{key: keyOf(name), text: trimSpace(line[:end]), name: name, value: value}
+	if len(value) == 0 {
+		f.text = trimSpace(line[:i+1])
+		f.value = f.text[len(f.text):]
+	}
+	return onlyField(f, "user-agent", "useragent", "allow", "disallow", "sitemap")
+}
+
+// commentAfterSpace returns where in a value the first "#" behind white space, and that white space, begins.
+func commentAfterSpace(value []byte) int {
+	for i := 1; i < len(value); i++ {
+		if value[i] == '#' && isSpace(value[i-1]) {
+			return i - 1
+		}
+	}
+	return len(value)
+}
+
+// onlyField makes another record of one that makes or fills groups, or is a sitemap, by a key that is not among names.
+func onlyField(f field, names ...string) field {
+	switch f.key {
+	case keyUserAgent, keyAllow, keyDisallow, keySitemap:
+		known := slices.ContainsFunc(names, func(name string) bool { return isName(f.name, name) })
+		if !known || bytes.IndexByte(f.text, ':') < 0 {
+			f.key = keyOther
+		}
+	}
+	return f
+}
+
+// fieldAnywhere reads the first key in a line that has its colon at once behind it, whatever stands in front.
+func fieldAnywhere(line []byte) field {
+	line, _, _ = bytes.Cut(line, []byte{'#'})
+	for i := 0; i < len(line); i++ {
+		rest := line[i:]
+		for _, k := range [...]struct {
+			name string
+			key  key
+		}{
+			{"allow:", keyAllow}, {"disallow:", keyDisallow}, {"user-agent:", keyUserAgent}, {"useragent:", keyUserAgent},
+			{"sitemap:", keySitemap}, {"crawl-delay:", keyCrawlDelay},
+		} {
+			if n := len(k.name); len(rest) >= n && isName(rest[:n], k.name) {
+				return scrubbed(k.key, rest, n-1)
+			}
+		}
+	}
+	f := parseField(line)
+	if f.key >= keyUserAgent && f.key <= keySitemap {
+		f.key = keyOther
+	}
+	return f
+}
+
+// scrubbed returns the record that begins a line, without control characters in its value.
+func scrubbed(k key, line []byte, colon int) field {
+	value := line[colon+1:]
+	if slices.ContainsFunc(value, isControl) {
+		value = slices.DeleteFunc(bytes.Clone(value), isControl)
+		line = slices.Concat(line[:colon+1], value)
+	}
+	text := trimSpace(line)
+	return field{key: k, text: text, name: text[:colon], value: trimSpace(text[colon+1:])}
+}
+
+func isControl(c byte) bool { return c < ' ' || c == 0x7F }
+
+// isName reports whether b is name, which is in lower case.
+func isName(b []byte, name string) bool {
+	if len(b) != len(name) {
+		return false
+	}
+	for i, c := range b {
+		if lowerASCII(c) != name[i] {
+			return false
+		}
+	}
+	return true
+}

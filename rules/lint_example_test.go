@@ -1,0 +1,27 @@
+package rules_test
+
+import (
+	"fmt"
+
+	"github.com/robotsproxy/robotsproxy/rules"
+)
+
+func ExampleRuleset_Lint() {
+	set := rules.Parse([]byte("User-agent: *\nDissallow: /private/\nDisallow: tmp/\nCrawl-delay: 10s\n"), rules.Options{KeepSource: true})
+	for _, f := range set.Lint() {
+		fmt.Printf("%d:%d: %v: %s. %s\n", f.Line, f.Column, f.Severity, f.Message, f.Fix)
+	}
+	// Output:
+	// 2:1: error: "Dissallow" is not "Disallow", and only lenient crawlers read it as that. Write "Disallow".
+	// 3:11: error: "tmp/" begins with neither "/" nor "*", and no path does, so that the rule matches nothing. Write "/tmp/".
+	// 4:16: error: "s" is glued to the number, and the delay is passed over. Write "Crawl-delay: 10".
+}
+
+func ExampleChecks() {
+	for _, c := range rules.Checks()[:2] {
+		fmt.Printf("%s (%v): %s\n", c.Code, c.Severity, c.Summary)
+	}
+	// Output:
+	// html-page (error): A web page stands in the place of the file.
+	// too-large (error): The file is larger than what every crawler reads, and its end falls off.
+}

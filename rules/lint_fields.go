@@ -1,0 +1,248 @@
+package rules
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+)
+
+// lintField is a record with the places of its parts in the line.
+type lintField struct {
+	key             key
+	name, value     []byte
+	nameAt, valueAt int
+	colon           bool
+	commentAt       int // of "#"; the length of the line if there is none
+}
+
+// split reads a line as parseField does, and keeps where things stand. It is not ok for a blank line, a comment, and
+// what is no record.
+func (l *linter) split(line []byte) (f lintField, ok bool) {
+	f.commentAt = len(line)
+	if i := bytes.IndexByte(line, '#'); i >= 0 {
+		f.commentAt = i
+	}
+	text := line[:f.commentAt]
+	for f.nameAt < len(text) && isSpace(text[f.nameAt]) {
+		f.nameAt++
+	}
+	text = trimSpace(text)
+	f.name, f.value, ok = splitField(text)
+	f.colon = bytes.IndexByte(text, ':') >= 0
+	if !ok {
+		f.name = text
+		return f, false
+	}
+	f.valueAt = f.nameAt + len(text) - len(f.value)
+	f.key = keyOf(f.name)
+	return f, true
+}
+
+// record looks at the line at hand.
+func (l *linter) record() {
+	f, ok := l.split(l.line)
+	if len(f.name) == 0 && !f.colon {
+		l.groups.blank = l.groups.blank || f.commentAt == len(l.line)
+		return
+	}
+	if !l.missingColon(f) {
+		l.spelling(f)
+	}
+	if !ok {
+		return
+	}
+	l.commentReading(f)
+	switch f.key {
+	case keyUserAgent:
+		l.userAgent(f)
+	case keyAllow, keyDisallow:
+		l.rule(f)
+	case keyCrawlDelay:
+		l.crawlDelay(f)
+	case keySitemap:
+		l.sitemap(f)
+	default:
+		l.groups.between = clipped(f.name)
+	}
+}
+
+// missingColon looks for a record that has no colon behind its name, and reports whether it is one.
+func (l *linter) missingColon(f lintField) bool {
+	word := firstWord(f.name)
+	if f.colon && (len(word) == len(f.name) || nearest(f.name) != "") {
+		return false // its name may have two words, as in "user agent"
+	}
+	name := nearest(word)
+	switch {
+	case name != "":
+		rest := trimSpace(l.line[f.nameAt+len(word) : f.commentAt])
+		l.add(codeMissingColon, f.nameAt+len(word), "Write "+quoted(name+": "+clipped(rest))+".",
+			"There is no colon behind %s, and most crawlers see no field without one", quoted(word))
+	case !f.colon:
+		l.add(codeNoField, f.nameAt, `Begin the line with "#" to make it a comment, or remove it.`,
+			"%s is neither a field nor a comment, and is passed over", quoted(l.line[f.nameAt:f.commentAt]))
+	default:
+		return false
+	}
+	return true
+}
+
+func firstWord(name []byte) []byte {
+	if i := bytes.IndexFunc(name, isSpaceRune); i >= 0 {
+		return name[:i]
+	}
+	return name
+}
+
+// fields are the names of fields as they should be written. The first few are those of which misspellings are looked
+// for; the others are known to be in use, and none of them is the business of this package.
+var fields = []string{
+	"User-agent", "Disallow", "Allow", "Sitemap", "Crawl-delay",
+	"Host", "Clean-param", "Request-rate", "Visit-time", "Content-Signal", "Content-Usage", "License", "Robot-version", "Comment",
+}
+
+const spelt = 5 // of fields
+
+// noindexFields ask for what only a page itself can: its "robots" meta element, or an X-Robots-Tag field.
+var noindexFields = []string{"Noindex", "Nofollow", "Noarchive", "Nosnippet"}
+
+// spelling looks at the name of a field.
+func (l *linter) spelling(f lintField) {
+	is := func(name string) bool { return strings.EqualFold(name, string(f.name)) }
+	if slices.ContainsFunc(fields, is) {
+		return
+	}
+	if slices.ContainsFunc(noindexFields, is) {
+		l.add(codeNoindex, f.nameAt, "Send an X-Robots-Tag field with the page, or put a robots meta element into it; the page must then not be disallowed.",
+			"%s was never part of robots.txt, and no large crawler reads it any more", f.name)
+		return
+	}
+	if name := nearest(f.name); name != "" {
+		l.add(codeMisspelt, f.nameAt, "Write "+quoted(name)+".", "%s is not %s, and %s", quoted(f.name), quoted(name), l.whoReads(f, name))
+		return
+	}
+	l.add(codeUnknownField, f.nameAt, `Remove the line, or begin it with "#" to make it a comment.`,
+		"No crawler is known to read %s", quoted(f.name))
+}
+
+// whoReads says who understands a misspelt name.
+func (l *linter) whoReads(f lintField, name string) string {
+	switch {
+	case f.key != keyOther:
+		return "only lenient crawlers read it as that"
+	case len(f.name) > len(name) && strings.EqualFold(string(f.name[:len(name)]), name):
+		return "the line is passed over" + l.but("it counts in", goOnKeys)
+	}
+	return "the line is passed over"
+}
+
+// nearest returns the name of a field that was likely meant, "" if there is none. Names longer than any misspelling are
+// not looked at, so that the cost has a bound.
+func nearest(name []byte) string {
+	const longest = 16
+	if len(name) < 4 || len(name) > longest {
+		return ""
+	}
+	best, least := "", 3
+	for _, f := range fields[:spelt] {
+		if d := distance(lowerText(name), lowerText(f)); d < least && d*4 <= len(f) {
+			best, least = f, d
+		}
+	}
+	return best
+}
+
+// distance counts the letters to be added, left out, replaced, or exchanged with their neighbour to make b of a.
+func distance(a, b string) int {
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := range len(a) {
+		row[0] = i + 1
+		for j := range len(b) {
+			differs := 1
+			if a[i] == b[j] {
+				differs = 0
+			}
+			row[j+1] = min(last[j]+differs, last[j+1]+1, row[j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+		before, last, row = last, row, before
+	}
+	return last[len(b)]
+}
+
+// glued looks for a second field in a value, and reports whether there is one: a line end was lost.
+func (l *linter) glued(f lintField) bool {
+	lower := lowerText(f.value)
+	for _, name := range fields[:spelt] {
+		i := strings.Index(lower, lowerText(name)+":")
+		if i < 0 || i > 0 && strings.IndexByte("/?&=", lower[i-1]) >= 0 || strings.HasSuffix(lower[:i], "dis") {
+			continue // not there, a part of a path, or of "disallow"
+		}
+		l.add(codeGlued, f.valueAt+i, "Begin a new line in front of "+quoted(f.value[i:])+".",
+			"Another field is glued to this one, and is read as a part of its value")
+		return true
+	}
+	return false
+}
+
+// lowerText returns text with the letters of ASCII in lower case, and all octets where they were.
+func lowerText[T octets](text T) string {
+	lower := append([]byte(nil), text...)
+	for i, c := range lower {
+		lower[i] = lowerASCII(c)
+	}
+	return string(lower)
+}
+
+// crawlDelay looks at a Crawl-delay line.
+func (l *linter) crawlDelay(f lintField) {
+	l.groups.between = "Crawl-delay"
+	l.inGroup(f)
+	if l.glued(f) {
+		return
+	}
+	if _, ok := parseDelay(f.value); ok {
+		return
+	}
+	fix := `Write seconds, as in "Crawl-delay: 5".`
+	if n := numberLength(f.value); n > 0 {
+		l.add(codeDelay, f.valueAt+n, "Write "+quoted("Crawl-delay: "+string(f.value[:n]))+".",
+			"%s is glued to the number, and the delay is passed over", quoted(f.value[n:]))
+		return
+	}
+	l.add(codeDelay, f.valueAt, fix, "%s is not a number of seconds, and the delay is passed over", quoted(f.value))
+}
+
+// numberLength returns how many octets of a value are a delay.
+func numberLength(value []byte) int {
+	n := 0
+	for n < len(value) && (value[n] == '.' || '0' <= value[n] && value[n] <= '9') {
+		n++
+	}
+	for n > 0 {
+		if _, ok := parseDelay(value[:n]); ok {
+			break
+		}
+		n--
+	}
+	return n
+}
+
+// sitemap looks at a Sitemap line. The RFC leaves the field to sitemaps.org, which asks for a full URL.
+func (l *linter) sitemap(f lintField) {
+	l.groups.between = "Sitemap"
+	if l.glued(f) {
+		return
+	}
+	scheme, rest, ok := strings.Cut(string(f.value), "://")
+	if ok && isScheme(scheme) && rest != "" && rest[0] != '/' {
+		return
+	}
+	l.add(codeSitemap, f.valueAt, `Write the whole URL, as in "Sitemap: https://site.example/sitemap.xml".`,
+		"%s is no absolute URL, and crawlers pass it over", quoted(f.value))
+}

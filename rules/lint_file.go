@@ -1,0 +1,89 @@
+package rules
+
+import (
+	"bytes"
+	"unicode/utf8"
+)
+
+// file goes through a whole file.
+func (l *linter) file(body []byte) {
+	l.encoding(body)
+	text, truncated := readable(body, l.options.maxSize())
+	if page(text) {
+		l.addAt(1, 1, codeHTML, "Serve the file as plain text, or answer 404 where there is none.",
+			"This is a web page, and nothing in it is a rule")
+		return
+	}
+	lines := lineReader{rest: text}
+	for left := len(text); lines.next(); left = len(lines.rest) {
+		l.number, l.line = lines.number, lines.line
+		const longestEnd = len("\r\n")
+		l.lineFaults(left-len(lines.rest) > len(lines.line)+longestEnd)
+		l.record()
+	}
+	l.endGroup()
+	if truncated {
+		l.tooLarge(body, len(text), lines.number)
+	}
+	l.unite()
+	l.report()
+}
+
+// encoding looks at the marks with which a file may begin.
+func (l *linter) encoding(body []byte) {
+	switch {
+	case bytes.HasPrefix(body, []byte("\xEF\xBB\xBF")):
+		l.addAt(1, 1, codeBOM, "Save the file as UTF-8 without a byte order mark.",
+			"The file begins with a byte order mark, and crawlers that do not expect one miss the first line")
+	case bytes.HasPrefix(body, []byte("\xFF\xFE")), bytes.HasPrefix(body, []byte("\xFE\xFF")):
+		l.addAt(1, 1, codeUTF16, "Save the file as UTF-8.",
+			"The file is in UTF-16, of which most crawlers understand nothing (RFC 9309, section 2.2, asks for UTF-8)")
+	}
+}
+
+// page reports whether text is a web page. No line of a robots.txt begins with "<".
+func page(text []byte) bool {
+	return bytes.HasPrefix(bytes.TrimSpace(text[:min(len(text), 1024)]), []byte("<"))
+}
+
+// lineFaults looks for what is wrong with a line whatever it says.
+func (l *linter) lineFaults(cut bool) {
+	if cut {
+		l.add(codeLineTooLong, len(l.line), "Write shorter patterns, or several of them.",
+			"The line goes on behind the %d octets that are read of it", maxLine)
+	}
+	if i := bytes.IndexByte(l.line, 0); i >= 0 {
+		l.add(codeNUL, i, "Remove the NUL; many are a sign of UTF-16 without a mark.",
+			"The line has a NUL, which is read as white space here and as the end of the line by others")
+	}
+	if utf8.Valid(l.line) {
+		return
+	}
+	for i := 0; i < len(l.line); {
+		r, n := utf8.DecodeRune(l.line[i:])
+		if r == utf8.RuneError && n == 1 {
+			if len(l.line)-i < utf8.UTFMax && cut {
+				return // half a character, at the cut
+			}
+			l.add(codeNotUTF8, i, "Save the file as UTF-8, or write other characters of a path percent-encoded.",
+				"The octet 0x%02X is not UTF-8, so that the line means something else in each encoding", l.line[i])
+			return
+		}
+		i += n
+	}
+}
+
+// tooLarge tells what is lost of a file of which only the first octets are read, in lines up to last.
+func (l *linter) tooLarge(body []byte, read, last int) {
+	lost := lineReader{rest: decode(body)}
+	lost.rest = lost.rest[min(read, len(lost.rest)):]
+	count := 0
+	for lost.next() {
+		if f, ok := l.split(lost.line); ok && (f.key == keyAllow || f.key == keyDisallow) {
+			count++
+		}
+	}
+	l.addAt(max(last, 1), 1, codeTooLarge, "Put what matters most first, and shorten the file: wildcards often stand for many lines.",
+		"The file has %d octets, of which crawlers need not read more than %d: %d lines behind this one, %d rules among them, fall off",
+		len(body), l.options.maxSize(), lost.number, count)
+}

@@ -1,0 +1,152 @@
+package rules
+
+import (
+	"slices"
+	"strings"
+)
+
+// groupState is how far the file has come with its groups.
+type groupState struct {
+	open    bool   // there has been a user-agent line
+	ended   bool   // a rule has been seen: the next user-agent line starts a group
+	blank   bool   // there has been a blank line since the last record of the group
+	split   bool   // that has been reported of the group
+	between string // the last record of another kind behind the group's last user-agent line, "" if none
+	line    int    // of the group's first user-agent line
+	agents  []agentName
+	rules   int        // where in relations.rules the group's begin
+	nothing *lintPlace // the group's first Disallow without a value
+
+	first map[string]int // the group in which an agent is first named, by its line
+	star  *lintPlace     // the first "*"
+}
+
+// lintPlace is a place in the file.
+type lintPlace struct{ line, column int }
+
+// agentName is an agent that a group names.
+type agentName struct {
+	lintPlace
+	name string // in lower case
+}
+
+// userAgent looks at a user-agent line.
+func (l *linter) userAgent(f lintField) {
+	g := &l.groups
+	switch {
+	case !g.open || g.ended:
+		l.endGroup()
+		g.open, g.ended, g.blank, g.split, g.line = true, false, false, false, l.number
+	case g.between != "":
+		l.add(codeGroupNotSplit, f.nameAt, `Put a rule into the group above if the two are to be apart; "Disallow:" without a value allows everything.`,
+			"This agent joins the group of line %d, and the rules below are for both, since %s ends no group%s",
+			g.line, g.between, l.but("it does in", endAtField))
+	}
+	l.blankLine(f)
+	g.between = ""
+	if !l.glued(f) {
+		l.agentName(f)
+	}
+}
+
+// agentName looks at the value of a user-agent line.
+func (l *linter) agentName(f lintField) {
+	at := lintPlace{l.number, l.column(f.valueAt)}
+	if len(f.value) == 0 {
+		l.add(codeAgentEmpty, f.nameAt, `Name a product token, or "*" for everyone.`,
+			"This line names nobody, and the rules below are nobody's")
+		return
+	}
+	if string(f.value) == "*" {
+		l.named(agentName{at, "*"})
+		return
+	}
+	value := string(f.value)
+	n := tokenLength(value)
+	switch {
+	case n == 0:
+		l.add(codeAgentNotToken, f.valueAt, `Write a product token, as in "User-agent: NewsBot", or "*" for everyone.`,
+			"%s begins with no product token, and the rules below are nobody's", quoted(value))
+		return
+	case n < len(value):
+		l.add(codeAgentNotToken, f.valueAt+n, "Write "+quoted("User-agent: "+clipped(value[:n]))+".",
+			"Only %s counts: %s is no part of a product token", quoted(value[:n]), quoted(value[n:]))
+	case strings.ContainsFunc(value, isNoLetter):
+		l.reading(codeReadToken, at, cutTokens, "Choose a product token of letters, \"_\" and \"-\" (RFC 9309, section 2.2.1).",
+			"In %s %s ends at its first character that is no ASCII letter, \"_\" or \"-\"", quoted(value))
+	}
+	l.named(agentName{at, string(appendLower(nil, value[:n]))})
+}
+
+func isNoLetter(r rune) bool {
+	return r >= 0x80 || r != '_' && r != '-' && (lowerASCII(byte(r)) < 'a' || lowerASCII(byte(r)) > 'z')
+}
+
+// named adds an agent to the group.
+func (l *linter) named(a agentName) {
+	g := &l.groups
+	if g.first == nil {
+		g.first = make(map[string]int)
+	}
+	switch line, ok := g.first[a.name]; {
+	case !ok:
+		g.first[a.name] = g.line
+	case line == g.line:
+		l.addAt(a.line, a.column, codeAgentRepeated, "Remove the line.", "%s is named twice in this group", quoted(a.name))
+	default:
+		l.addAt(a.line, a.column, codeAgentRepeated, "Move the rules into one group.",
+			"%s has a group in line %d; the two are merged (RFC 9309, section 2.2.1)%s",
+			quoted(a.name), line, l.but("only the first holds in", takeFirstGroup))
+	}
+	switch {
+	case a.name == "*" && g.star == nil:
+		g.star = &a.lintPlace
+	case a.name != "*" && g.star != nil:
+		l.reading(codeReadStarFirst, *g.star, takeStarFirst, "Move the group to the end of the file.",
+			"The group for everyone stands above a named one, and in %s the first that fits decides")
+	}
+	g.agents = append(g.agents, a)
+}
+
+// blankLine reports the first blank line within a group, in front of the record at hand.
+func (l *linter) blankLine(f lintField) {
+	g := &l.groups
+	if names := l.names(endAtBlank); g.blank && !g.split && names != "" {
+		g.split = true
+		l.add(codeGroupSplit, f.nameAt, "Remove the blank lines within the group.",
+			"The blank line above is within a group, which it ends in %s", names)
+	}
+	g.blank = false
+}
+
+// inGroup reports whether there is a group that the record at hand may belong to, and says so if there is none.
+func (l *linter) inGroup(f lintField) bool {
+	if !l.groups.open {
+		l.add(codeOutsideGroup, f.nameAt, `Put a User-agent line above it: "User-agent: *" for everyone.`,
+			"There is no User-agent line above, and this holds for nobody%s", l.but("a rule holds for everyone in", keepOrphans))
+		return false
+	}
+	l.blankLine(f)
+	return true
+}
+
+// endGroup looks at a group as a whole.
+func (l *linter) endGroup() {
+	g := &l.groups
+	rules := l.relations.rules[g.rules:]
+	if g.nothing != nil && len(rules) > 0 {
+		l.reading(codeReadEmptyDisallow, *g.nothing, emptyStops, "Remove the line.",
+			"This line says nothing beside other rules, but allows everything as soon as it is reached in %s")
+	}
+	names := make([]string, len(g.agents))
+	for i, a := range g.agents {
+		names[i] = a.name
+	}
+	if i := slices.Index(names, "*"); i >= 0 && slices.ContainsFunc(names, func(n string) bool { return n != "*" }) {
+		a := g.agents[i]
+		l.addAt(a.line, a.column, codeStarAmong, "Remove the names, or give them a group of their own.",
+			"The group names agents, and is for everyone all the same")
+	}
+	l.relations.endGroup(names, rules)
+	g.agents, g.nothing, g.rules = nil, nil, len(l.relations.rules)
+}

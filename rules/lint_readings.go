@@ -1,0 +1,159 @@
+package rules
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+)
+
+// readings are what dialects read differently, of each kind the first place, and how many more there are.
+type readings map[string]*readingAt
+
+type readingAt struct {
+	finding Finding
+	lines   int // with the same, after the first
+	last    int // of them
+}
+
+// who picks dialects by their switches.
+type who func(*switches) bool
+
+// reading notes what the dialects that are picked read differently; format has a place for their names. It is reported
+// once a file: what is a habit of a file is told once.
+func (l *linter) reading(code string, at lintPlace, who who, fix, format string, args ...any) {
+	names := l.names(who)
+	if names == "" {
+		return
+	}
+	if l.readings == nil {
+		l.readings = make(readings)
+	}
+	r := l.readings[code]
+	switch {
+	case r == nil:
+		r = &readingAt{last: at.line}
+		l.readings[code] = r
+	case at.line != r.last:
+		r.lines, r.last = r.lines+1, at.line
+	}
+	if r.finding.Code == "" || at.line < r.finding.Line { // relations come last, and not in the order of the file
+		message := fmt.Sprintf(format, append([]any{names}, args...)...)
+		r.finding = newFinding(at.line, at.column, code, fix, message)
+	}
+}
+
+// names returns the names of the dialects that are picked: of all but the RFC's, or of that alone which is asked about.
+func (l *linter) names(who who) string {
+	asked := Dialects()[1:]
+	if l.options.Dialect != RFC9309 {
+		asked = []Dialect{l.options.Dialect}
+	}
+	var names []string
+	for _, d := range asked {
+		if who(d.switches()) {
+			names = append(names, d.String())
+		}
+	}
+	return listed(names)
+}
+
+// but returns the exception that the dialects make that are picked, to be put behind a sentence.
+func (l *linter) but(what string, who who) string {
+	names := l.names(who)
+	if names == "" {
+		return ""
+	}
+	return "; " + what + " " + names
+}
+
+// listed joins words as in a sentence.
+func listed(words []string) string {
+	n := len(words) - 1
+	if n < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:n], ", ") + " and " + words[n]
+}
+
+// report reports the readings.
+func (l *linter) report() {
+	for _, r := range l.readings {
+		f := r.finding
+		if r.lines > 0 {
+			f.Message += fmt.Sprintf(" (and so in %d more lines)", r.lines)
+		}
+		l.findings = append(l.findings, f)
+	}
+}
+
+// commentReading looks for a comment that is glued to a value.
+func (l *linter) commentReading(f lintField) {
+	i := f.commentAt
+	if f.key != keyOther && i < len(l.line) && i > 0 && !isSpace(l.line[i-1]) {
+		l.reading(codeReadComment, lintPlace{l.number, l.column(i)}, keepComments,
+			`Put a space in front of the comment, or write "%23" if a number sign is meant.`,
+			"A comment begins here, but in %s this is a part of the value")
+	}
+}
+
+// pathReadings looks for what dialects read differently in a path.
+func (l *linter) pathReadings(f lintField) {
+	v := f.value
+	if i := bytes.IndexAny(v, "*$"); i >= 0 {
+		l.reading(codeReadWildcard, lintPlace{l.number, l.column(f.valueAt + i)}, areLiteral,
+			"Write prefixes if such crawlers matter.",
+			"This character is a wildcard, but stands for itself in %s")
+	}
+	l.escapeReading(f)
+	folder := bytes.LastIndexByte(v, '/')
+	if f.key == keyAllow && folder >= 0 && bytes.HasPrefix(v[folder:], []byte("/index.htm")) {
+		l.reading(codeReadIndex, lintPlace{l.number, l.column(f.valueAt + folder)}, allowFolders,
+			"Allow the folder in a line of its own, with \"$\" at its end, if it is meant too.",
+			"In %s this allows the folder %s as well", quoted(v[:folder+1]))
+	}
+}
+
+// escapeReading looks for the first escape of a character that could stand for itself. See normal.go for our reading.
+func (l *linter) escapeReading(f lintField) {
+	for i := range f.value {
+		if f.value[i] != '%' || !isEscape(f.value, i) {
+			continue
+		}
+		at := lintPlace{l.number, l.column(f.valueAt + i)}
+		c := unescape(f.value, i)
+		escape, char := quoted(f.value[i:i+3]), quoted(string(rune(c)))
+		switch {
+		case classes[c]&unreserved != 0:
+			l.reading(codeReadEscape, at, keepEscapes, "Write "+char+".", "In %s %s is not decoded, and is not %s", escape, char)
+			return
+		case classes[c]&reserved != 0 && c != '/':
+			who := who(decodeReserved)
+			if strings.IndexByte("&=?", c) >= 0 {
+				who = decodeDelimiters
+			}
+			l.reading(codeReadEscape, at, who, "Write a rule for each of the two forms.", "In %s %s is decoded, and is the same as %s", escape, char)
+			return
+		}
+	}
+}
+
+// What dialects have in common, for reading.
+func keepComments(s *switches) bool { return s.comments == commentsAfterSpace }
+func areLiteral(s *switches) bool   { return s.literal }
+func allowFolders(s *switches) bool { return s.indexPage }
+func keepEscapes(s *switches) bool  { return s.form == formWritten || s.form == formEncoded }
+func decodeReserved(s *switches) bool {
+	return s.form == formDecodedButSlash || s.form == formDecodedButDelimiters
+}
+func decodeDelimiters(s *switches) bool { return s.form == formDecodedButSlash }
+func cutTokens(s *switches) bool        { return s.agents == agentsVerbatim }
+func takeFirstGroup(s *switches) bool   { return !s.agents.merged() }
+func takeStarFirst(s *switches) bool    { return !s.agents.merged() && !s.defaultLast && !s.mergeDefaults }
+func endAtBlank(s *switches) bool       { return s.groups != groupEndsAtRule }
+func endAtField(s *switches) bool       { return s.groups == groupEndsAtField }
+func takeFirstRule(s *switches) bool    { return s.firstMatch }
+func ignoreAllow(s *switches) bool      { return s.keys == keysDisallow }
+func keepOrphans(s *switches) bool      { return s.orphans }
+func goOnKeys(s *switches) bool         { return s.keys == keysPrefix }
+func emptyStops(s *switches) bool       { return s.empty != emptyIgnored && s.firstMatch }
+func readEmptyAllow(s *switches) bool   { return s.empty != emptyIgnored && s.keys != keysDisallow }

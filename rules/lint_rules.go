@@ -1,0 +1,213 @@
+package rules
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// rule looks at an Allow or Disallow line.
+func (l *linter) rule(f lintField) {
+	inGroup := l.inGroup(f)
+	l.groups.ended = true
+	at := lintPlace{l.number, l.column(f.nameAt)}
+	switch {
+	case l.glued(f):
+	case len(f.value) > 0:
+		l.path(f)
+	case f.key == keyAllow:
+		l.reading(codeReadEmptyAllow, at, readEmptyAllow, "Remove the line, or write what is allowed.",
+			"This line says nothing, but in %s it is a rule: for robotstxt-rb and robots-cr it allows everything, for mk1996 and gym2008 nothing")
+	case l.groups.nothing == nil:
+		l.groups.nothing = &at
+	}
+	if f.key == keyAllow {
+		l.reading(codeReadAllow, at, ignoreAllow, "Do not rely on Allow alone for what matters.",
+			"Allow is unknown in %s, and is passed over")
+	}
+	if inGroup && len(f.value) > 0 {
+		l.relations.add(at, f)
+	}
+}
+
+// path looks at the pattern of a rule.
+func (l *linter) path(f lintField) {
+	v := f.value
+	if v[0] != '/' && v[0] != '*' {
+		l.add(codePathNoSlash, f.valueAt, "Write "+quoted(slashed(v))+".",
+			"%s begins with neither \"/\" nor \"*\", and no path does, so that the rule matches nothing", quoted(v))
+	}
+	if i := bytes.IndexFunc(v, isSpaceRune); i >= 0 {
+		l.add(codePathSpace, f.valueAt+i, `Write a space as "%20", and each path in a line of its own.`,
+			"White space is a part of the path here: the rule matches %s, whole", quoted(v))
+	}
+	for i, c := range v {
+		if c == '%' && !isEscape(v, i) {
+			l.add(codeBadEscape, f.valueAt+i, `Write "%25" for a percent sign.`,
+				"The percent sign is not followed by two hexadecimal digits, and stands for itself")
+			break
+		}
+	}
+	if i := bytes.IndexByte(v, '$'); i >= 0 && i < len(v)-1 {
+		l.add(codeDollarMiddle, f.valueAt+i, `Remove what stands behind it, or write "%24" if a dollar sign is meant.`,
+			"Only at its end does \"$\" mean the end of a path; here it stands for itself")
+	}
+	l.idleWildcard(f)
+	l.pathReadings(f)
+}
+
+// slashed returns the path that a value without a slash in front was likely to be.
+func slashed(value []byte) string {
+	if p := pathOf(string(value)); p != string(value) {
+		return "/" + strings.TrimPrefix(clipped(p), "/")
+	}
+	return "/" + clipped(value)
+}
+
+// idleWildcard looks for wildcards that mean nothing: a pattern matches from its first octet on, and so it goes on at
+// the end anyway.
+func (l *linter) idleWildcard(f lintField) {
+	v := f.value
+	if i := bytes.Index(v, []byte("**")); i >= 0 {
+		l.add(codeIdleWildcard, f.valueAt+i+1, `Write one "*".`, "A wildcard behind another means nothing, but to make the rule longer")
+		return
+	}
+	tail := bytes.TrimSuffix(v, []byte("$"))
+	if !bytes.HasSuffix(tail, []byte("*")) {
+		return
+	}
+	fix := tail[:len(tail)-1]
+	if len(fix) == 0 {
+		fix = []byte("/")
+	}
+	l.add(codeIdleWildcard, f.valueAt+len(tail)-1, "Write "+quoted(fix)+".",
+		"A wildcard at the end means nothing, but to make the rule longer")
+}
+
+// relations finds rules that other rules of the same agents make idle.
+type relations struct {
+	rules  []lintRule
+	blocks map[string]int // by the names of all agents of a group
+	steps  int            // that may still be spent; each is about an octet looked at
+}
+
+// lintRule is a rule with what it takes to compare it with others.
+type lintRule struct {
+	lintPlace
+	text   string
+	form   string // see rule.pattern
+	ends   bool
+	allow  bool
+	stars  bool // it has a wildcard as written
+	octets int
+	block  int // of the rules for exactly the same agents; 0 if they are for nobody
+}
+
+func newRelations(size int) relations {
+	return relations{blocks: make(map[string]int), steps: 1<<20 + 256*size}
+}
+
+func (r *relations) add(at lintPlace, f lintField) {
+	form, octets, ends := appendPattern(nil, f.value)
+	kind := "Disallow: "
+	if f.key == keyAllow {
+		kind = "Allow: "
+	}
+	r.rules = append(r.rules, lintRule{
+		lintPlace: at, text: kind + clipped(f.value), form: string(form), ends: ends,
+		allow: f.key == keyAllow, stars: bytes.IndexByte(f.value, '*') >= 0, octets: octets,
+	})
+}
+
+// endGroup says whose the rules of a group are. Groups for the same agents are one (2.2.1).
+func (r *relations) endGroup(names []string, rules []lintRule) {
+	if len(names) == 0 {
+		return
+	}
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
+	key := strings.Join(names, "\n")
+	block, ok := r.blocks[key]
+	if !ok {
+		block = len(r.blocks) + 1
+		r.blocks[key] = block
+	}
+	for i := range rules {
+		rules[i].block = block
+	}
+}
+
+// unite compares the rules of each block.
+func (l *linter) unite() {
+	rules := l.relations.rules
+	slices.SortStableFunc(rules, func(a, b lintRule) int { return a.block - b.block })
+	for block := range runs(rules, func(a, b lintRule) bool { return a.block == b.block }) {
+		if block[0].block != 0 {
+			l.compare(block)
+		}
+	}
+}
+
+// twin is what two rules have in common that match the same paths.
+type twin struct {
+	form string
+	ends bool
+}
+
+// compare compares the rules of a block, which are in the order of the file.
+func (l *linter) compare(rules []lintRule) {
+	twins := make(map[twin][2]*lintRule)
+	byLength, byOrder := newCovers(rules, hasStars, byPrecedence), newCovers(rules, isPrefix, byLine)
+	for i := range rules {
+		r := &rules[i]
+		key := twin{r.form, r.ends}
+		seen := twins[key]
+		same, other := seen[kindOf(r)], seen[1-kindOf(r)]
+		switch {
+		case same != nil:
+			l.addAt(r.line, r.column, codeDuplicate, "Remove one of the two.",
+				"Line %d says the same: %s", same.line, quoted(same.text))
+		case other != nil:
+			l.contradicting(r, other)
+		default:
+			l.idle(r, byLength, byOrder)
+		}
+		if same == nil {
+			seen[kindOf(r)] = r
+			twins[key] = seen
+		}
+	}
+}
+
+func kindOf(r *lintRule) int {
+	if r.allow {
+		return 1
+	}
+	return 0
+}
+
+func (l *linter) contradicting(r, other *lintRule) {
+	wins, why := r, "it is longer"
+	if byPrecedence(other, r) < 0 {
+		wins = other
+	}
+	if r.octets == other.octets {
+		why = "Allow goes before Disallow"
+	}
+	l.addAt(r.line, r.column, codeContradicting, "Remove one of the two.",
+		"Line %d says the opposite of the same paths, %s; line %d wins, since %s", other.line, quoted(other.text), wins.line, why)
+}
+
+// idle looks for a rule that leaves nothing to r.
+func (l *linter) idle(r *lintRule, byLength, byOrder *covers) {
+	if c := byLength.find(r, &l.relations.steps); c != nil {
+		l.addAt(r.line, r.column, codeUnreachable, "Remove the rule, or make it longer than that of line "+strconv.Itoa(c.line)+".",
+			"The rule of line %d, %s, matches whatever this one does, and wins each time", c.line, quoted(c.text))
+		return
+	}
+	if c := byOrder.find(r, &l.relations.steps); c != nil && c.allow != r.allow {
+		l.reading(codeReadFirst, r.lintPlace, takeFirstRule, "Put the longer rule first, which means the same to all.",
+			"The first rule that matches decides in %s, which is %s in line %d; by RFC 9309 this one does, since it is longer",
+			quoted(c.text), c.line)
+	}
+}

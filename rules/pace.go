@@ -1,0 +1,166 @@
+package rules
+
+import (
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Rate is a Request-rate: so many requests in so long a time.
+type Rate struct {
+	Requests int
+	Per      time.Duration
+	During   Hours // if zero, all day
+}
+
+// Hours are hours of the day in UTC, counted from midnight. Where From is after To, they go past midnight.
+type Hours struct{ From, To time.Duration }
+
+// RequestRate returns the first Request-rate that the file has for the agent, and whether it has one. It has no
+// standard: "n/m", m in seconds or with one of s, m, h and d behind it, and "hhmm-hhmm" behind that where it holds for
+// some hours alone.
+func (a Agent) RequestRate() (Rate, bool) {
+	for x := range a.records(keyRequestRate) {
+		if rate, ok := parseRate(a.set.value(x)); ok {
+			return rate, true
+		}
+	}
+	return Rate{}, false
+}
+
+// VisitTime returns the first Visit-time that the file has for the agent, and whether it has one. It has no standard:
+// "hhmm-hhmm" or "hhmm hhmm".
+func (a Agent) VisitTime() (Hours, bool) {
+	for x := range a.records(keyVisitTime) {
+		if hours, ok := parseHours(a.set.value(x)); ok {
+			return hours, true
+		}
+	}
+	return Hours{}, false
+}
+
+// records yields the records of a kind that hold for the agent, at the cost of looking at all of the file's.
+func (a Agent) records(k key) iter.Seq[*record] {
+	return func(yield func(*record) bool) {
+		if !a.found() {
+			return
+		}
+		for i := range a.set.records {
+			if x := &a.set.records[i]; x.key == k && a.has(x) && !yield(x) {
+				return
+			}
+		}
+	}
+}
+
+// has reports whether a record holds for the agent: one of the user-agent lines that it belongs to is the agent's.
+func (a Agent) has(x *record) bool {
+	return slices.ContainsFunc(a.set.namesOf(x), func(n name) bool { return n.token == uint32(a.token) })
+}
+
+// namesOf returns the user-agent lines that a record belongs to: for a Content-Usage those of the group, as for a rule;
+// for all others the list of those above it, as for a Crawl-delay.
+func (r *Ruleset) namesOf(x *record) []name {
+	if x.list == 0 {
+		return nil
+	}
+	if x.key == keyContentUsage {
+		i := before(r.groups, x.line, func(g group) uint32 { return g.line })
+		end := ^uint32(0)
+		if i < len(r.groups) {
+			end = r.groups[i].line
+		}
+		byLine := func(n name) uint32 { return n.line }
+		return r.names[before(r.names, r.groups[i-1].line, byLine):before(r.names, end, byLine)]
+	}
+	byList := func(n name) uint32 { return n.list }
+	return r.names[before(r.names, x.list, byList):before(r.names, x.list+1, byList)]
+}
+
+// parseRate reads the value of a Request-rate.
+func parseRate(s string) (rate Rate, ok bool) {
+	requests, rest, ok := strings.Cut(s, "/")
+	if !ok {
+		return rate, false
+	}
+	per, hours, timed := strings.Cut(strings.TrimSpace(rest), " ")
+	if timed {
+		if rate.During, ok = parseHours(hours); !ok {
+			return rate, false
+		}
+	}
+	unit := time.Second
+	if n := len(per) - 1; n > 0 {
+		if u, known := units[lowerASCII(per[n])]; known {
+			per, unit = per[:n], u
+		}
+	}
+	n, err1 := strconv.ParseUint(strings.TrimSpace(requests), 10, 31)
+	m, err2 := strconv.ParseUint(per, 10, 16)
+	rate.Requests, rate.Per = int(n), time.Duration(m)*unit
+	return rate, err1 == nil && err2 == nil && n > 0 && m > 0
+}
+
+var units = map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour}
+
+// parseHours reads "hhmm-hhmm" or "hhmm hhmm".
+func parseHours(s string) (h Hours, ok bool) {
+	from, to, ok := strings.Cut(strings.TrimSpace(s), "-")
+	if !ok {
+		from, to, ok = strings.Cut(from, " ")
+	}
+	if !ok {
+		return h, false
+	}
+	var okTo bool
+	h.From, ok = parseClock(strings.TrimSpace(from))
+	h.To, okTo = parseClock(strings.TrimSpace(to))
+	return h, ok && okTo
+}
+
+// parseClock reads "hhmm", also as "hh:mm" and with a zone of UTC behind it.
+func parseClock(s string) (time.Duration, bool) {
+	s = strings.Replace(strings.TrimSuffix(strings.ToUpper(s), "Z"), ":", "", 1)
+	n, err := strconv.ParseUint(s, 10, 16)
+	if err != nil || len(s) != 4 || n > 2400 || n%100 > 59 {
+		return 0, false
+	}
+	return time.Duration(n/100)*time.Hour + time.Duration(n%100)*time.Minute, true
+}
+
+// Host returns the first Host that the file names which is a host name, or "". It is the name that a site with several
+// prefers, and has no standard.
+func (r *Ruleset) Host() string {
+	for i := range r.records {
+		if x := &r.records[i]; x.key == keyHost && isHost(r.value(x)) {
+			return r.value(x)
+		}
+	}
+	return ""
+}
+
+func isHost(s string) bool {
+	return s != "" && len(s) <= 255 && !strings.ContainsAny(s, " \t,;?&=")
+}
+
+// CleanParam names parameters of a query that do not change what a site answers below a path.
+type CleanParam struct {
+	Line  int
+	Names []string
+	Path  string // a prefix with "*" as wildcard; if empty, all of the site
+}
+
+// CleanParams returns the file's Clean-param lines, in order. They belong to no group.
+func (r *Ruleset) CleanParams() (params []CleanParam) {
+	for i := range r.records {
+		x := &r.records[i]
+		if x.key != keyCleanParam || x.valueLength == 0 {
+			continue
+		}
+		names, path, _ := strings.Cut(r.value(x), " ")
+		params = append(params, CleanParam{Line: int(x.line), Names: strings.Split(names, "&"), Path: strings.TrimSpace(path)})
+	}
+	return params
+}

@@ -6,6 +6,7 @@
 //	robotsproxy run -- scrapy crawl news       or one program through a proxy of its own, with a summary at the end
 //	robotsproxy check https://a.example/x -A NewsBot
 //	                                           may NewsBot fetch this? which line of robots.txt says so?
+//	robotsproxy lint FILE | URL | -            what in this robots.txt is not what its author meant?
 //	robotsproxy ca path | export               the certificate that clients must trust
 //	robotsproxy validate --config FILE         is this configuration right? every fault at once
 //	robotsproxy version | completion SHELL

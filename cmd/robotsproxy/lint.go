@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/robotsproxy/robotsproxy/config"
+	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/rules"
+)
+
+func newLint(std stdio) *cobra.Command {
+	var format, dialect string
+	cmd := &cobra.Command{
+		Use:   "lint FILE|URL|-...",
+		Short: "What in this robots.txt is not what its author meant?",
+		Long: `Tell the faults of robots.txt files: what is not understood, has no effect, or is read differently by some crawlers. A URL
+stands for the robots.txt of its origin; this is your own question, so the guard on addresses does not apply.
+
+The exit status is 0 where there is no error (warnings may be), 1 where there is one, 4 where a robots.txt could not be had.
+Each finding has a code; docs/lint.md explains it.`,
+		Example: "  robotsproxy lint robots.txt\n  robotsproxy lint --format sarif https://site.example > robots.sarif",
+		Args:    cobra.ArbitraryArgs,
+	}
+	settings := configFlags(cmd)
+	cmd.Flags().StringVar(&format, "format", "text", "`text`, json (one finding a line) or sarif (2.1.0)")
+	cmd.Flags().StringVar(&dialect, "dialect", "rfc9309", "tell only what this `dialect` reads differently; rfc9309 for all of them")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return usage(errors.New("lint needs a file, a URL, or - for standard input: robotsproxy lint robots.txt"))
+		}
+		show, ok := findingFormats[format]
+		if !ok {
+			return usage(fmt.Errorf("--format %q is none of text, json and sarif", format))
+		}
+		d, err := rules.ParseDialect(dialect)
+		if err != nil {
+			return usage(fmt.Errorf("--dialect: %w", err))
+		}
+		cfg, err := settings.load(cmd, std)
+		if err != nil {
+			return err
+		}
+		c := linter{std: std, cfg: cfg, dialect: d}
+		return c.all(cmd.Context(), args, show)
+	}
+	return cmd
+}
+
+// linted is what was found in one file.
+type linted struct {
+	name     string // as it was asked for; the URL of the robots.txt of an origin
+	findings []rules.Finding
+}
+
+var findingFormats = map[string]func(io.Writer, []linted) error{"text": showFindings, "json": showFindingLines, "sarif": showSARIF}
+
+// linter reads files from where they are.
+type linter struct {
+	std     stdio
+	cfg     *config.Config
+	dialect rules.Dialect
+	lookUp  func(context.Context, origin.Origin) (*robots.Snapshot, error) // nil until a URL is asked for
+}
+
+// all shows what is found in each file. An error makes the exit status 1, else a file that could not be had makes it 4.
+func (c *linter) all(ctx context.Context, names []string, show func(io.Writer, []linted) error) error {
+	var all []linted
+	var wrong, unknown bool
+	for _, name := range names {
+		one, err := c.one(ctx, name)
+		if missing := (*missingError)(nil); errors.As(err, &missing) {
+			fmt.Fprintf(c.std.err, "robotsproxy: %v\n", err)
+			unknown = true
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		for _, f := range one.findings {
+			wrong = wrong || f.Severity == rules.SeverityError
+		}
+		all = append(all, one)
+	}
+	if err := show(c.std.out, all); err != nil {
+		return err
+	}
+	switch {
+	case wrong:
+		return &exitError{code: exitNo}
+	case unknown:
+		return &exitError{code: exitUnknown}
+	}
+	return nil
+}
+
+// missingError says that an origin's robots.txt could not be had.
+type missingError struct{ url, cause string }
+
+func (e *missingError) Error() string { return fmt.Sprintf("fetching %s: %s", e.url, e.cause) }
+
+func (c *linter) one(ctx context.Context, name string) (linted, error) {
+	var body []byte
+	var err error
+	switch {
+	case name == "-":
+		name = "stdin"
+		body, err = io.ReadAll(c.std.in)
+	case strings.HasPrefix(name, "http://"), strings.HasPrefix(name, "https://"):
+		name, body, err = c.fetch(ctx, name)
+		if err != nil {
+			return linted{}, err
+		}
+	default:
+		body, err = os.ReadFile(name)
+	}
+	if err != nil {
+		return linted{}, usage(fmt.Errorf("reading the robots.txt: %w", err))
+	}
+	set := rules.Parse(body, rules.Options{Dialect: c.dialect, KeepSource: true})
+	return linted{name, set.Lint()}, nil
+}
+
+// fetch returns the robots.txt of a URL's origin, and where it is.
+func (c *linter) fetch(ctx context.Context, raw string) (name string, body []byte, err error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return "", nil, usage(err)
+	}
+	o, err := origin.FromURL(u)
+	if err != nil {
+		return "", nil, usage(fmt.Errorf("%q: %w", raw, err))
+	}
+	if c.lookUp == nil {
+		whole := *c.cfg
+		whole.Robots.MaxSize = 64 << 20 // what falls off is to be told too
+		if c.lookUp, err = fromOrigin(&whole); err != nil {
+			return "", nil, err
+		}
+	}
+	name = o.String() + "/robots.txt"
+	snap, err := c.lookUp(ctx, o)
+	switch {
+	case err != nil:
+		return "", nil, &missingError{name, err.Error()}
+	case snap.Availability != robots.Found && !snap.HTML:
+		return "", nil, &missingError{name, cause(snap)}
+	}
+	return name, snap.Body, nil
+}
+
+func showFindings(w io.Writer, all []linted) error {
+	for _, file := range all {
+		for _, f := range file.findings {
+			if _, err := fmt.Fprintf(w, "%s:%d:%d: %v: %s [%s]\n    %s\n", file.name, f.Line, f.Column, f.Severity, f.Message, f.Code, f.Fix); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func showFindingLines(w io.Writer, all []linted) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	for _, file := range all {
+		for _, f := range file.findings {
+			line := struct {
+				File string `json:"file"`
+				rules.Finding
+			}{file.name, f}
+			if err := e.Encode(line); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -36,6 +36,8 @@ func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil
 // Lint tells what in the file is likely not what its author meant, in the order of the file. It needs
 // Options.KeepSource, and panics without it: no findings would be taken for a file without faults.
 //
+// Of what dialects read differently it tells all; where Options.Dialect is not RFC9309, only what concerns that one.
+//
 // Its time and memory are in proportion to the file, but for sorting. To hold that for files made to be slow, the search
 // for rules that others always beat is given up after a number of steps that no honest file needs: what is then found
 // is still true, and something may be missing.

@@ -177,6 +177,9 @@ func distance(a, b string) int {
 
 // glued looks for a second field in a value, and reports whether there is one: a line end was lost.
 func (l *linter) glued(f lintField) bool {
+	if bytes.IndexByte(f.value, ':') < 0 {
+		return false
+	}
 	lower := lowerText(f.value)
 	for _, name := range fields[:spelt] {
 		i := strings.Index(lower, lowerText(name)+":")

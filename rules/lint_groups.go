@@ -111,12 +111,15 @@ func (l *linter) named(a agentName) {
 // blankLine reports the first blank line within a group, in front of the record at hand.
 func (l *linter) blankLine(f lintField) {
 	g := &l.groups
-	if names := l.names(endAtBlank); g.blank && !g.split && names != "" {
+	if !g.blank || g.split {
+		return
+	}
+	g.blank = false
+	if names := l.names(endAtBlank); names != "" {
 		g.split = true
 		l.add(codeGroupSplit, f.nameAt, "Remove the blank lines within the group.",
 			"The blank line above is within a group, which it ends in %s", names)
 	}
-	g.blank = false
 }
 
 // inGroup reports whether there is a group that the record at hand may belong to, and says so if there is none.

@@ -10,13 +10,13 @@ import (
 // toUTF8 decodes a body by the charset that its Content-Type names, or that the dialect takes for granted in a response
 // that names none. It returns body itself where that is UTF-8, is not known, or where a byte order mark, which is more
 // certain than a server's configuration, says what body is in.
-func toUTF8(body []byte, contentType string, s *switches) []byte {
-	if contentType == "" || marked(body) {
+func toUTF8(body []byte, opts Options) []byte {
+	if opts.ContentType == "" || marked(body) {
 		return body
 	}
-	_, params, _ := mime.ParseMediaType(contentType)
+	_, params, _ := mime.ParseMediaType(opts.ContentType)
 	label := params["charset"]
-	if label == "" && s.latin1 {
+	if label == "" && opts.Dialect.switches().latin1 {
 		label = "iso-8859-1"
 	}
 	e, name := charset.Lookup(label)
@@ -29,6 +29,9 @@ func toUTF8(body []byte, contentType string, s *switches) []byte {
 	}
 	return text
 }
+
+// decode returns a body, or the beginning of one, in UTF-8 and without a byte order mark.
+func (o Options) decode(body []byte) []byte { return decode(toUTF8(body, o)) }
 
 // marked reports whether a body begins with a byte order mark.
 func marked(body []byte) bool {

@@ -15,6 +15,10 @@ const maxLine = 16 << 10
 // readable returns the lines of body that end within its first size octets, in UTF-8, and whether that leaves anything
 // out. The octet behind them is looked at, since it may be the line end that the last line needs.
 func readable(body []byte, size int) (text []byte, truncated bool) {
+	return readableIn(body, size, decode)
+}
+
+func readableIn(body []byte, size int, decode func([]byte) []byte) (text []byte, truncated bool) {
 	if len(body) <= size {
 		return decode(body), false
 	}

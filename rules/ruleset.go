@@ -122,10 +122,7 @@ const noDelay milliseconds = -1
 // at least one octet more than Options.MaxSize.
 func Parse(body []byte, opts Options) *Ruleset {
 	s := opts.Dialect.switches()
-	if opts.ContentType != "" {
-		body = toUTF8(body, opts.ContentType, s)
-	}
-	text, truncated := readable(body, opts.maxSize())
+	text, truncated := readableIn(body, opts.maxSize(), opts.decode)
 	if s.partialMark && !marked(body) {
 		text = withoutPartialMark(text)
 	}
@@ -139,7 +136,7 @@ func Parse(body []byte, opts Options) *Ruleset {
 	set := p.compile()
 	set.truncated = truncated
 	if opts.KeepSource {
-		set.source = &source{body: slices.Clone(body), options: opts}
+		set.source = &source{body: toUTF8(slices.Clone(body), opts), options: opts}
 	}
 	return set
 }

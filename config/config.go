@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/policy"
+	"github.com/robotsproxy/robotsproxy/rules"
 )
 
 // Config is all that an operator can set. Default says what holds where nothing is set; config.example.yaml says what
@@ -71,6 +72,7 @@ type Robots struct {
 	Timeout        time.Duration `range:"1ms..10m"`
 	MaxSize        Size          `range:"500KiB..64MiB" why:"RFC 9309 section 2.5 asks for 500KiB at least"`
 	MaxRedirects   int           `range:"5..20" why:"RFC 9309 section 2.3.1.2 asks for five at least"`
+	Dialect        rules.Dialect // whose reading of the language counts
 	OnUnauthorized Treatment
 	OnHTML         Treatment
 	ServeFromCache bool
@@ -131,8 +133,9 @@ type Log struct {
 type Client struct {
 	Name          string
 	CIDR          []netip.Prefix
-	ProductToken  string       `as:"product"` // judged in place of the User-Agent header; if empty, the header is
-	Mode          *policy.Mode // if nil, the global one
+	ProductToken  string         `as:"product"` // judged in place of the User-Agent header; if empty, the header is
+	Mode          *policy.Mode   // if nil, the global one
+	Dialect       *rules.Dialect // if nil, that of Robots
 	Purpose       string
 	MaxWait       *time.Duration `range:"0s..24h"` // if nil, that of Pacing
 	MaxCrawlDelay time.Duration  `range:"1ms.."`   // if zero, that of Pacing
@@ -140,10 +143,11 @@ type Client struct {
 
 // Host is what holds for the hosts of one pattern: "a.example", "*.example" (every host below it, not itself) or "*".
 type Host struct {
-	Host       string        `as:"pattern"`
-	Mode       *policy.Mode  // if nil, the client's or the global one
-	Delay      time.Duration `range:"0s..24h"` // a floor: a site can only slow us down further
-	RobotsFile string        `as:"path"`       // judged in place of the site's own robots.txt; if empty, that one is
+	Host       string         `as:"pattern"`
+	Mode       *policy.Mode   // if nil, the client's or the global one
+	Dialect    *rules.Dialect // if nil, the client's or that of Robots
+	Delay      time.Duration  `range:"0s..24h"` // a floor: a site can only slow us down further
+	RobotsFile string         `as:"path"`       // judged in place of the site's own robots.txt; if empty, that one is
 }
 
 // Default returns what holds where nothing is set. Its DataDir is empty, since that depends on who runs the program.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/policy"
+	"github.com/robotsproxy/robotsproxy/rules"
 )
 
 // scalar is how values of one type are read and written. A file, a variable and a flag all go through here.
@@ -36,6 +37,7 @@ var scalars = map[reflect.Type]scalar{
 	reflect.TypeFor[time.Time]():     of("a date such as 2027-06-30, or a time as in RFC 3339", parseUntil, formatTime),
 	reflect.TypeFor[policy.Mode]():   oneOf(policy.Mode.String, policy.Enforce, policy.Report, policy.Off),
 	reflect.TypeFor[policy.Effect](): oneOf(effectWord, policy.EffectAllow, policy.EffectDeny),
+	reflect.TypeFor[rules.Dialect](): oneOf(rules.Dialect.String, rules.Dialects()...),
 	reflect.TypeFor[slog.Level]():    oneOf(levelWord, slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError),
 	reflect.TypeFor[Treatment]():     oneOf(word, Allow, Refuse),
 	reflect.TypeFor[OverMax]():       oneOf(word, OverMaxClamp, OverMaxRefuse),

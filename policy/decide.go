@@ -27,22 +27,25 @@ type Options struct {
 	Hosts         []Host        // the first whose pattern matches
 	Exemptions    []Exemption   // deny entries go before allow entries
 	MaxCrawlDelay time.Duration // for clients without their own; if zero, every Crawl-delay is obeyed
+	Dialect       rules.Dialect // for hosts and clients without their own; if zero, RFC 9309
 	RefuseOverMax bool          // refuse hosts whose Crawl-delay is above the maximum; if false, clamp it
 }
 
 // Host is what an operator configured for the hosts of one pattern.
 type Host struct {
-	Pattern string        // see MatchHost
-	Mode    *Mode         // if nil, the client's or the global one
-	Delay   time.Duration // floor of the delay between requests; a site can only slow us down further
+	Pattern string         // see MatchHost
+	Mode    *Mode          // if nil, the client's or the global one
+	Dialect *rules.Dialect // if nil, the client's or the global one
+	Delay   time.Duration  // floor of the delay between requests; a site can only slow us down further
 }
 
 // Client is who asks, as far as it matters for a decision.
 type Client struct {
 	Name          string
-	ProductToken  string        // judged in place of the User-Agent header; if empty, the header is
-	Mode          *Mode         // if nil, the global one
-	MaxCrawlDelay time.Duration // if zero, the global one
+	ProductToken  string         // judged in place of the User-Agent header; if empty, the header is
+	Mode          *Mode          // if nil, the global one
+	Dialect       *rules.Dialect // if nil, the global one
+	MaxCrawlDelay time.Duration  // if zero, the global one
 }
 
 // Request is what is judged: exactly what would be sent.
@@ -112,6 +115,18 @@ func (p *Policy) Mode(host string, c Client) Mode {
 	return p.options.Mode
 }
 
+// Dialect returns whose reading of robots.txt counts for a client's requests to host. The most specific setting wins, as
+// for the mode.
+func (p *Policy) Dialect(host string, c Client) rules.Dialect {
+	if h := p.host(host); h != nil && h.Dialect != nil {
+		return *h.Dialect
+	}
+	if c.Dialect != nil {
+		return *c.Dialect
+	}
+	return p.options.Dialect
+}
+
 func (p *Policy) host(name string) *Host {
 	for i := range p.options.Hosts {
 		if MatchHost(p.options.Hosts[i].Pattern, name) {
@@ -158,7 +173,7 @@ func (p *Policy) judge(r Request, snap *robots.Snapshot, now time.Time) Decision
 	if e := p.exempt(EffectDeny, r, now); e != nil {
 		return Decision{Outcome: Deny, Reason: ReasonExemption, Exemption: e.name}
 	}
-	agent := snap.Rules.Agent(r.agent())
+	agent := snap.RulesFor(p.Dialect(r.Origin.Host(), r.Client)).Agent(r.agent())
 	d := byRobots(agent, r.Target, snap)
 	p.setDelay(&d, r, agent)
 	if d.Action == Refuse {

@@ -99,6 +99,38 @@ func dash(s string) string {
 	return s
 }
 
+// TestDialect holds that the most specific setting says whose reading counts.
+func TestDialect(t *testing.T) {
+	snap := found("User-agent: *\nDisallow: /x\nAllow: /xy\n")
+	snap.Body = []byte("User-agent: *\nDisallow: /x\nAllow: /xy\n")
+	for _, row := range []struct {
+		name         string
+		global       rules.Dialect
+		client, host *rules.Dialect
+		want         rules.Dialect
+		action       Action
+	}{
+		{"none is the RFC's", rules.RFC9309, nil, nil, rules.RFC9309, Forward},
+		{"global", rules.MK1996, nil, nil, rules.MK1996, Refuse},
+		{"the client's before it", rules.MK1996, ptr(rules.Google), nil, rules.Google, Forward},
+		{"the host's before both", rules.RFC9309, ptr(rules.Google), ptr(rules.RobotsCR), rules.RobotsCR, Refuse},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			p, err := New(Options{Dialect: row.global, Hosts: []Host{{Pattern: "a.example", Dialect: row.host}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := Request{Client: Client{Dialect: row.client}, Origin: mustOrigin(t, "http://a.example"), Target: "/xy"}
+			if got := p.Dialect("a.example", r.Client); got != row.want {
+				t.Errorf("Dialect() = %v, want %v", got, row.want)
+			}
+			if got := p.Decide(r, snap, now); got.Action != row.action {
+				t.Errorf("Decide(%q) = %+v, want action %v", r.Target, got, row.action)
+			}
+		})
+	}
+}
+
 func TestZeroDecisionRefuses(t *testing.T) {
 	if (Decision{}).Action != Refuse {
 		t.Error("the zero Decision forwards")

@@ -160,7 +160,7 @@ func location(resp *http.Response) string {
 
 // read makes of the last answer what RFC 9309 section 2.3.1 makes of it. Its error is for a file that broke off.
 func (f *Fetcher) read(snap *Snapshot, resp *http.Response) error {
-	snap.Status = resp.StatusCode
+	snap.Status, snap.ContentType = resp.StatusCode, resp.Header.Get("Content-Type")
 	if f.refuses(resp.StatusCode) {
 		f.refuse(snap, resp)
 		return nil
@@ -243,7 +243,7 @@ func gunzip(body io.Reader) (io.Reader, error) {
 
 // parse compiles data, of which one octet beyond the limit tells rules that it is cut.
 func (f *Fetcher) parse(snap *Snapshot, data []byte) {
-	snap.Rules = rules.Parse(data, rules.Options{MaxSize: f.options.MaxSize})
+	snap.Rules = rules.Parse(data, rules.Options{MaxSize: f.options.MaxSize, ContentType: snap.ContentType})
 	snap.HTML = isHTML(data)
 	if snap.HTML && f.options.HTMLRefuses {
 		f.fail(snap, "destination_unavailable", errors.New("a web page stands in the place of robots.txt"))

@@ -15,6 +15,7 @@
 package robots
 
 import (
+	"sync"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/origin"
@@ -41,12 +42,14 @@ type Snapshot struct {
 	SHA256       string         // of Body, in hexadecimal; empty where there was no answer
 	Body         []byte         // as received and decoded, cut at the size limit
 	Truncated    bool           // Body is cut
+	ContentType  string         // of the answer that brought Body, as received
 	HTML         bool           // a web page stands in the place of the file: a bot wall, or a "not found" with status 200
 	Rules        *rules.Ruleset // never nil; empty unless Found
 	Cause        string         // where Unreachable: why, as an error type of RFC 9209 section 2.3
 	Err          error          // where Unreachable: the same for our log, with addresses
 
-	failures int // in a row, before this one
+	failures int      // in a row, before this one
+	others   sync.Map // of rules.Dialect to *rules.Ruleset; see RulesFor
 }
 
 // State returns the word for the records: found, empty, unavailable, unreachable, html or oversize.

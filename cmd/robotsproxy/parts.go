@@ -197,10 +197,10 @@ func newRecords(cfg *config.Config, log *slog.Logger) (*audit.JSONL, error) {
 func newPolicy(cfg *config.Config) (*policy.Policy, error) {
 	hosts := make([]policy.Host, len(cfg.Hosts))
 	for i, h := range cfg.Hosts {
-		hosts[i] = policy.Host{Pattern: h.Host, Mode: h.Mode, Delay: h.Delay}
+		hosts[i] = policy.Host{Pattern: h.Host, Mode: h.Mode, Dialect: h.Dialect, Delay: h.Delay}
 	}
 	return policy.New(policy.Options{
-		Mode: cfg.Mode, Hosts: hosts, Exemptions: cfg.Exemptions,
+		Mode: cfg.Mode, Dialect: cfg.Robots.Dialect, Hosts: hosts, Exemptions: cfg.Exemptions,
 		MaxCrawlDelay: cfg.Pacing.MaxCrawlDelay, RefuseOverMax: cfg.Pacing.OverMax == config.OverMaxRefuse,
 	})
 }
@@ -209,7 +209,7 @@ func newClients(cfg *config.Config) []proxy.Client {
 	clients := make([]proxy.Client, len(cfg.Clients))
 	for i, c := range cfg.Clients {
 		clients[i] = proxy.Client{
-			Client:   policy.Client{Name: c.Name, ProductToken: c.ProductToken, Mode: c.Mode, MaxCrawlDelay: c.MaxCrawlDelay},
+			Client:   policy.Client{Name: c.Name, ProductToken: c.ProductToken, Mode: c.Mode, Dialect: c.Dialect, MaxCrawlDelay: c.MaxCrawlDelay},
 			Prefixes: c.CIDR, MaxWait: c.MaxWait, Purpose: c.Purpose,
 		}
 	}

@@ -1,0 +1,34 @@
+package robots
+
+import (
+	"cmp"
+
+	"github.com/robotsproxy/robotsproxy/rules"
+)
+
+// RulesFor returns the rules as a dialect reads them: those of Rules for that of RFC 9309, and for any other what the
+// body says in it, which is parsed when it is first asked for. Two who ask first at once parse it twice, and get the
+// same. Size, which the cache goes by, does not count what is parsed so late.
+func (s *Snapshot) RulesFor(d rules.Dialect) *rules.Ruleset {
+	if d == s.Rules.Dialect() || s.Availability != Found {
+		return s.Rules
+	}
+	if set, ok := s.others.Load(d); ok {
+		return set.(*rules.Ruleset)
+	}
+	set, _ := s.others.LoadOrStore(d, rules.Parse(s.Body, s.reading(d)))
+	return set.(*rules.Ruleset)
+}
+
+// reading says how Body is parsed in a dialect.
+func (s *Snapshot) reading(d rules.Dialect) rules.Options {
+	opts := rules.Options{Dialect: d, MaxSize: len(s.Body)}
+	if s.Truncated {
+		opts.MaxSize-- // so that a last line which is cut is seen to be
+	}
+	if !s.Origin.IsZero() { // or it comes from a file of the operator's, which is in UTF-8
+		opts.RobotsURL = s.Origin.String() + "/robots.txt"
+		opts.ContentType = cmp.Or(s.ContentType, "text/plain")
+	}
+	return opts
+}

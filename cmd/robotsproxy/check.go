@@ -19,15 +19,23 @@ import (
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/proxy"
 	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/rules"
 )
 
 func newCheck(std stdio) *cobra.Command {
-	var agent, file, format string
+	var agent, file, format, dialect string
+	var explain, inBatch bool
 	cmd := &cobra.Command{
-		Use:   "check URL... [-A AGENT] [--robots FILE|-]",
+		Use:   "check URL... [-A AGENT] [--robots FILE|-] [--dialect NAME] [--explain] | check --batch",
 		Short: "May this agent fetch this URL, and which line of robots.txt says so?",
 		Long: `Say whether an agent may fetch URLs, and which line of robots.txt decides. The file is fetched from the URL's own origin,
 or read with --robots. This is your own question, so the guard on addresses does not apply.
+
+With --explain it also says why that line decides, which others match, and which would have in another group.
+
+With --batch it answers lines of standard input, each a JSON object {"robots" or "robots_b64", "ua", "url" or "url_b64", "dialect",
+"robots_url"}, the last two if needed, with one line each: {"allowed", "line", "rule", "crawl_delay" (in seconds, or null), "sitemaps"}, or
+{"error"} for a line that is not one.
 
 The exit status is 0 where all URLs are allowed, 1 where one is refused, 4 where a robots.txt could not be known.`,
 		Example: "  robotsproxy check https://a.example/private/x -A NewsBot\n  robotsproxy check /private/x -A NewsBot --robots robots.txt",
@@ -37,8 +45,13 @@ The exit status is 0 where all URLs are allowed, 1 where one is refused, 4 where
 	cmd.Flags().StringVarP(&agent, "agent", "A", "*", "product token or whole User-Agent of the `crawler`")
 	cmd.Flags().StringVar(&file, "robots", "", "judge by this `file` (- for standard input) instead of fetching one")
 	cmd.Flags().StringVar(&format, "format", "text", "`text` or json, one line for each URL")
+	cmd.Flags().StringVar(&dialect, "dialect", "", "whose `reading` of robots.txt counts, in place of robots.dialect")
+	cmd.Flags().BoolVar(&explain, "explain", false, "say why, and what else matches")
+	cmd.Flags().BoolVar(&inBatch, "batch", false, "answer the JSON lines of standard input")
+	cmd.MarkFlagsMutuallyExclusive("batch", "explain")
+	cmd.MarkFlagsMutuallyExclusive("batch", "robots")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
+		if len(args) == 0 && !inBatch {
 			return usage(errors.New("check needs a URL: robotsproxy check https://a.example/page -A NewsBot"))
 		}
 		show, ok := verdictFormats[format]
@@ -49,10 +62,22 @@ The exit status is 0 where all URLs are allowed, 1 where one is refused, 4 where
 		if err != nil {
 			return err
 		}
+		if dialect != "" {
+			if cfg.Robots.Dialect, err = rules.ParseDialect(dialect); err != nil {
+				return usage(fmt.Errorf("--dialect: %w", err))
+			}
+		}
+		if inBatch {
+			if len(args) > 0 {
+				return usage(errors.New("check --batch takes its URLs from standard input"))
+			}
+			return newBatch(cfg.Robots.Dialect).run(std.in, std.out)
+		}
 		c, err := newChecker(cfg, std, agent, file)
 		if err != nil {
 			return err
 		}
+		c.explain = explain
 		return c.all(cmd.Context(), args, func(a answer) error { return show(std.out, a) })
 	}
 	return cmd
@@ -74,22 +99,26 @@ type answer struct {
 	RobotsSHA256 string   `json:"robots_sha256,omitempty"`
 	Redirects    []string `json:"redirects,omitempty"`
 	Cause        string   `json:"cause,omitempty"` // why it cannot be known
+
+	Explanation *explanation `json:"explanation,omitempty"`
 }
 
 // checker answers for one agent.
 type checker struct {
-	agent  string
-	judge  *policy.Policy
-	lookUp func(context.Context, origin.Origin) (*robots.Snapshot, error)
-	local  bool // lookUp reads a file: any path may be asked for
+	agent   string
+	dialect rules.Dialect
+	judge   *policy.Policy
+	lookUp  func(context.Context, origin.Origin) (*robots.Snapshot, error)
+	local   bool // lookUp reads a file: any path may be asked for
+	explain bool
 }
 
 func newChecker(cfg *config.Config, std stdio, agent, file string) (*checker, error) {
-	judge, err := policy.New(policy.Options{})
+	judge, err := policy.New(policy.Options{Dialect: cfg.Robots.Dialect})
 	if err != nil {
 		return nil, err
 	}
-	c := &checker{agent: agent, judge: judge, local: file != ""}
+	c := &checker{agent: agent, dialect: cfg.Robots.Dialect, judge: judge, local: file != ""}
 	if c.local {
 		c.lookUp, err = fromFile(file, std.in)
 	} else {
@@ -164,7 +193,11 @@ func (c *checker) one(ctx context.Context, raw string) (answer, error) {
 		return answer{}, &exitError{exitUnknown, err}
 	}
 	d := c.judge.Decide(policy.Request{Origin: o, Target: u.RequestURI(), UserAgent: c.agent}, snap, time.Now())
-	return c.answer(raw, o, d, snap), nil
+	a := c.answer(raw, o, d, snap)
+	if c.explain && a.Allowed != nil {
+		a.Explanation = explained(snap.RulesFor(c.dialect).Explain(c.agent, u.RequestURI()))
+	}
+	return a, nil
 }
 
 // parse reads a URL, or a path where a file is judged by.
@@ -226,7 +259,7 @@ func showText(w io.Writer, a answer) error {
 	if a.Allowed != nil {
 		word = map[bool]string{true: "allowed", false: "refused"}[*a.Allowed]
 	}
-	_, err := fmt.Fprintf(w, "%s  %s  %s\n", word, a.URL, a.why())
+	_, err := fmt.Fprintf(w, "%s  %s  %s\n%s", word, a.URL, a.why(), a.Explanation.text())
 	return err
 }
 

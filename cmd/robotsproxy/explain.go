@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/robotsproxy/robotsproxy/rules"
+)
+
+// explanation is why an answer is what it is.
+type explanation struct {
+	Dialect rules.Dialect `json:"dialect"`
+	Token   string        `json:"token"` // of the group that applies
+	Path    string        `json:"path"`  // as it was compared
+	Why     string        `json:"why"`
+	Matches []match       `json:"matches"` // of the agent's rules, the one that decides first
+	Lost    []match       `json:"lost"`    // of the rules for other agents
+}
+
+type match struct {
+	Line        int    `json:"line"`
+	Rule        string `json:"rule"`
+	Octets      int    `json:"octets,omitempty"`
+	GroupLine   int    `json:"group_line"`
+	GroupAgents string `json:"group_agents"`
+}
+
+func explained(e rules.Explanation) *explanation {
+	return &explanation{
+		Dialect: e.Dialect, Token: e.Token, Path: e.Path, Why: e.Why.String(), Matches: matchesOf(e.Matches), Lost: matchesOf(e.Lost),
+	}
+}
+
+func matchesOf(all []rules.Match) []match {
+	matches := make([]match, len(all))
+	for i, m := range all {
+		matches[i] = match{Line: m.Line, Rule: m.Rule, Octets: m.Octets, GroupLine: m.Group.Line, GroupAgents: m.Group.Agents}
+	}
+	return matches
+}
+
+// text returns the lines that stand below an answer.
+func (e *explanation) text() string {
+	if e == nil {
+		return ""
+	}
+	var b strings.Builder
+	agents := "no group"
+	if e.Token != "" {
+		agents = "the group of " + e.Token
+	}
+	fmt.Fprintf(&b, "  why: %s (%s, %s)\n", e.Why, e.Dialect, agents)
+	fmt.Fprintf(&b, "  path: %s\n", e.Path)
+	for _, m := range e.Matches {
+		fmt.Fprintf(&b, "  matches: %s\n", m.text())
+	}
+	for _, m := range e.Lost {
+		fmt.Fprintf(&b, "  for others: %s\n", m.text())
+	}
+	return b.String()
+}
+
+func (m match) text() string {
+	s := fmt.Sprintf("line %d: %s", m.Line, m.Rule)
+	if m.Octets > 0 {
+		s += fmt.Sprintf(", %d octets", m.Octets)
+	}
+	return fmt.Sprintf("%s (group of %s, line %d)", s, m.GroupAgents, m.GroupLine)
+}

@@ -177,7 +177,7 @@ func number(blockOf []uint32, blocks int) ([]uint32, int) {
 // addRules sorts the rules of each block by literal prefix, so that the ones which can match a path are found in a
 // time that grows with the path, and links them up as nodes.
 func (r *Ruleset) addRules(p *parser, blockOf []uint32) {
-	p.keys = r.sortKeys(p.keys, p.rules, blockOf)
+	p.keys = r.sortKeys(p, blockOf)
 	r.rules = make([]rule, 0, len(p.keys))
 	block := uint32(0)
 	for _, k := range p.keys {

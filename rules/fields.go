@@ -26,11 +26,14 @@ func (k key) ofAgents() bool {
 
 // field is a line that is a record: "key: value".
 type field struct {
-	key   key
-	text  []byte // the record as written, without the white space around it and the comment behind it
-	name  []byte // the beginning of text
-	value []byte // the end of text
+	text        []byte // the record as written, without the white space around it and the comment behind it
+	nameLength  int    // of its beginning
+	valueLength int    // of its end
+	key         key
 }
+
+func (f *field) name() []byte  { return f.text[:f.nameLength] }
+func (f *field) value() []byte { return f.text[len(f.text)-f.valueLength:] }
 
 // parseField reads a line. Its key is keyOther where the line says nothing that this package reads.
 func parseField(line []byte) field {
@@ -42,7 +45,7 @@ func parseField(line []byte) field {
 	if !ok {
 		return field{}
 	}
-	return field{key: keyOf(name), text: text, name: name, value: value}
+	return field{key: keyOf(name), text: text, nameLength: len(name), valueLength: len(value)}
 }
 
 // splitField splits a record at its first colon. As Google's parser does, it accepts that the colon is missing where

@@ -44,7 +44,7 @@ func prefixField(f field) field {
 		{"diasllow", keyDisallow}, {"disallaw", keyDisallow},
 		{"sitemap", keySitemap}, {"site-map", keySitemap},
 	} {
-		if n := len(k.name); len(f.name) >= n && isName(f.name[:n], k.name) {
+		if n := len(k.name); f.nameLength >= n && isName(f.text[:n], k.name) {
 			f.key = k.key
 		}
 	}
@@ -65,11 +65,10 @@ func strictField(line []byte, c comments) field {
 		value = trimSpace(value[:commentAfterSpace(value)])
 	}
 	end := i + 1 + bytes.Index(line[i+1:], value) + len(value)
-	f := field{key: keyOf(name), text: trimSpace(line[:end]), name: name, value: value}
 	if len(value) == 0 {
-		f.text = trimSpace(line[:i+1])
-		f.value = f.text[len(f.text):]
+		end = i + 1
 	}
+	f := field{key: keyOf(name), text: trimSpace(line[:end]), nameLength: len(name), valueLength: len(value)}
 	return onlyField(f, "user-agent", "useragent", "allow", "disallow", "sitemap")
 }
 
@@ -87,7 +86,7 @@ func commentAfterSpace(value []byte) int {
 func onlyField(f field, names ...string) field {
 	switch f.key {
 	case keyUserAgent, keyAllow, keyDisallow, keySitemap:
-		known := slices.ContainsFunc(names, func(name string) bool { return isName(f.name, name) })
+		known := slices.ContainsFunc(names, func(name string) bool { return isName(f.name(), name) })
 		if !known || bytes.IndexByte(f.text, ':') < 0 {
 			f.key = keyOther
 		}
@@ -127,7 +126,7 @@ func scrubbed(k key, line []byte, colon int) field {
 		line = slices.Concat(line[:colon+1], value)
 	}
 	text := trimSpace(line)
-	return field{key: k, text: text, name: text[:colon], value: trimSpace(text[colon+1:])}
+	return field{key: k, text: text, nameLength: colon, valueLength: len(trimSpace(text[colon+1:]))}
 }
 
 func isControl(c byte) bool { return c < ' ' || c == 0x7F }

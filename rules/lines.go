@@ -56,7 +56,7 @@ func fromUTF16(text []byte, order binary.ByteOrder) []byte {
 type lineReader struct {
 	rest   []byte
 	max    int // octets of a line that are read; if zero, maxLine
-	lf     int // where in rest the next LF is, or its end: kept, or a file with bare CRs would be searched once a line
+	lf, cr int // where in rest the next LF and CR are, or its end: kept, or a file without one would be searched once a line
 	number int
 	line   []byte
 }
@@ -67,24 +67,30 @@ func (r *lineReader) next() bool {
 		return false
 	}
 	if r.lf <= 0 {
-		if r.lf = bytes.IndexByte(r.rest, '\n'); r.lf < 0 {
-			r.lf = len(r.rest)
-		}
+		r.lf = indexOrEnd(r.rest, '\n')
 	}
-	end := r.lf
+	if r.number == 0 || r.cr < 0 {
+		r.cr = indexOrEnd(r.rest, '\r')
+	}
+	end := min(r.lf, r.cr)
 	skip := end + 1
-	if cr := bytes.IndexByte(r.rest[:end], '\r'); cr >= 0 {
-		if cr+1 < end {
-			skip = cr + 1
-		}
-		end = cr
+	if r.cr+1 == r.lf {
+		skip++
 	}
 	r.line = cutLine(r.rest[:end], cmp.Or(r.max, maxLine))
 	skip = min(skip, len(r.rest))
 	r.rest = r.rest[skip:]
 	r.lf -= skip
+	r.cr -= skip
 	r.number++
 	return true
+}
+
+func indexOrEnd(b []byte, c byte) int {
+	if i := bytes.IndexByte(b, c); i >= 0 {
+		return i
+	}
+	return len(b)
 }
 
 // cutLine returns at most size octets of line. Half an escape at the cut is dropped, for it would be read as a stray

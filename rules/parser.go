@@ -17,7 +17,7 @@ type parser struct {
 	arena   []byte
 	rules   []rule
 	keys    []sortKey
-	sorted  []sortKey
+	scratch []sortKey
 	nodes   []node
 	groups  []group
 	names   []name
@@ -38,7 +38,7 @@ var parsers = sync.Pool{New: func() any { return new(parser) }}
 func (p *parser) reset(d Dialect, robotsURL string) {
 	*p = parser{
 		switches: d.switches(), dialect: d,
-		arena: p.arena[:0], rules: p.rules[:0], keys: p.keys[:0], sorted: p.sorted[:0], nodes: p.nodes[:0],
+		arena: p.arena[:0], rules: p.rules[:0], keys: p.keys[:0], scratch: p.scratch[:0], nodes: p.nodes[:0],
 		groups: p.groups[:0], names: p.names[:0], agents: p.agents[:0], delays: p.delays[:0], records: p.records[:0],
 		joined: p.joined[:0],
 	}
@@ -69,7 +69,7 @@ func (p *parser) line(number int, line []byte) {
 	switch f.key {
 	case keyUserAgent:
 		p.addressed = true
-		p.userAgent(number, f.value)
+		p.userAgent(number, f.value())
 	case keyAllow, keyDisallow:
 		p.rule(number, f)
 	default:
@@ -148,7 +148,7 @@ func (p *parser) rule(number int, f field) {
 	}
 	p.groupEnded, p.listEnded = true, true
 	r := rule{line: uint32(number), allow: f.key == keyAllow}
-	value := f.value
+	value := f.value()
 	if len(value) == 0 {
 		switch p.empty {
 		case emptyIgnored:
@@ -159,31 +159,35 @@ func (p *parser) rule(number int, f field) {
 			r.allow = !r.allow
 		}
 	}
+	var resolved []byte
 	if p.resolve && !isPath(value) {
 		var ok bool
-		if value, ok = p.resolved(value); !ok {
+		if resolved, ok = p.resolved(value); !ok {
 			return
 		}
 	}
 	text := p.keep(f.text)
 	r.text, r.textLength = text.start, uint16(text.length)
-	written := uint32(notWritten)
-	if len(value) > 0 && &value[0] == &f.value[0] {
-		written = uint32(len(p.arena) - len(value))
+	if resolved != nil {
+		p.addRule(r, resolved, notWritten)
+	} else {
+		p.addRule(r, value, uint32(len(p.arena)-len(value)))
 	}
-	p.addRule(r, value, written)
 }
 
 // addRule compiles a rule, and those that a dialect reads in it besides.
 func (p *parser) addRule(r rule, value []byte, written uint32) {
-	also := r
-	p.pattern(&r, value, written)
 	p.rules = append(p.rules, r)
-	if before, ok := bytes.CutSuffix(value, []byte("$")); ok && p.beforeQuery {
-		p.addRule(also, slices.Concat(before, []byte("?")), notWritten)
+	p.pattern(&p.rules[len(p.rules)-1], value, written)
+	if p.beforeQuery {
+		if before, ok := bytes.CutSuffix(value, []byte("$")); ok {
+			p.addRule(r, slices.Concat(before, []byte("?")), notWritten)
+		}
 	}
-	if i := bytes.LastIndexByte(value, '/'); p.indexPage && r.allow && i >= 0 && bytes.HasPrefix(value[i:], []byte("/index.htm")) {
-		p.addRule(also, slices.Concat(value[:i+1], []byte("$")), notWritten)
+	if p.indexPage && r.allow {
+		if i := bytes.LastIndexByte(value, '/'); i >= 0 && bytes.HasPrefix(value[i:], []byte("/index.htm")) {
+			p.addRule(r, slices.Concat(value[:i+1], []byte("$")), notWritten)
+		}
 	}
 }
 

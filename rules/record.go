@@ -26,14 +26,14 @@ func (p *parser) record(number int, f field) {
 	if inGroup && ends {
 		p.listEnded = p.switches.agents.merged() || p.listEnded
 		if f.key == keyCrawlDelay {
-			p.crawlDelay(f.value)
+			p.crawlDelay(f.value())
 		}
 	}
 	r := record{line: uint32(number), key: f.key}
 	if inGroup {
 		r.list = uint32(len(p.delays))
 	}
-	r.nameLength, r.valueLength = uint16(len(f.name)), uint16(len(f.value))
+	r.nameLength, r.valueLength = uint16(f.nameLength), uint16(f.valueLength)
 	text := p.keep(f.text)
 	r.text, r.textLength = text.start, uint16(text.length)
 	p.records = append(p.records, r)
@@ -41,5 +41,5 @@ func (p *parser) record(number int, f field) {
 
 // isKept reports whether a record of an unknown kind may mean something to somebody: it has a name and a colon.
 func isKept(f field) bool {
-	return len(f.name) > 0 && bytes.IndexByte(f.text[len(f.name):], ':') >= 0
+	return f.nameLength > 0 && bytes.IndexByte(f.text[f.nameLength:], ':') >= 0
 }

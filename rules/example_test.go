@@ -69,3 +69,88 @@ func ExampleProductToken() {
 	// NewsBot
 	// ExampleBot
 }
+
+func ExampleParseDialect() {
+	const robots = "User-agent: *\nDisallow: /a\nAllow: /ab\n"
+	for _, name := range []string{"rfc9309", "mk1996"} {
+		dialect, err := rules.ParseDialect(name)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		set := rules.Parse([]byte(robots), rules.Options{Dialect: dialect})
+		fmt.Println(dialect, set.Agent("NewsBot").Verdict("/abc").Rule)
+	}
+	// Output:
+	// rfc9309 Allow: /ab
+	// mk1996 Disallow: /a
+}
+
+func ExampleRuleset_Explain() {
+	const robots = "User-agent: *\nDisallow: /a\nAllow: /ab\n\nUser-agent: NewsBot\nDisallow: /abc\n"
+	e := rules.Parse([]byte(robots), rules.Options{}).Explain("OtherBot/1.0", "/abcd")
+	fmt.Println(e.Verdict.Allowed, e.Verdict.Rule+":", e.Why)
+	for _, m := range e.Matches {
+		fmt.Println("matches:", m.Rule, m.Octets)
+	}
+	for _, m := range e.Lost {
+		fmt.Println("for", m.Group.Agents+":", m.Rule)
+	}
+	// Output:
+	// true Allow: /ab: it has the most octets of the rules that match
+	// matches: Allow: /ab 3
+	// matches: Disallow: /a 2
+	// for NewsBot: Disallow: /abc
+}
+
+func ExampleRuleset_String() {
+	set := rules.Parse([]byte("# ours\nuseragent:NewsBot # and others\nDisallow:/x\nnonsense\n"), rules.Options{})
+	fmt.Print(set)
+	// Output:
+	// User-agent: NewsBot
+	// Disallow:/x
+}
+
+func ExampleRuleset_Fields() {
+	const robots = "License: https://site.example/rsl.xml\nUser-agent: *\nContent-Signal: search=yes, ai-train=no\nAllow: /\nSitemap: /s.xml\n"
+	for _, f := range rules.Parse([]byte(robots), rules.Options{}).Fields("license", "content-signal", "sitemap") {
+		fmt.Printf("%d %s=%s\n", f.Line, f.Name, f.Value)
+	}
+	// Output:
+	// 1 License=https://site.example/rsl.xml
+	// 3 Content-Signal=search=yes, ai-train=no
+	// 5 Sitemap=/s.xml
+}
+
+func ExampleRuleset_CleanParams() {
+	fmt.Println(rules.Parse([]byte("Clean-param: ref&sid /shop/\n"), rules.Options{}).CleanParams())
+	// Output: [{1 [ref sid] /shop/}]
+}
+
+func ExampleRuleset_Host() {
+	fmt.Println(rules.Parse([]byte("Host: www.site.example\n"), rules.Options{}).Host())
+	// Output: www.site.example
+}
+
+func ExampleAgent_RequestRate() {
+	rate, ok := rules.Parse([]byte("User-agent: *\nRequest-rate: 1/5m 0600-0845\n"), rules.Options{}).Agent("NewsBot").RequestRate()
+	fmt.Println(rate.Requests, rate.Per, rate.During.From, rate.During.To, ok)
+	// Output: 1 5m0s 6h0m0s 8h45m0s true
+}
+
+func ExampleAgent_VisitTime() {
+	fmt.Println(rules.Parse([]byte("User-agent: *\nVisit-time: 0600-0845\n"), rules.Options{}).Agent("NewsBot").VisitTime())
+	// Output: {6h0m0s 8h45m0s} true
+}
+
+func ExampleAgent_ContentUsage() {
+	const robots = "User-agent: *\nContent-Usage: train-ai=n\nContent-Usage: /free/ train-ai=y\nAllow: /\n"
+	usage, ok := rules.Parse([]byte(robots), rules.Options{}).Agent("NewsBot").ContentUsage("/free/x")
+	fmt.Println(usage.Line, usage.Pattern, usage.Preferences, ok)
+	// Output: 3 /free/ train-ai=y true
+}
+
+func ExampleDialect_Lifetime() {
+	fmt.Println(rules.MK1996.Lifetime())
+	// Output: 168h0m0s
+}

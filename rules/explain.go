@@ -111,7 +111,7 @@ func (r *Ruleset) reason(a Agent, target, path string, own []*rule) Reason {
 		return NoGroup
 	case len(own) == 0:
 		return NoMatch
-	case len(own) == 1:
+	case own[0].line == own[len(own)-1].line: // a line may have become two rules
 		return OnlyMatch
 	case s.firstMatch:
 		return FirstMatch

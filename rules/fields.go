@@ -32,8 +32,8 @@ type field struct {
 	key         key
 }
 
-func (f *field) name() []byte  { return f.text[:f.nameLength] }
-func (f *field) value() []byte { return f.text[len(f.text)-f.valueLength:] }
+func (f field) name() []byte  { return f.text[:f.nameLength] }
+func (f field) value() []byte { return f.text[len(f.text)-f.valueLength:] }
 
 // parseField reads a line. Its key is keyOther where the line says nothing that this package reads.
 func parseField(line []byte) field {
@@ -68,6 +68,14 @@ func splitField(text []byte) (name, value []byte, ok bool) {
 // keyOf recognises a key in any case. The RFC leaves it to crawlers which misspellings they accept (2.2.4 has them for
 // sitemaps); these are the ones that Google's parser accepts, and "crawldelay".
 func keyOf(name []byte) key {
+	switch string(name) { // as nearly all files have them
+	case "Disallow":
+		return keyDisallow
+	case "Allow":
+		return keyAllow
+	case "User-agent":
+		return keyUserAgent
+	}
 	var buf [13]byte
 	if len(name) > len(buf) {
 		return keyOther

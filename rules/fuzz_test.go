@@ -103,3 +103,45 @@ func encoded(s string) string {
 	}
 	return b.String()
 }
+
+// FuzzString holds that what a Ruleset prints says the same in every dialect.
+func FuzzString(f *testing.F) {
+	f.Add([]byte("User-agent: a\nDisallow: /x*y$\nCrawl-delay: 1.5\n\nUser-agent: *\nAllow:\nSitemap: /s\n"), "a/1.0", "/xzy")
+	f.Add([]byte("Disallow: http://a.example/x\n\nCrawl-delay: 2\nuseragent *\rContent-Usage: /x y\n"), "b", "http://a.example/%78")
+	f.Fuzz(func(t *testing.T, body []byte, userAgent, target string) {
+		if len(body) > 4096 {
+			t.Skip()
+		}
+		for _, d := range rules.Dialects() {
+			opts := rules.Options{Dialect: d, RobotsURL: "http://a.example/robots.txt"}
+			if err := checkRoundTrip(rules.Parse(body, opts), opts, userAgent, target); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// FuzzExplain holds that an explanation agrees with the verdict, in every dialect.
+func FuzzExplain(f *testing.F) {
+	f.Add([]byte("User-agent: a\nDisallow: /x*y$\nAllow: /x\nUser-agent: *\nDisallow: /\n"), "a/1.0", "/xzy")
+	f.Add([]byte("Disallow: /x$\nAllow: /d/index.html\n"), "b", "/x?")
+	f.Fuzz(func(t *testing.T, body []byte, userAgent, target string) {
+		for _, d := range rules.Dialects() {
+			set := rules.Parse(body, rules.Options{Dialect: d, RobotsURL: "http://a.example/robots.txt"})
+			checkExplanation(t, set.Explain(userAgent, target), set.Agent(userAgent).Verdict(target))
+		}
+	})
+}
+
+func checkExplanation(t *testing.T, e rules.Explanation, v rules.Verdict) {
+	t.Helper()
+	decided := e.Why != rules.NoGroup && e.Why != rules.NoMatch && e.Why != rules.AlwaysFree && e.Why != rules.OtherOrigin
+	switch {
+	case e.Verdict != v || e.Why.String() == "":
+		t.Errorf("%+v explains %+v", e, v)
+	case decided && (len(e.Matches) == 0 || e.Matches[0].Line != v.Line || e.Matches[0].Allow != v.Allowed):
+		t.Errorf("%+v has another rule first than %+v", e, v)
+	case !decided && v.Line != 0:
+		t.Errorf("%+v has no rule for %+v", e, v)
+	}
+}

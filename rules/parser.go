@@ -147,16 +147,16 @@ func (p *parser) rule(number int, f field) {
 		p.userAgent(number, []byte("*"))
 	}
 	p.groupEnded, p.listEnded = true, true
-	r := rule{line: uint32(number), allow: f.key == keyAllow}
+	allow := f.key == keyAllow
 	value := f.value()
 	if len(value) == 0 {
 		switch p.empty {
 		case emptyIgnored:
 			return
 		case emptyAllows:
-			r.allow = true
+			allow = true
 		case emptyInverted:
-			r.allow = !r.allow
+			allow = !allow
 		}
 	}
 	var resolved []byte
@@ -167,27 +167,31 @@ func (p *parser) rule(number int, f field) {
 		}
 	}
 	text := p.keep(f.text)
-	r.text, r.textLength = text.start, uint16(text.length)
+	written := uint32(len(p.arena) - len(value))
 	if resolved != nil {
-		p.addRule(r, resolved, notWritten)
-	} else {
-		p.addRule(r, value, uint32(len(p.arena)-len(value)))
+		value, written = resolved, notWritten
+	}
+	p.addRule(number, text, allow, value, written)
+	if p.beforeQuery || p.indexPage {
+		p.addOthers(number, text, allow, value)
 	}
 }
 
-// addRule compiles a rule, and those that a dialect reads in it besides.
-func (p *parser) addRule(r rule, value []byte, written uint32) {
-	p.rules = append(p.rules, r)
-	p.pattern(&p.rules[len(p.rules)-1], value, written)
-	if p.beforeQuery {
-		if before, ok := bytes.CutSuffix(value, []byte("$")); ok {
-			p.addRule(r, slices.Concat(before, []byte("?")), notWritten)
-		}
+// addRule compiles a rule.
+func (p *parser) addRule(number int, text span, allow bool, value []byte, written uint32) {
+	p.rules = append(p.rules, rule{})
+	r := &p.rules[len(p.rules)-1]
+	r.line, r.text, r.textLength, r.allow = uint32(number), text.start, uint16(text.length), allow
+	p.pattern(r, value, written)
+}
+
+// addOthers adds the rules that a dialect reads in a line besides what it says.
+func (p *parser) addOthers(number int, text span, allow bool, value []byte) {
+	if before, ok := bytes.CutSuffix(value, []byte("$")); ok && p.beforeQuery {
+		p.addRule(number, text, allow, slices.Concat(before, []byte("?")), notWritten)
 	}
-	if p.indexPage && r.allow {
-		if i := bytes.LastIndexByte(value, '/'); i >= 0 && bytes.HasPrefix(value[i:], []byte("/index.htm")) {
-			p.addRule(r, slices.Concat(value[:i+1], []byte("$")), notWritten)
-		}
+	if i := bytes.LastIndexByte(value, '/'); p.indexPage && allow && i >= 0 && bytes.HasPrefix(value[i:], []byte("/index.htm")) {
+		p.addRule(number, text, allow, slices.Concat(value[:i+1], []byte("$")), notWritten)
 	}
 }
 

@@ -2,7 +2,6 @@ package rules
 
 import (
 	"cmp"
-	"encoding/binary"
 	"iter"
 	"slices"
 	"strings"
@@ -164,9 +163,13 @@ func runs[T any](s []T, same func(a, b T) bool) iter.Seq[[]T] {
 	}
 }
 
-// head returns the first eight octets of s as a number that sorts as they do.
-func head(s string) uint64 {
-	var b [8]byte
-	copy(b[:], s)
-	return binary.BigEndian.Uint64(b[:])
+// head returns what first8 does, with zeros behind the end of s.
+func head(s string) (h uint64) {
+	if len(s) >= 8 {
+		return first8(s)
+	}
+	for i := range len(s) {
+		h |= uint64(s[i]) << (56 - 8*i)
+	}
+	return h
 }

@@ -1,0 +1,182 @@
+package rules_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/rules"
+)
+
+func TestDialectNames(t *testing.T) {
+	for _, d := range rules.Dialects() {
+		got, err := rules.ParseDialect(d.String())
+		if err != nil || got != d {
+			t.Errorf("ParseDialect(%q) = %v, %v", d.String(), got, err)
+		}
+		var text rules.Dialect
+		if err := text.UnmarshalText([]byte(d.String())); err != nil || text != d {
+			t.Errorf("UnmarshalText(%q) = %v, %v", d.String(), text, err)
+		}
+	}
+	for _, name := range []string{"", "RFC9309", "bing"} {
+		if d, err := rules.ParseDialect(name); err == nil || !strings.Contains(err.Error(), "www-robotrules") {
+			t.Errorf("ParseDialect(%q) = %v, %v, want an error that names the dialects", name, d, err)
+		}
+	}
+	if got, want := rules.Dialect(200).String(), rules.RFC9309.String(); got != want {
+		t.Errorf("Dialect(200).String() = %q, want %q", got, want)
+	}
+}
+
+// TestDialects holds what each dialect reads in one file. The columns are in the order of rules.Dialects: "+" is allowed.
+func TestDialects(t *testing.T) {
+	tests := []struct{ name, robots, agent, target, want string }{
+		//                                                                           rfc google rb cr www mk gym
+		{"the longest or the first", "User-agent: *\nDisallow: /a\nAllow: /ab\n", "x", "/ab", "++-----"},
+		{"wildcards", "User-agent: *\nDisallow: /*b\n", "x", "/ab", "----++-"},
+		{"an end", "User-agent: *\nDisallow: /a$\n", "x", "/a", "----++-"},
+		{"an end before a query", "User-agent: *\nDisallow: /a$\n", "x", "/a?b", "++--+++"},
+		{"an encoded query is no query", "User-agent: *\nDisallow: /a$\n", "x", "/a%3Fb", "+++++++"},
+		{"two groups of one agent", "User-agent: a\nDisallow: /x\n\nUser-agent: a\nDisallow: /y\n", "a", "/y", "--+++++"},
+		{"two groups of *", "User-agent: *\nDisallow: /x\n\nUser-agent: *\nDisallow: /y\n", "a", "/y", "--++-++"},
+		{"* in front of a name", "User-agent: *\nDisallow: /x\n\nUser-agent: a\nDisallow: /y\n", "a", "/y", "--++---"},
+		{"an agent within a value", "User-agent: newsbot\nDisallow: /\n", "bot", "/", "++--+++"},
+		{"a value within an agent", "User-agent: bot\nDisallow: /\n", "newsbot", "/", "++-----"},
+		{"a value within a comment", "User-agent: bot\nDisallow: /\n", "x/1 (robot)", "/", "++--+--"},
+		{"a value with a wildcard", "User-agent: n*bot\nDisallow: /\n", "newsbot", "/", "++--+++"},
+		{"a token with digits", "User-agent: b2\nDisallow: /\n", "b2", "/", "-+-----"},
+		{"rules in front of groups", "Disallow: /\n", "x", "/", "++---++"},
+		{"an empty Disallow in front", "User-agent: *\nDisallow:\nDisallow: /\n", "x", "/", "--+++++"},
+		{"an empty Allow in front", "User-agent: *\nAllow:\nDisallow: /x\n", "x", "/y", "+++++--"},
+		{"a blank line in a group", "User-agent: *\nDisallow: /x\n\nDisallow: /y\n", "a", "/y", "----+++"},
+		{"a blank line below the agent", "User-agent: *\n\nDisallow: /y\n", "a", "/y", "----+++"},
+		{"a delay between agents", "User-agent: a\nCrawl-delay: 1\nUser-agent: b\nDisallow: /\n", "a", "/", "-----++"},
+		{"Allow", "User-agent: *\nAllow: /x\nDisallow: /\n", "a", "/x", "++++-++"},
+		{"an encoded letter", "User-agent: *\nDisallow: /%61\n", "x", "/a", "-+--+--"},
+		{"an encoded slash", "User-agent: *\nDisallow: /a%2fb\n", "x", "/a/b", "+++++++"},
+		{"an encoded slash in other case", "User-agent: *\nDisallow: /a%2fb\n", "x", "/a%2Fb", "----+--"},
+		{"an encoded equals sign", "User-agent: *\nDisallow: /a%3Db\n", "x", "/a=b", "+++++--"},
+		{"an encoded star", "User-agent: *\nDisallow: /%2Ab\n", "x", "/ab", "++--++-"},
+		{"a comment at once", "User-agent: *\nDisallow: /a#b\n", "x", "/a", "--++---"},
+		{"a comment behind white space", "User-agent: *\nDisallow: /a #b\n", "x", "/a", "-------"},
+		{"a misspelling", "User-agent: *\nDisalow: /\n", "x", "/", "--+++++"},
+		{"a key that goes on", "User-agent: *\nDisallows: /\n", "x", "/", "+-+++++"},
+		{"a key in the middle", "User-agent: *\nxDisallow: /\n", "x", "/", "+++++--"},
+		{"no colon", "User-agent: *\nDisallow /\n", "x", "/", "--+++++"},
+		{"a space before the colon", "User-agent: *\nDisallow : /\n", "x", "/", "-----++"},
+		{"an index page", "User-agent: *\nAllow: /d/index.html\nDisallow: /d/\n", "x", "/d/", "-+-----"},
+		{"a NUL", "User-agent: *\nDisallow: /a\x00\n", "x", "/a", "-------"},
+		{"a NUL within", "User-agent: *\nDisallow: /a\x00b\n", "x", "/ab", "+---+--"},
+		{"robots.txt", "User-agent: *\nDisallow: /\n", "x", "/robots.txt", "+------"},
+		{"a URL in a rule", "User-agent: *\nDisallow: http://a.example/x\n", "x", "/x", "++++-++"},
+		{"a URL of another", "User-agent: *\nDisallow: http://b.example/x\n", "x", "/x", "+++++++"},
+		{"a relative URL in a rule", "User-agent: *\nDisallow: x\n", "x", "/x", "++++-++"},
+		{"a URL of another as target", "User-agent: *\nDisallow: /\n", "x", "http://b.example/x", "----+--"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := ""
+			for _, d := range rules.Dialects() {
+				set := rules.Parse([]byte(tt.robots), rules.Options{Dialect: d, RobotsURL: "http://a.example/robots.txt"})
+				got += map[bool]string{true: "+", false: "-"}[set.Agent(tt.agent).Verdict(tt.target).Allowed]
+			}
+			if got != tt.want {
+				t.Errorf("Agent(%q).Verdict(%q) is %s, want %s in %v:\n%s", tt.agent, tt.target, got, tt.want, rules.Dialects(), tt.robots)
+			}
+		})
+	}
+}
+
+func TestCharsets(t *testing.T) {
+	const latin1 = "User-agent: *\nDisallow: /caf\xE9\n"
+	tests := []struct {
+		name, body, contentType string
+		dialect                 rules.Dialect
+		target                  string
+		allowed                 bool
+	}{
+		{"none is UTF-8", latin1, "", rules.GYM2008, "/caf%C3%A9", true},
+		{"none named, the RFC's reading", latin1, "text/plain", rules.RFC9309, "/caf%E9", false},
+		{"none named, ISO-8859-1", latin1, "text/plain", rules.GYM2008, "/caf%C3%A9", false},
+		{"named", latin1, "text/plain; charset=ISO-8859-1", rules.RFC9309, "/caf%C3%A9", false},
+		{"named in quotes", latin1, `text/plain; charset="windows-1252"`, rules.Google, "/caf%C3%A9", false},
+		{"UTF-8", "User-agent: *\nDisallow: /café\n", "text/plain; charset=UTF-8", rules.MK1996, "/caf%C3%A9", false},
+		{"unknown", "User-agent: *\nDisallow: /café\n", "text/plain; charset=x", rules.RFC9309, "/caf%C3%A9", false},
+		{"nonsense", "User-agent: *\nDisallow: /café\n", ";;", rules.RFC9309, "/caf%C3%A9", false},
+		{"Japanese", "User-agent: *\nDisallow: /\x83c\n", "text/plain; charset=shift_jis", rules.RFC9309, "/%E3%83%84", false},
+		{"a mark counts more", "\xEF\xBB\xBFUser-agent: *\nDisallow: /café\n", "text/plain; charset=latin1", rules.RFC9309, "/caf%C3%A9", false},
+		{"half a mark", "\xEF\xBBUser-agent: *\nDisallow: /a\n", "", rules.Google, "/a", false},
+		{"half a mark elsewhere", "\xEF\xBBUser-agent: *\nDisallow: /a\n", "", rules.RFC9309, "/a", true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			set := rules.Parse([]byte(tt.body), rules.Options{Dialect: tt.dialect, ContentType: tt.contentType})
+			if got := set.Agent("x").Verdict(tt.target); got.Allowed != tt.allowed {
+				t.Errorf("Verdict(%q) = %+v, want Allowed %v of %q as %q", tt.target, got, tt.allowed, tt.body, tt.contentType)
+			}
+		})
+	}
+}
+
+func TestPace(t *testing.T) {
+	day := rules.Hours{From: 6 * time.Hour, To: 8*time.Hour + 45*time.Minute}
+	tests := []struct {
+		value string
+		want  rules.Rate // zero: none
+	}{
+		{"1/5", rules.Rate{Requests: 1, Per: 5 * time.Second}},
+		{"10/1m", rules.Rate{Requests: 10, Per: time.Minute}},
+		{"1/10s", rules.Rate{Requests: 1, Per: 10 * time.Second}},
+		{"100/24h", rules.Rate{Requests: 100, Per: 24 * time.Hour}},
+		{"1/2D 0600-0845", rules.Rate{Requests: 1, Per: 48 * time.Hour, During: day}},
+		{"1/1s 0600 - 0845", rules.Rate{Requests: 1, Per: time.Second, During: day}},
+		{"1", rules.Rate{}},
+		{"0/5", rules.Rate{}},
+		{"1/0", rules.Rate{}},
+		{"-1/5", rules.Rate{}},
+		{"1/5x", rules.Rate{}},
+		{"1/5 2500-2600", rules.Rate{}},
+		{"1/s", rules.Rate{}},
+		{"", rules.Rate{}},
+	}
+	for _, tt := range tests {
+		set := rules.Parse([]byte("User-agent: a\nRequest-rate: "+tt.value+"\nUser-agent: b\nDisallow: /\n"), rules.Options{})
+		if got, ok := set.Agent("a").RequestRate(); got != tt.want && ok || ok != (tt.want != rules.Rate{}) {
+			t.Errorf("Request-rate: %q: RequestRate() = %+v, %v, want %+v", tt.value, got, ok, tt.want)
+		}
+		if got, ok := set.Agent("b").RequestRate(); ok {
+			t.Errorf("Request-rate: %q: RequestRate() of another agent = %+v", tt.value, got)
+		}
+	}
+	for value, want := range map[string]bool{"0600-0845": true, "0600 0845": true, "06:00-08:45": true, "0600Z-0845Z": true, "6-8": false, "0660-0845": false, "0600": false} {
+		set := rules.Parse([]byte("User-agent: *\nVisit-time: "+value+"\n"), rules.Options{})
+		if got, ok := set.Agent("a").VisitTime(); ok != want || ok && got != day {
+			t.Errorf("Visit-time: %q: VisitTime() = %+v, %v, want %v", value, got, ok, want)
+		}
+	}
+}
+
+func TestContentUsage(t *testing.T) {
+	const robots = "Content-Usage: train-ai=y\nUser-agent: a\nContent-Usage: train-ai=n\nContent-Usage: /free/ train-ai=y\nContent-Usage: /*.txt$ search=n\n" +
+		"Content-Usage: /%66ree/x search=y\nDisallow: /no\nUser-agent: b\nContent-Usage: /b x=y\n"
+	tests := []struct {
+		agent, target, want string
+		line                int
+	}{
+		{"a", "/", "train-ai=n", 3},
+		{"a", "https://a.example/free/y?q", "train-ai=y", 4},
+		{"a", "/a.txt", "search=n", 5},
+		{"a", "/free/a.txt", "search=n", 5},
+		{"a", "/free/x", "search=y", 6},
+		{"b", "/b", "x=y", 9},
+		{"b", "/", "", 0},
+		{"c", "/", "", 0},
+	}
+	for _, tt := range tests {
+		got, ok := rules.Parse([]byte(robots), rules.Options{}).Agent(tt.agent).ContentUsage(tt.target)
+		if got.Preferences != tt.want || got.Line != tt.line || ok != (tt.line != 0) {
+			t.Errorf("Agent(%q).ContentUsage(%q) = %+v, %v, want %q in line %d", tt.agent, tt.target, got, ok, tt.want, tt.line)
+		}
+	}
+}

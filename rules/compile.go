@@ -204,16 +204,17 @@ func exact[T any](s []T) []T {
 func (r *Ruleset) addRule(nodes []node, first int, add *rule) []node {
 	prefix := r.literal(add)
 	if len(nodes) == first || r.prefix(&nodes[len(nodes)-1]) != prefix {
-		n := node{prefix: add.pattern, prefixLength: add.literal, rules: uint32(len(r.rules)), weight: add.weight}
 		block := nodes[first:]
-		n.parent = int32(len(block)) - 1
-		for n.parent >= 0 && !strings.HasPrefix(prefix, r.prefix(&block[n.parent])) {
-			n.parent = block[n.parent].parent
+		parent, weight := int32(len(block))-1, add.weight
+		for parent >= 0 && !strings.HasPrefix(prefix, r.prefix(&block[parent])) {
+			parent = block[parent].parent
 		}
-		if n.parent >= 0 {
-			n.weight = max(n.weight, block[n.parent].weight)
+		if parent >= 0 {
+			weight = max(weight, block[parent].weight)
 		}
-		nodes = append(nodes, n)
+		nodes = append(nodes, node{})
+		n := &nodes[len(nodes)-1]
+		n.prefix, n.prefixLength, n.rules, n.parent, n.weight = add.pattern, add.literal, uint32(len(r.rules)), parent, weight
 	}
 	r.rules = append(r.rules, *add)
 	return nodes

@@ -32,20 +32,27 @@ type field struct {
 	key         key
 }
 
-func (f field) name() []byte  { return f.text[:f.nameLength] }
-func (f field) value() []byte { return f.text[len(f.text)-f.valueLength:] }
+func (f *field) name() []byte  { return f.text[:f.nameLength] }
+func (f *field) value() []byte { return f.text[len(f.text)-f.valueLength:] }
 
-// parseField reads a line. Its key is keyOther where the line says nothing that this package reads.
-func parseField(line []byte) field {
+// parse reads a line. Its key is keyOther where the line says nothing that this package reads. The parser keeps one
+// field for all lines, since to hand copies on takes longer than to read most lines.
+func (f *field) parse(line []byte) {
 	if i := bytes.IndexByte(line, '#'); i >= 0 {
 		line = line[:i]
 	}
 	text := trimSpace(line)
 	name, value, ok := splitField(text)
 	if !ok {
-		return field{}
+		*f = field{}
+		return
 	}
-	return field{key: keyOf(name), text: text, nameLength: len(name), valueLength: len(value)}
+	f.key, f.text, f.nameLength, f.valueLength = keyOf(name), text, len(name), len(value)
+}
+
+func parseField(line []byte) (f field) {
+	f.parse(line)
+	return f
 }
 
 // splitField splits a record at its first colon. As Google's parser does, it accepts that the colon is missing where

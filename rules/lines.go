@@ -77,7 +77,9 @@ func (r *lineReader) next() bool {
 	if r.cr+1 == r.lf {
 		skip++
 	}
-	r.line = cutLine(r.rest[:end], cmp.Or(r.max, maxLine))
+	if r.line = r.rest[:end]; end > maxLine {
+		r.line = cutLine(r.line, cmp.Or(r.max, maxLine))
+	}
 	skip = min(skip, len(r.rest))
 	r.rest = r.rest[skip:]
 	r.lf -= skip

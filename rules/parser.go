@@ -25,6 +25,7 @@ type parser struct {
 	delays  []milliseconds // of each list of user-agent lines
 	records []record
 
+	field      field  // of the line at hand
 	joined     []byte // the values of the open group's user-agent lines
 	addressed  bool   // a user-agent line has been seen
 	open       bool   // there is a group that the next rule belongs to
@@ -60,11 +61,11 @@ func (p *parser) line(number int, line []byte) {
 		p.open, p.groupEnded, p.listEnded = false, true, true
 		return
 	}
-	var f field
+	f := &p.field
 	if p.dialect == RFC9309 {
-		f = parseField(line)
+		f.parse(line)
 	} else {
-		f = p.parseField(line)
+		*f = p.parseField(line)
 	}
 	switch f.key {
 	case keyUserAgent:
@@ -139,7 +140,7 @@ func (p *parser) agentName(value []byte) (name span, ok bool) {
 
 // rule reads an Allow or Disallow line. Before any group it is ignored (2.2.2). In the RFC's reading an empty pattern
 // matches no path, but it is a rule, and so it ends the list of user-agent lines.
-func (p *parser) rule(number int, f field) {
+func (p *parser) rule(number int, f *field) {
 	if !p.open {
 		if !p.orphans || p.addressed {
 			return

@@ -36,14 +36,13 @@ func (r *rule) compare(other *rule) int {
 
 // weigh gives r its weight: the octets of its pattern as written, normalised, then Allow before Disallow (2.2.2); or,
 // where the first rule decides, the line alone.
-func (r *rule) weigh(s *switches, octets int) {
-	switch {
-	case s.firstMatch:
+func (r *rule) weigh(firstMatch bool, octets int) {
+	r.weight = uint32(octets) << 1
+	if r.allow {
+		r.weight |= 1
+	}
+	if firstMatch {
 		r.weight = math.MaxUint32 - r.line
-	case r.allow:
-		r.weight = uint32(octets)<<1 | 1
-	default:
-		r.weight = uint32(octets) << 1
 	}
 }
 
@@ -51,7 +50,7 @@ func (r *rule) weigh(s *switches, octets int) {
 func (p *parser) pattern(r *rule, value []byte, written uint32) {
 	if written != notWritten && isPlain(value) {
 		r.pattern, r.patternLength, r.literal = written, uint16(len(value)), uint16(len(value))
-		r.weigh(p.switches, len(value))
+		r.weigh(p.firstMatch, len(value))
 		return
 	}
 	start := len(p.arena)
@@ -62,7 +61,7 @@ func (p *parser) pattern(r *rule, value []byte, written uint32) {
 		p.arena, octets, r.ends = p.appendPattern(p.arena, value)
 	}
 	form := p.arena[start:]
-	r.weigh(p.switches, octets)
+	r.weigh(p.firstMatch, octets)
 	r.pattern, r.patternLength, r.literal = uint32(start), uint16(len(form)), uint16(len(form))
 	if i := bytes.IndexByte(form, '*'); i >= 0 && !p.literal {
 		r.literal = uint16(i)

@@ -14,7 +14,7 @@ type record struct {
 }
 
 // record keeps a record that makes no rule. None ends a group (2.2.4), except in dialects that say so.
-func (p *parser) record(number int, f field) {
+func (p *parser) record(number int, f *field) {
 	if len(f.text) == 0 || f.key == keyOther && !isKept(f) {
 		return
 	}
@@ -40,6 +40,6 @@ func (p *parser) record(number int, f field) {
 }
 
 // isKept reports whether a record of an unknown kind may mean something to somebody: it has a name and a colon.
-func isKept(f field) bool {
+func isKept(f *field) bool {
 	return f.nameLength > 0 && bytes.IndexByte(f.text[f.nameLength:], ':') >= 0
 }

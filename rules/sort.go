@@ -64,48 +64,58 @@ func (s sorter) byBlock(keys []sortKey, blocks int) []sortKey {
 	return keys
 }
 
-// few is the number of rules that are sorted by comparing them whole, and some that of those whose heads are compared.
+// few is the number of rules up to which they are sorted by comparing them, and many that from which on it pays to sort
+// by eight octets at a time and not by one.
 const (
-	few  = 12
-	some = 48
+	few  = 48
+	many = 1024
 )
 
 // sort sorts rules whose literal prefixes agree in their first depth octets. A prefix that ends sorts before all that
 // go on, since zero stands for its end and a pattern in normal form has no NUL.
 func (s sorter) sort(keys []sortKey, depth int) {
-	if len(keys) <= few {
-		slices.SortFunc(keys, func(a, b sortKey) int { return s.compare(a, b, depth) })
-		return
-	}
 	depth += s.agreed(keys, depth)
 	for i := range keys {
 		keys[i].head = head(s.literal(keys[i])[depth:])
 	}
-	if len(keys) <= some {
-		slices.SortFunc(keys, func(a, b sortKey) int { return cmp.Compare(a.head, b.head) })
-	} else {
-		s.byHead(keys)
+	if len(keys) <= few {
+		slices.SortFunc(keys, func(a, b sortKey) int {
+			switch {
+			case a.head < b.head:
+				return -1
+			case a.head > b.head:
+				return 1
+			}
+			return s.compare(a, b, depth)
+		})
+		return
 	}
-	for run := range runs(keys, func(a, b sortKey) bool { return a.head == b.head }) {
+	octets := 8
+	if len(keys) <= many {
+		octets = 1
+	}
+	shift := 64 - 8*octets
+	s.byHead(keys, shift)
+	for run := range runs(keys, func(a, b sortKey) bool { return a.head>>shift == b.head>>shift }) {
 		switch {
 		case len(run) == 1:
-		case run[0].head&0xFF != 0:
-			s.sort(run, depth+8)
+		case byte(run[0].head>>shift) != 0:
+			s.sort(run, depth+octets)
 		default:
 			slices.SortFunc(run, func(a, b sortKey) int { return s.rules[a.rule].compare(&s.rules[b.rule]) })
 		}
 	}
 }
 
-// byHead sorts by the heads, one octet of them after the other from the last on, and leaves out octets in which all agree.
+// byHead sorts by the heads without their last shift bits, one octet of them after the other from the last on, and leaves out octets in which all agree.
 // It costs eight steps a rule at most, in whatever order they come.
-func (s sorter) byHead(keys []sortKey) {
+func (s sorter) byHead(keys []sortKey, shift int) {
 	differ := uint64(0)
 	for i := range keys {
 		differ |= keys[i].head ^ keys[0].head
 	}
 	from, to := keys, s.scratch[:len(keys)]
-	for shift := 0; shift < 64; shift += 8 {
+	for ; shift < 64; shift += 8 {
 		if differ>>shift&0xFF == 0 {
 			continue
 		}

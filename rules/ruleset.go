@@ -9,6 +9,9 @@
 // Ruleset.Agent finds the groups that hold for a crawler; the Agent that it returns is a small value, made to be kept
 // for as long as the same crawler asks. Agent.Verdict judges one path and allocates nothing.
 //
+// Options.Dialect has the file read as another program reads it. Ruleset.Explain tells why a verdict is what it is,
+// and Ruleset.Lint what in the file is likely a mistake.
+//
 // A file is never an error: lines that cannot be understood are passed over, as section 2.3.1.5 asks. The package
 // fetches nothing, reads no clock, and does not know which origin a file came from.
 package rules

@@ -54,6 +54,14 @@ func (v *vector) target() string {
 	return v.URL
 }
 
+// question is what a vector asks, by kind.
+func (v *vector) question() string {
+	if v.Status != 0 {
+		return fmt.Sprint(v.Kind, " ", v.Status)
+	}
+	return v.Kind + " " + v.UA + v.URL
+}
+
 // dialects returns those in which a vector states what is to be answered: its own, and that of RFC 9309 where the row is
 // marked to agree with it. No row binds the RFC's reading that is marked as a point on which the RFC is silent.
 func (v *vector) dialects() (dialects []rules.Dialect) {
@@ -81,6 +89,7 @@ func (v *vector) parse(d rules.Dialect) *rules.Ruleset {
 
 // departures are vectors, by kind and question, that hold for their source and contradict our reading, and why.
 var departures = map[string]string{
+	"fetch_status 429":                          "a server that asks for fewer requests does not mean to allow all; Google's crawler refuses as well",
 	"product_token_valid ツ":                     "letters of all scripts are part of a token, or crawlers that have them could not be addressed",
 	"url_path //a/b/c":                          "a request target that begins with two slashes is a path (RFC 9112, section 3.2.1)",
 	"url_path example.com":                      noScheme,
@@ -109,7 +118,7 @@ func TestConformanceVectors(t *testing.T) {
 				for _, d := range v.dialects() {
 					err := check(&v, d)
 					id := fmt.Sprintf("%s:%d", file, i+1)
-					reason, listed := departures[v.Kind+" "+v.UA+v.URL]
+					reason, listed := departures[v.question()]
 					switch {
 					case listed && err == nil:
 						t.Errorf("%s (%s) passes in %v, and is listed as a departure: %s", id, v.Name, d, reason)
@@ -139,6 +148,18 @@ var checks = map[string]func(*vector, rules.Dialect) error{
 	"product_token_valid": checkToken,
 	"url_path":            checkPath,
 	"escape_pattern":      checkPattern,
+	"fetch_status":        checkStatus,
+}
+
+// checkStatus leaves redirects out: they are followed, and what they lead to has the status.
+func checkStatus(v *vector, d rules.Dialect) error {
+	words := map[rules.Access]string{
+		rules.AccessNone: `"disallow_all"`, rules.AccessAll: `"allow_all"`, rules.AccessRules: `"parse"`, rules.AccessUnknown: `"error_to_caller"`,
+	}
+	if got := words[d.Access(v.Status)]; got != string(v.Expect) && string(v.Expect) != `"follow"` {
+		return fmt.Errorf("Access(%d) = %s, want %s", v.Status, got, v.Expect)
+	}
+	return nil
 }
 
 func checkMatch(v *vector, d rules.Dialect) error {

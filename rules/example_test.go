@@ -2,6 +2,7 @@ package rules_test
 
 import (
 	"fmt"
+	"net/url"
 
 	"github.com/robotsproxy/robotsproxy/rules"
 )
@@ -153,4 +154,16 @@ func ExampleAgent_ContentUsage() {
 func ExampleDialect_Lifetime() {
 	fmt.Println(rules.MK1996.Lifetime())
 	// Output: 168h0m0s
+}
+
+func ExampleDialect_Access() {
+	fmt.Println(rules.RFC9309.Access(403) == rules.AccessAll, rules.MK1996.Access(403) == rules.AccessNone)
+	// Output: true true
+}
+
+func ExampleAgent_VerdictURL() {
+	u, _ := url.Parse("https://user@a.example/private/x?y=1#top")
+	set := rules.Parse([]byte("User-agent: *\nDisallow: /private/*?y=\n"), rules.Options{})
+	fmt.Println(set.Agent("NewsBot").VerdictURL(u).Rule)
+	// Output: Disallow: /private/*?y=
 }

@@ -38,11 +38,18 @@ func prefixField(f field) field {
 		name string
 		key  key
 	}{
-		{"user-agent", keyUserAgent}, {"useragent", keyUserAgent}, {"user agent", keyUserAgent},
+		{"user-agent", keyUserAgent},
+		{"useragent", keyUserAgent},
+		{"user agent", keyUserAgent},
 		{"allow", keyAllow},
-		{"disallow", keyDisallow}, {"dissallow", keyDisallow}, {"dissalow", keyDisallow}, {"disalow", keyDisallow},
-		{"diasllow", keyDisallow}, {"disallaw", keyDisallow},
-		{"sitemap", keySitemap}, {"site-map", keySitemap},
+		{"disallow", keyDisallow},
+		{"dissallow", keyDisallow},
+		{"dissalow", keyDisallow},
+		{"disalow", keyDisallow},
+		{"diasllow", keyDisallow},
+		{"disallaw", keyDisallow},
+		{"sitemap", keySitemap},
+		{"site-map", keySitemap},
 	} {
 		if n := len(k.name); f.nameLength >= n && isName(f.text[:n], k.name) {
 			f.key = k.key
@@ -103,8 +110,12 @@ func fieldAnywhere(line []byte) field {
 			name string
 			key  key
 		}{
-			{"allow:", keyAllow}, {"disallow:", keyDisallow}, {"user-agent:", keyUserAgent}, {"useragent:", keyUserAgent},
-			{"sitemap:", keySitemap}, {"crawl-delay:", keyCrawlDelay},
+			{"allow:", keyAllow},
+			{"disallow:", keyDisallow},
+			{"user-agent:", keyUserAgent},
+			{"useragent:", keyUserAgent},
+			{"sitemap:", keySitemap},
+			{"crawl-delay:", keyCrawlDelay},
 		} {
 			if n := len(k.name); len(rest) >= n && isName(rest[:n], k.name) {
 				return scrubbed(k.key, rest, n-1)

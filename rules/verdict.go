@@ -3,6 +3,7 @@ package rules
 import (
 	"cmp"
 	"math/bits"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -73,6 +74,9 @@ func (a Agent) Verdict(target string) Verdict {
 	}
 	return a.judgeIn(formNormal, path)
 }
+
+// VerdictURL judges the path and the query that a request for u asks for.
+func (a Agent) VerdictURL(u *url.URL) Verdict { return a.Verdict(u.RequestURI()) }
 
 // verdictOf does what Verdict does, in any dialect.
 func (a Agent) verdictOf(target string) Verdict {

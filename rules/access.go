@@ -1,0 +1,47 @@
+package rules
+
+// Access is what a crawler may do after an answer to its request for robots.txt, before any rule is read. The zero value
+// refuses.
+type Access uint8
+
+const (
+	AccessNone    Access = iota // no path
+	AccessAll                   // every path
+	AccessRules                 // what the rules in the body say
+	AccessUnknown               // the dialect leaves it to its caller: the answer is an error there
+)
+
+// Access returns what status, that of the last answer, means in the dialect. It is data for who fetches files; nothing
+// in this package depends on it.
+//
+// RFC 9309 section 2.3.1 has rules for 2xx, allows all for 4xx and none for 5xx; a redirect that leads nowhere counts as
+// 4xx. Departure: 429 allows none, since a server that asks for fewer requests does not mean to allow all; Google's
+// crawler does the same. The older parsers refuse for 401 and 403.
+func (d Dialect) Access(status int) Access {
+	if status >= 200 && status < 300 {
+		return AccessRules
+	}
+	switch d {
+	case RobotstxtRB, RobotsCR:
+		return olderAccess(status, AccessAll)
+	case MK1996, GYM2008:
+		if status == 404 {
+			return AccessAll
+		}
+		return olderAccess(status, AccessUnknown)
+	case WWWRobotRules:
+		return AccessAll // it reads what it is given; its own user agent gives it nothing but a success
+	default:
+		if status >= 500 || status == 429 {
+			return AccessNone
+		}
+		return AccessAll
+	}
+}
+
+func olderAccess(status int, others Access) Access {
+	if status == 401 || status == 403 {
+		return AccessNone
+	}
+	return others
+}

@@ -59,6 +59,7 @@ func (e *encoder) decision(r *Record) {
 	e.number("robots_status", int64(r.RobotsStatus))
 	e.text("robots_state", r.RobotsState)
 	e.moment("robots_fetched_at", r.RobotsFetchedAt)
+	e.text("dialect", r.Dialect)
 }
 
 func (e *encoder) pace(r *Record) {

@@ -55,6 +55,7 @@ type Record struct {
 	RobotsStatus    int       `json:"robots_status,omitempty"`
 	RobotsState     string    `json:"robots_state,omitempty"` // found, empty, unavailable, unreachable, html, oversize
 	RobotsFetchedAt time.Time `json:"robots_fetched_at,omitzero"`
+	Dialect         string    `json:"dialect,omitempty"` // whose reading of it counted
 
 	DelayRequired Millis `json:"delay_required_ms,omitempty"`
 	DelaySource   string `json:"delay_source,omitempty"` // floor or crawl-delay

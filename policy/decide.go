@@ -72,6 +72,7 @@ type Decision struct {
 	Verdict     rules.Verdict // the rule that decided; in mode report also the one that would have
 	Agent       string        // the group of robots.txt that applied: its product token, or "*"
 	Mode        Mode
+	Dialect     rules.Dialect // whose reading of robots.txt counted
 	Delay       time.Duration // least time between two requests to this host; 0: none asked for
 	DelaySource string        // "crawl-delay" or "floor"; empty where Delay is 0
 	Clamped     bool          // Delay is less than the site asked for: max_crawl_delay
@@ -173,8 +174,10 @@ func (p *Policy) judge(r Request, snap *robots.Snapshot, now time.Time) Decision
 	if e := p.exempt(EffectDeny, r, now); e != nil {
 		return Decision{Outcome: Deny, Reason: ReasonExemption, Exemption: e.name}
 	}
-	agent := snap.RulesFor(p.Dialect(r.Origin.Host(), r.Client)).Agent(r.agent())
+	dialect := p.Dialect(r.Origin.Host(), r.Client)
+	agent := snap.RulesFor(dialect).Agent(r.agent())
 	d := byRobots(agent, r.Target, snap)
+	d.Dialect = dialect
 	p.setDelay(&d, r, agent)
 	if d.Action == Refuse {
 		if e := p.exempt(EffectAllow, r, now); e != nil {

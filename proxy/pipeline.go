@@ -133,6 +133,7 @@ func (ex *exchange) noteDecision(d policy.Decision, snap *robots.Snapshot) {
 	if snap != nil {
 		rec.RobotsSHA256, rec.RobotsStatus = snap.SHA256, snap.Status
 		rec.RobotsState, rec.RobotsFetchedAt = snap.State(), snap.Fetched
+		rec.Dialect = d.Dialect.String()
 	}
 }
 

@@ -22,11 +22,11 @@ func (s *Snapshot) RulesFor(d rules.Dialect) *rules.Ruleset {
 
 // reading says how Body is parsed in a dialect.
 func (s *Snapshot) reading(d rules.Dialect) rules.Options {
-	opts := rules.Options{Dialect: d, MaxSize: len(s.Body)}
+	opts := rules.Options{Dialect: d, MaxSize: len(s.Body), ContentType: s.ContentType}
 	if s.Truncated {
 		opts.MaxSize-- // so that a last line which is cut is seen to be
 	}
-	if !s.Origin.IsZero() { // or it comes from a file of the operator's, which is in UTF-8
+	if !s.Origin.IsZero() { // or it comes from a file of the operator's, who says what it is in
 		opts.RobotsURL = s.Origin.String() + "/robots.txt"
 		opts.ContentType = cmp.Or(s.ContentType, "text/plain")
 	}

@@ -55,8 +55,10 @@ func (r *Ruleset) agentNamed(name string) Agent {
 // firstAgent finds the first token that fits a crawler.
 func (r *Ruleset) firstAgent(userAgent string, s *switches) Agent {
 	if s.agents == agentsName {
-		userAgent, _, _ = strings.Cut(strings.TrimLeft(userAgent, " \t"), " ")
-		userAgent, _, _ = strings.Cut(userAgent, "/")
+		userAgent = strings.TrimLeft(userAgent, " \t")
+		if i := strings.IndexAny(userAgent, " \t/"); i >= 0 {
+			userAgent = userAgent[:i]
+		}
 	}
 	var buf [256]byte
 	lower := string(appendLower(buf[:0], userAgent))

@@ -43,7 +43,12 @@ func (l *linter) encoding(body []byte) {
 
 // page reports whether text is a web page. No line of a robots.txt begins with "<".
 func page(text []byte) bool {
-	return bytes.HasPrefix(bytes.TrimSpace(text[:min(len(text), 1024)]), []byte("<"))
+	for line := range bytes.Lines(text[:min(len(text), 4096)]) {
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
+			return line[0] == '<'
+		}
+	}
+	return false
 }
 
 // lineFaults looks for what is wrong with a line whatever it says.

@@ -96,7 +96,7 @@ func (l *linter) named(a agentName) {
 	default:
 		l.addAt(a.line, a.column, codeAgentRepeated, "Move the rules into one group.",
 			"%s has a group in line %d; the two are merged (RFC 9309, section 2.2.1)%s",
-			quoted(a.name), line, l.but("only the first holds in", takeFirstGroup))
+			quoted(a.name), line, l.but("only the first holds in", takeFirstOf(a.name)))
 	}
 	switch {
 	case a.name == "*" && g.star == nil:

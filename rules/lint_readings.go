@@ -148,12 +148,23 @@ func decodeReserved(s *switches) bool {
 func decodeDelimiters(s *switches) bool { return s.form == formDecodedButSlash }
 func cutTokens(s *switches) bool        { return s.agents == agentsVerbatim }
 func takeFirstGroup(s *switches) bool   { return !s.agents.merged() }
-func takeStarFirst(s *switches) bool    { return !s.agents.merged() && !s.defaultLast && !s.mergeDefaults }
-func endAtBlank(s *switches) bool       { return s.groups != groupEndsAtRule }
-func endAtField(s *switches) bool       { return s.groups == groupEndsAtField }
-func takeFirstRule(s *switches) bool    { return s.firstMatch }
-func ignoreAllow(s *switches) bool      { return s.keys == keysDisallow }
-func keepOrphans(s *switches) bool      { return s.orphans }
-func goOnKeys(s *switches) bool         { return s.keys == keysPrefix }
-func emptyStops(s *switches) bool       { return s.empty != emptyIgnored && s.firstMatch }
-func readEmptyAllow(s *switches) bool   { return s.empty != emptyIgnored && s.keys != keysDisallow }
+
+// takeFirstRuleIf is for a first rule that allows, or not: a dialect without Allow has the other first.
+func takeFirstRuleIf(allow bool) func(*switches) bool {
+	return func(s *switches) bool { return takeFirstRule(s) && !(allow && ignoreAllow(s)) }
+}
+
+// takeFirstOf is for groups of one name: a dialect may take all those of "*".
+func takeFirstOf(name string) func(*switches) bool {
+	return func(s *switches) bool { return takeFirstGroup(s) && !(name == "*" && s.mergeDefaults) }
+}
+
+func takeStarFirst(s *switches) bool  { return !s.agents.merged() && !s.defaultLast && !s.mergeDefaults }
+func endAtBlank(s *switches) bool     { return s.groups != groupEndsAtRule }
+func endAtField(s *switches) bool     { return s.groups == groupEndsAtField }
+func takeFirstRule(s *switches) bool  { return s.firstMatch }
+func ignoreAllow(s *switches) bool    { return s.keys == keysDisallow }
+func keepOrphans(s *switches) bool    { return s.orphans }
+func goOnKeys(s *switches) bool       { return s.keys == keysPrefix }
+func emptyStops(s *switches) bool     { return s.empty != emptyIgnored && s.firstMatch }
+func readEmptyAllow(s *switches) bool { return s.empty != emptyIgnored && s.keys != keysDisallow }

@@ -77,9 +77,12 @@ func (l *linter) idleWildcard(f lintField) {
 	if !bytes.HasSuffix(tail, []byte("*")) {
 		return
 	}
-	fix := tail[:len(tail)-1]
+	fix := bytes.TrimSuffix(tail, []byte("*"))
 	if len(fix) == 0 {
 		fix = []byte("/")
+	}
+	if before, ok := bytes.CutSuffix(fix, []byte("$")); ok {
+		fix = append(bytes.Clone(before), "%24"...) // at the end it would be an anchor
 	}
 	l.add(codeIdleWildcard, f.valueAt+len(tail)-1, "Write "+quoted(fix)+".",
 		"A wildcard at the end means nothing, but to make the rule longer")
@@ -206,7 +209,7 @@ func (l *linter) idle(r *lintRule, byLength, byOrder *covers) {
 		return
 	}
 	if c := byOrder.find(r, &l.relations.steps); c != nil && c.allow != r.allow {
-		l.reading(codeReadFirst, r.lintPlace, takeFirstRule, "Put the longer rule first, which means the same to all.",
+		l.reading(codeReadFirst, r.lintPlace, takeFirstRuleIf(c.allow), "Put the longer rule first, which means the same to all.",
 			"The first rule that matches decides in %s, which is %s in line %d; by RFC 9309 this one does, since it is longer",
 			quoted(c.text), c.line)
 	}

@@ -14,7 +14,7 @@ func isPath(value []byte) bool {
 // resolved reads a rule's value as a URL, relative to that of the file, and returns its path and query. It is not ok
 // where that is the URL of another origin.
 func (p *parser) resolved(value []byte) (path []byte, ok bool) {
-	u, err := url.Parse(string(value))
+	u, err := url.Parse(escapeStray(value))
 	if err != nil {
 		return nil, false
 	}
@@ -27,7 +27,23 @@ func (p *parser) resolved(value []byte) (path []byte, ok bool) {
 	if u.Opaque != "" {
 		return nil, false
 	}
-	return []byte(u.RequestURI()), true
+	path = []byte(u.RequestURI())
+	if len(path) == 0 || path[0] != '/' {
+		path = append([]byte("/"), path...) // relative to a file of which only the name is known
+	}
+	return path, true
+}
+
+// escapeStray writes each "%" that begins no escape as one, since url.Parse refuses it.
+func escapeStray(value []byte) string {
+	var b strings.Builder
+	for i, c := range value {
+		b.WriteByte(c)
+		if c == '%' && !isEscape(value, i) {
+			b.WriteString("25")
+		}
+	}
+	return b.String()
 }
 
 // originOf returns what the URLs of one origin have in common.

@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/robotsproxy/robotsproxy/rules"
 )
@@ -175,7 +177,8 @@ func (b *batch) file(q *question) (*batchFile, error) {
 	if q.RobotsURL != nil {
 		robotsURL = *q.RobotsURL
 	}
-	b.key = append(append(append(b.key[:0], kind, byte(dialect), byte(len(robotsURL)), byte(len(robotsURL)>>8)), robotsURL...), *body...)
+	b.key = binary.AppendUvarint(append(b.key[:0], kind, byte(dialect)), uint64(len(robotsURL)))
+	b.key = append(append(b.key, robotsURL...), *body...)
 	if file, ok := b.files[string(b.key)]; ok {
 		return file, nil
 	}
@@ -186,10 +189,19 @@ func (b *batch) file(q *question) (*batchFile, error) {
 			return nil, fmt.Errorf("reading robots_b64: %w", err)
 		}
 	}
-	file := newBatchFile(rules.Parse(text, rules.Options{Dialect: dialect, RobotsURL: robotsURL}))
+	file := newBatchFile(rules.Parse(text, rules.Options{Dialect: dialect, RobotsURL: robotsURL, ContentType: rawType(text)}))
 	b.keep(len(b.key) + file.set.Size())
 	b.files[string(b.key)] = file
 	return file, nil
+}
+
+// rawType is the Content-Type of octets that nobody has labelled: what is UTF-8 is read as that, and else the dialect's own
+// charset holds.
+func rawType(body []byte) string {
+	if utf8.Valid(body) {
+		return ""
+	}
+	return "text/plain"
 }
 
 // keep makes room for what is about to be kept.

@@ -48,9 +48,10 @@ The exit status is 0 where all URLs are allowed, 1 where one is refused, 4 where
 	cmd.Flags().StringVar(&dialect, "dialect", "", "whose `reading` of robots.txt counts, in place of robots.dialect")
 	cmd.Flags().BoolVar(&explain, "explain", false, "say why, and what else matches")
 	cmd.Flags().BoolVar(&inBatch, "batch", false, "answer the JSON lines of standard input")
-	cmd.MarkFlagsMutuallyExclusive("batch", "explain")
-	cmd.MarkFlagsMutuallyExclusive("batch", "robots")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := batchAlone(cmd, inBatch); err != nil {
+			return usage(err)
+		}
 		if len(args) == 0 && !inBatch {
 			return usage(errors.New("check needs a URL: robotsproxy check https://a.example/page -A NewsBot"))
 		}
@@ -81,6 +82,16 @@ The exit status is 0 where all URLs are allowed, 1 where one is refused, 4 where
 		return c.all(cmd.Context(), args, func(a answer) error { return show(std.out, a) })
 	}
 	return cmd
+}
+
+// batchAlone refuses flags that --batch would pass over: each of its lines says for itself what they say.
+func batchAlone(cmd *cobra.Command, inBatch bool) error {
+	for _, name := range []string{"agent", "explain", "format", "robots"} {
+		if inBatch && cmd.Flags().Changed(name) {
+			return fmt.Errorf("--batch takes no --%s: its lines are JSON objects, in and out", name)
+		}
+	}
+	return nil
 }
 
 // answer is what is said of one URL.
@@ -138,8 +149,13 @@ func fromFile(file string, stdin io.Reader) (func(context.Context, origin.Origin
 	if err != nil {
 		return nil, usage(fmt.Errorf("reading the robots.txt: %w", err))
 	}
-	snap := fileSnapshot(body)
-	return func(context.Context, origin.Origin) (*robots.Snapshot, error) { return snap, nil }, nil
+	return func(_ context.Context, o origin.Origin) (*robots.Snapshot, error) {
+		snap := fileSnapshot(body)
+		if o != anyOrigin && snap.ContentType == "" {
+			snap.Origin, snap.ContentType = o, "text/plain; charset=utf-8" // values may be URLs of it
+		}
+		return snap, nil
+	}, nil
 }
 
 // fromOrigin fetches as the proxy does, but without its guard: the person who asks may ask about any host.
@@ -184,7 +200,7 @@ func (c *checker) all(ctx context.Context, urls []string, show func(answer) erro
 var anyOrigin, _ = origin.Parse("https://robots.invalid")
 
 func (c *checker) one(ctx context.Context, raw string) (answer, error) {
-	u, o, err := c.parse(raw)
+	target, o, err := c.parse(raw)
 	if err != nil {
 		return answer{}, usage(err)
 	}
@@ -192,28 +208,33 @@ func (c *checker) one(ctx context.Context, raw string) (answer, error) {
 	if err != nil {
 		return answer{}, &exitError{exitUnknown, err}
 	}
-	d := c.judge.Decide(policy.Request{Origin: o, Target: u.RequestURI(), UserAgent: c.agent}, snap, time.Now())
+	d := c.judge.Decide(policy.Request{Origin: o, Target: target, UserAgent: c.agent}, snap, time.Now())
 	a := c.answer(raw, o, d, snap)
+	if delay, ok := snap.RulesFor(c.dialect).Agent(c.agent).CrawlDelay(); ok {
+		seconds := delay.Seconds()
+		a.CrawlDelay = &seconds
+	}
 	if c.explain && a.Allowed != nil {
-		a.Explanation = explained(snap.RulesFor(c.dialect).Explain(c.agent, u.RequestURI()))
+		a.Explanation = explained(snap.RulesFor(c.dialect).Explain(c.agent, target))
 	}
 	return a, nil
 }
 
-// parse reads a URL, or a path where a file is judged by.
-func (c *checker) parse(raw string) (*url.URL, origin.Origin, error) {
+// parse reads a URL, or a path where a file is judged by, which is taken as it stands. The target has no fragment.
+func (c *checker) parse(raw string) (target string, o origin.Origin, err error) {
+	if c.local && strings.HasPrefix(raw, "/") {
+		target, _, _ = strings.Cut(raw, "#")
+		return target, anyOrigin, nil
+	}
 	u, err := url.Parse(raw)
 	if err != nil {
-		return nil, origin.Origin{}, err
+		return "", origin.Origin{}, err
 	}
-	if c.local && strings.HasPrefix(raw, "/") {
-		return u, anyOrigin, nil
-	}
-	o, err := origin.FromURL(u)
+	o, err = origin.FromURL(u)
 	if err != nil && !strings.Contains(raw, "://") {
 		err = fmt.Errorf("%q is no URL; did you mean https://%s?", raw, raw)
 	}
-	return u, o, err
+	return u.RequestURI(), o, err
 }
 
 func (c *checker) answer(raw string, o origin.Origin, d policy.Decision, snap *robots.Snapshot) answer {
@@ -224,10 +245,6 @@ func (c *checker) answer(raw string, o origin.Origin, d policy.Decision, snap *r
 	}
 	if !c.local {
 		a.RobotsURL = o.String() + "/robots.txt"
-	}
-	if d.Delay > 0 {
-		seconds := d.Delay.Seconds()
-		a.CrawlDelay = &seconds
 	}
 	if d.Reason == policy.ReasonRobotsUnreachable {
 		a.Cause = cause(snap)

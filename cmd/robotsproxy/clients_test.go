@@ -103,7 +103,7 @@ func testCrawler(t *testing.T, scheme string, run func(*testing.T, crawl) []fetc
 // pastedEnvironment is what a shell has after eval "$(robotsproxy env)".
 func pastedEnvironment(t *testing.T, s *server, config string) []string {
 	t.Helper()
-	out, err := exec.Command(binary, "env", "--config", config, "--data-dir", s.dir, "--listen", s.proxy).Output()
+	out, err := exec.Command(binaryPath, "env", "--config", config, "--data-dir", s.dir, "--listen", s.proxy).Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,6 +76,7 @@ type linter struct {
 func (c *linter) all(ctx context.Context, names []string, show func(io.Writer, []linted) error) error {
 	var all []linted
 	var wrong, unknown bool
+	var unread error // a file that is not there does not hide what is found in the others
 	for _, name := range names {
 		one, err := c.one(ctx, name)
 		if missing := (*missingError)(nil); errors.As(err, &missing) {
@@ -84,7 +85,8 @@ func (c *linter) all(ctx context.Context, names []string, show func(io.Writer, [
 			continue
 		}
 		if err != nil {
-			return err
+			unread = errors.Join(unread, err)
+			continue
 		}
 		for _, f := range one.findings {
 			wrong = wrong || f.Severity == rules.SeverityError
@@ -95,6 +97,8 @@ func (c *linter) all(ctx context.Context, names []string, show func(io.Writer, [
 		return err
 	}
 	switch {
+	case unread != nil:
+		return usage(unread)
 	case wrong:
 		return &exitError{code: exitNo}
 	case unknown:

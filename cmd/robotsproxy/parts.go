@@ -244,7 +244,7 @@ func fileSnapshot(body []byte) *robots.Snapshot {
 	sum := sha256.Sum256(body)
 	return &robots.Snapshot{
 		Availability: robots.Found, Status: http.StatusOK, Fetched: time.Now(), Body: body,
-		SHA256: hex.EncodeToString(sum[:]), Rules: rules.Parse(body, rules.Options{}),
+		SHA256: hex.EncodeToString(sum[:]), Rules: rules.Parse(body, rules.Options{}), ContentType: rawType(body),
 	}
 }
 

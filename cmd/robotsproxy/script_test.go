@@ -19,8 +19,8 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
-// binary is the path of the program, which TestMain builds as a release is built.
-var binary string
+// binaryPath is the path of the program, which TestMain builds as a release is built.
+var binaryPath string
 
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
@@ -31,8 +31,8 @@ func testMain(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "robotsproxy")
-	args := []string{"build", "-o", binary}
+	binaryPath = filepath.Join(dir, "robotsproxy")
+	args := []string{"build", "-o", binaryPath}
 	if raceEnabled {
 		args = append(args, "-race")
 	}
@@ -144,7 +144,7 @@ var (
 // startServer starts the program and waits for its greeting.
 func startServer(dir string, env []string, args ...string) (*server, error) {
 	all := append([]string{"serve", "--data-dir", dir, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...)
-	s := &server{cmd: exec.Command(binary, all...), dir: dir, ca: filepath.Join(dir, "ca.pem"), log: &lockedBuffer{}}
+	s := &server{cmd: exec.Command(binaryPath, all...), dir: dir, ca: filepath.Join(dir, "ca.pem"), log: &lockedBuffer{}}
 	s.cmd.Env, s.cmd.Dir = env, filepath.Dir(dir)
 	pipe, err := s.cmd.StderrPipe()
 	if err != nil {

@@ -24,7 +24,7 @@
 //   - The largest of several delays for one agent holds, and the first Host.
 //   - 512,000 octets of a file are read (2.5), and no line that is cut by the limit.
 //
-// The other package's WhitespaceChars, the table of its scanner, has no counterpart.
+// WhitespaceChars is there so that what names it compiles; changing it changes nothing.
 package robotstxt
 
 import (
@@ -36,6 +36,9 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/rules"
 )
+
+// WhitespaceChars are what the other package's scanner takes for white space in a line.
+var WhitespaceChars = []rune{' ', '\t', '\v'}
 
 // maxSize is what section 2.5 asks every crawler to read.
 const maxSize = 500 << 10

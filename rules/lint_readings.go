@@ -126,6 +126,10 @@ func (l *linter) escapeReading(f lintField) {
 		case classes[c]&unreserved != 0:
 			l.reading(codeReadEscape, at, keepEscapes, "Write "+char+".", "In %s %s is not decoded, and is not %s", escape, char)
 			return
+		case c == '*':
+			l.reading(codeReadEscape, at, decodeWildcards, "Write the rule without it if such crawlers matter.",
+				"In %s %s is decoded before wildcards are looked for, and is one", escape)
+			return
 		case classes[c]&reserved != 0 && c != '/':
 			who := who(decodeReserved)
 			if strings.IndexByte("&=?", c) >= 0 {
@@ -145,6 +149,7 @@ func keepEscapes(s *switches) bool  { return s.form == formWritten || s.form == 
 func decodeReserved(s *switches) bool {
 	return s.form == formDecodedButSlash || s.form == formDecodedButDelimiters
 }
+func decodeWildcards(s *switches) bool  { return decodeReserved(s) && !s.literal }
 func decodeDelimiters(s *switches) bool { return s.form == formDecodedButSlash }
 func cutTokens(s *switches) bool        { return s.agents == agentsVerbatim }
 func takeFirstGroup(s *switches) bool   { return !s.agents.merged() }

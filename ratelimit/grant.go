@@ -2,6 +2,15 @@ package ratelimit
 
 import "time"
 
+// A Source says what a request was held up by, beyond its own Delay. The words are those of the audit's delay_source.
+type Source string
+
+const (
+	Floor      Source = "floor"       // an operator's: SetFloor
+	Backoff    Source = "backoff"     // the host pushed back, and named no time
+	RetryAfter Source = "retry-after" // the host named a time
+)
+
 // A Grant is the right to send one request. It must be given back: by Release when the request has ended, or by Cancel
 // if it was not sent. Whichever comes first counts; further calls do nothing. All methods are safe for concurrent use,
 // and a nil Grant is a right to nothing, which may be given back as well.
@@ -9,14 +18,17 @@ import "time"
 // Grants are not reused, so that a late second Release can never give back what is another's by then.
 type Grant struct {
 	lane   *lane
+	client string
 	start  time.Time
 	waited time.Duration
 	gap    time.Duration
+	delay  time.Duration // the Delay that applied
+	source Source        // what held the request up beyond its own Delay
 	hasGap bool
-	spaced bool // a Delay applied
 
 	// Guarded by lane.mu.
 	done         bool      // given back, by the caller or by the lane itself after ReleaseAfter
+	heard        bool      // the host's answer is known to the lane
 	mark, seen   time.Time // the lane's before this grant, for cancel
 	moves        uint64    // the lane's at this grant
 	older, newer *Grant    // under way in the same lane
@@ -40,14 +52,36 @@ func (g *Grant) Gap() (time.Duration, bool) {
 	return g.gap, g.hasGap
 }
 
+// Required returns the least Gap that was kept, and what asked for it: the empty Source if that was the request's own
+// Delay.
+func (g *Grant) Required() (time.Duration, Source) {
+	if g == nil {
+		return 0, ""
+	}
+	return g.delay, g.source
+}
+
+// Hear tells what the host answered, as soon as that is known: a host that pushes back should not have to wait until its
+// answer has ended. The Outcome of Release then counts no more.
+func (g *Grant) Hear(o Outcome) {
+	if g == nil {
+		return
+	}
+	g.lane.mu.Lock()
+	pause := g.lane.hear(g, o, time.Now())
+	g.lane.mu.Unlock()
+	g.lane.limiter.keep(pause)
+}
+
 // Release ends the request, and its Delay begins to count for the next one.
 func (g *Grant) Release(o Outcome) {
 	if g == nil {
 		return
 	}
 	g.lane.mu.Lock()
-	defer g.lane.mu.Unlock()
-	g.lane.release(g, o, time.Now())
+	pause := g.lane.release(g, o, time.Now())
+	g.lane.mu.Unlock()
+	g.lane.limiter.keep(pause)
 }
 
 // Cancel returns the place as if it had never been taken: the next request need not keep a Delay from this one. It is

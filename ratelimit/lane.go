@@ -24,6 +24,8 @@ type lane struct {
 	queue   *queue // nil while nobody waits
 	flights flights
 
+	restraint *restraint // nil: none
+
 	bucket  rate.Limiter
 	mark    time.Time     // from when a Delay counts: the last start, and with spacing from the end, the last end
 	seen    time.Time     // from when a gap counts: mark, or the last request that was only reckoned
@@ -43,17 +45,20 @@ func newLane(l *Limiter, key string) *lane {
 // enter grants r if it may start now, makes it wait if the wait is bearable, and turns it away otherwise: exactly one of
 // the results is not nil.
 func (ln *lane) enter(ctx context.Context, r Request, now time.Time) (*Grant, *waiter, error) {
-	delay := r.delay()
+	delay := ln.restraint.delay(r.delay())
 	ln.longest = max(ln.longest, delay)
 	ln.settle(now)
+	if err := ln.restraint.stop(now); err != nil {
+		return nil, nil, err
+	}
 	if ln.queue == nil && ln.until(now, delay) <= 0 {
-		return ln.grant(now, now, delay), nil, nil
+		return ln.grant(now, now, r.Client, r.delay()), nil, nil
 	}
 	wait := ln.predict(now, r.Client, delay)
 	if full := ln.full(r.Client); full || wait > r.MaxWait || r.MaxWait <= 0 {
-		return nil, nil, &WaitError{Wait: wait, Full: full}
+		return nil, nil, ln.tooLong(r, wait, full, now)
 	}
-	w := &waiter{ctx: ctx, client: r.Client, delay: delay, arrived: now, ready: make(chan *Grant, 1)}
+	w := &waiter{ctx: ctx, client: r.Client, delay: r.delay(), maxWait: r.MaxWait, arrived: now, ready: make(chan answer, 1)}
 	if ln.queue == nil {
 		ln.queue = &queue{}
 	}
@@ -61,6 +66,15 @@ func (ln *lane) enter(ctx context.Context, r Request, now time.Time) (*Grant, *w
 	ln.limiter.waiting.Add(1)
 	ln.pump(now)
 	return nil, w, nil
+}
+
+// tooLong returns the error of a request that is turned away.
+func (ln *lane) tooLong(r Request, wait time.Duration, full bool, now time.Time) error {
+	err := &WaitError{Wait: wait, Full: full}
+	if rest := ln.restraint.rest(now); rest > 0 && rest > r.MaxWait {
+		err.Source = ln.restraint.source
+	}
+	return err
 }
 
 // full reports whether there is no place to wait for another request of client.
@@ -72,8 +86,10 @@ func (ln *lane) full(client string) bool {
 // leave takes out a request whose client has left. If it was granted at that very moment, the grant goes back.
 func (ln *lane) leave(w *waiter, now time.Time) {
 	select {
-	case g := <-w.ready:
-		ln.cancel(g, now)
+	case a := <-w.ready:
+		if a.grant != nil {
+			ln.cancel(a.grant, now)
+		}
 	default:
 		ln.remove(w)
 	}
@@ -96,13 +112,13 @@ func (ln *lane) pump(now time.Time) {
 			ln.remove(w) // it has left, and has not come to say so yet
 			continue
 		}
-		if wait := ln.until(now, w.delay); wait > 0 {
+		if wait := ln.until(now, ln.restraint.delay(w.delay)); wait > 0 {
 			ln.wake(wait)
 			return
 		}
 		ln.queue.pop()
 		ln.left()
-		w.ready <- ln.grant(now, w.arrived, w.delay)
+		w.ready <- answer{grant: ln.grant(now, w.arrived, w.client, w.delay)}
 	}
 }
 
@@ -134,15 +150,16 @@ func (ln *lane) wake(d time.Duration) {
 	ln.queue.timer.Reset(d)
 }
 
-// grant lets a request start now.
-func (ln *lane) grant(now, arrived time.Time, delay time.Duration) *Grant {
+// grant lets a request start now, whose own Delay is delay.
+func (ln *lane) grant(now, arrived time.Time, client string, delay time.Duration) *Grant {
 	g := &Grant{
-		lane: ln, start: now, waited: now.Sub(arrived), spaced: delay > 0,
+		lane: ln, client: client, start: now, waited: now.Sub(arrived),
 		hasGap: !ln.seen.IsZero(), mark: ln.mark, seen: ln.seen,
 	}
 	if g.hasGap {
 		g.gap = now.Sub(ln.seen)
 	}
+	g.delay, g.source = ln.required(delay)
 	ln.bucket.AllowN(now, 1)
 	ln.mark, ln.seen = now, now
 	ln.moves++
@@ -152,16 +169,55 @@ func (ln *lane) grant(now, arrived time.Time, delay time.Duration) *Grant {
 	return g
 }
 
-// release ends the request of g.
-func (ln *lane) release(g *Grant, o Outcome, now time.Time) {
-	if o.pushesBack() && !g.done {
+// required returns the least gap to the request before of one that starts now, and what asks for more than its own delay.
+func (ln *lane) required(delay time.Duration) (time.Duration, Source) {
+	rs := ln.restraint
+	if rs == nil {
+		return delay, ""
+	}
+	var source Source
+	if rs.floor > delay {
+		delay, source = rs.floor, Floor
+	}
+	if pause := rs.until.Sub(ln.seen); pause > delay && !ln.seen.IsZero() {
+		delay, source = pause, rs.source
+	}
+	return delay, source
+}
+
+// hear takes in the host's answer to the request of g, and returns the pause that this begins, if it does.
+func (ln *lane) hear(g *Grant, o Outcome, now time.Time) Pause {
+	if g.heard {
+		return Pause{}
+	}
+	g.heard = true
+	return ln.answered(o, g.client, g.start, now)
+}
+
+// answered takes in what the host answered to a request that client sent, and returns the pause that this begins.
+func (ln *lane) answered(o Outcome, client string, sent, now time.Time) Pause {
+	if o.pushesBack() {
 		ln.limiter.pushedBack.Add(1)
 	}
+	if !o.pushesBack() && o.told() == 0 || !ln.restrain().hear(o, client, sent, now) {
+		return Pause{}
+	}
+	ln.limiter.paused.Add(1)
+	ln.review(now)
+	ln.pump(now)
+	rs := ln.restraint
+	return Pause{Key: ln.key, Until: rs.until, Source: rs.source, Streak: rs.streak}
+}
+
+// release ends the request of g, and returns the pause that its answer begins.
+func (ln *lane) release(g *Grant, o Outcome, now time.Time) Pause {
+	pause := ln.hear(g, o, now)
 	ln.settle(now)
 	if !g.done {
 		ln.end(g, now)
 	}
 	ln.pump(now)
+	return pause
 }
 
 // settle ends the requests that have gone on for longer than ReleaseAfter, each at its own moment. Nothing happens in a
@@ -201,7 +257,7 @@ func (ln *lane) cancel(g *Grant, now time.Time) {
 		ln.mark, ln.seen = g.mark, g.seen
 		ln.moves--
 	}
-	if !g.spaced && !ln.spaced {
+	if g.delay == 0 && !ln.spaced {
 		ln.bucket.AllowN(now, -1) // a Reservation cannot be cancelled once its time has come
 	}
 }
@@ -209,10 +265,11 @@ func (ln *lane) cancel(g *Grant, now time.Time) {
 // until returns how long a request with this delay must wait, if it is the next: 0 or less if it may start now. While it
 // is held up by requests under way, that is when the oldest of them gives the lane back at the latest.
 func (ln *lane) until(now time.Time, delay time.Duration) time.Duration {
+	rest := ln.restraint.rest(now)
 	if ln.blocked(delay) {
-		return ln.flights.oldest.start.Add(ln.limiter.options.ReleaseAfter).Sub(now)
+		return max(rest, ln.flights.oldest.start.Add(ln.limiter.options.ReleaseAfter).Sub(now))
 	}
-	return ln.refill(now, delay)
+	return max(rest, ln.refill(now, delay))
 }
 
 // blocked reports whether a request with this delay must wait for one under way to end.
@@ -262,7 +319,7 @@ func (ln *lane) set(now time.Time, delay time.Duration) {
 // idle reports whether the lane is as good as a new one.
 func (ln *lane) idle(now time.Time) bool {
 	ln.settle(now)
-	return ln.queue == nil && ln.flights.n == 0 &&
+	return ln.queue == nil && ln.flights.n == 0 && ln.restraint.over(now) &&
 		now.Sub(later(ln.seen, ln.virtual)) >= ln.longest &&
 		ln.bucket.TokensAt(now) >= float64(ln.bucket.Burst())
 }

@@ -42,10 +42,7 @@ func (l *Limiter) lane(key string) (*lane, error) {
 
 // find returns the lane of key, not locked, and makes it if there is none.
 func (l *Limiter) find(key string) (*lane, error) {
-	l.mu.RLock()
-	ln := l.lanes[key]
-	l.mu.RUnlock()
-	if ln != nil {
+	if ln := l.present(key); ln != nil {
 		return ln, nil
 	}
 	l.mu.Lock()
@@ -59,10 +56,17 @@ func (l *Limiter) find(key string) (*lane, error) {
 	if len(l.lanes) >= l.options.MaxLanes {
 		return nil, ErrTooManyLanes
 	}
-	ln = newLane(l, strings.Clone(key)) // key may be part of a whole request
+	ln := newLane(l, strings.Clone(key)) // key may be part of a whole request
 	l.lanes[ln.key] = ln
 	l.ring.add(ln)
 	return ln, nil
+}
+
+// present returns the lane of key, not locked, or nil if there is none.
+func (l *Limiter) present(key string) *lane {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.lanes[key]
 }
 
 // sweep looks at the next n lanes and drops those that are idle. l.mu is held. A lane whose lock is taken is in use.

@@ -19,15 +19,15 @@
 // nothing is under way, and the last request is longer ago than the longest Delay seen. There is no goroutine per lane,
 // and a timer only while somebody waits.
 //
-// The package does not slow down for a host that answers 429 or 503, it shares nothing between processes, and it keeps
-// nothing over a restart.
+// A host that answers 429 or 503 is left alone for a while, by all clients: for as long as it asks, or along a curve
+// from a minute to an hour. An operator can stop a key or slow it down while requests wait, with effect at once.
+//
+// The package shares nothing between processes. Over a restart it keeps the long pauses, if Options.Pauses is there.
 package ratelimit
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,6 +63,9 @@ type Options struct {
 
 	// MaxLanes is how many lanes are kept at a time. If zero, 1,000,000, which cost less than 400 MB.
 	MaxLanes int
+
+	// Pauses keeps the pauses of more than a minute that hosts have asked for. If nil, a restart forgets them.
+	Pauses Pauses
 }
 
 // withDefaults returns o with each zero field filled in.
@@ -118,6 +121,7 @@ func (o *Options) defaultLimit() rate.Limit { return rate.Every(o.DefaultDelay) 
 // A Limiter is safe for concurrent use. It has nothing to close.
 type Limiter struct {
 	options Options
+	pauses  Pauses // nil: none are kept
 
 	// mu guards lanes and ring, and nothing inside a lane. A lane's own lock is never waited for while mu is held.
 	mu    sync.RWMutex
@@ -132,14 +136,17 @@ type Limiter struct {
 	abandoned  atomic.Uint64
 	reckoned   atomic.Uint64
 	pushedBack atomic.Uint64
+	paused     atomic.Uint64
+	unkept     atomic.Uint64
 }
 
-// New returns a Limiter without any lane.
+// New returns a Limiter whose only lanes are those of the pauses that were kept.
 func New(o Options) (*Limiter, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	return &Limiter{options: o.withDefaults(), lanes: make(map[string]*lane)}, nil
+	l := &Limiter{options: o.withDefaults(), pauses: o.Pauses, lanes: make(map[string]*lane)}
+	return l, l.restore(o.Pauses)
 }
 
 // A Request asks for one place in a lane.
@@ -167,39 +174,12 @@ const longestDelay = 365 * 24 * time.Hour
 // delay returns r.Delay within its bounds.
 func (r Request) delay() time.Duration { return min(max(r.Delay, 0), longestDelay) }
 
-// An Outcome is what came of a request. The zero value is a request that was sent and got no answer; for one that was
-// not sent there is Grant.Cancel.
-type Outcome struct {
-	Status     int           // the status of the response, 0 where there was none
-	RetryAfter time.Duration // the response's Retry-After, 0 where there was none; it changes nothing in the lane
-}
-
-// pushesBack reports whether the host asked for fewer requests (RFC 6585 section 4, RFC 9110 section 15.6.4).
-func (o Outcome) pushesBack() bool {
-	return o.Status == http.StatusTooManyRequests || o.Status == http.StatusServiceUnavailable
-}
-
-// A WaitError says that a request would wait longer than it wants to.
-type WaitError struct {
-	Wait time.Duration // the wait foreseen: when to come back
-	Full bool          // there is no place left to wait in, whatever MaxWait is
-}
-
-func (e *WaitError) Error() string {
-	if e.Full {
-		return fmt.Sprintf("ratelimit: the queue is full, its last place is %v away", e.Wait)
-	}
-	return fmt.Sprintf("ratelimit: the request would wait %v", e.Wait)
-}
-
-// ErrTooManyLanes is returned for a key without a lane while MaxLanes others are in use.
-var ErrTooManyLanes = errors.New("ratelimit: too many keys are in use")
-
 // Acquire waits until r may be sent. The caller then sends it and calls Release when it has ended, or Cancel if it was
 // not sent after all; and since time passes between the grant and the sending, it looks at ctx once more before it sends.
 //
 // The error is ctx.Err() if ctx ends first, even if the way is free; a *WaitError, at once, if the wait foreseen is
-// longer than r.MaxWait or the queue is full; or ErrTooManyLanes.
+// longer than r.MaxWait or the queue is full, and later if the host is paused meanwhile for longer than r.MaxWait; a
+// *StoppedError, at once or later, if an operator has stopped the key; or ErrTooManyLanes.
 //
 // The wait is foreseen from the requests that come before r in the order of turns, each with its own Delay, and from how
 // long requests of this lane have taken of late (a moving average, or the age of the oldest one under way if that is
@@ -231,12 +211,15 @@ func (l *Limiter) Acquire(ctx context.Context, r Request) (*Grant, error) {
 // must not have its request sent, so the grant goes back in both cases.
 func (l *Limiter) wait(ctx context.Context, ln *lane, w *waiter) (*Grant, error) {
 	select {
-	case g := <-w.ready:
-		err := ctx.Err()
-		if err == nil {
-			return g, nil
+	case a := <-w.ready:
+		if a.err != nil {
+			l.throttled.Add(1)
+			return nil, a.err
 		}
-		g.Cancel()
+		if ctx.Err() == nil {
+			return a.grant, nil
+		}
+		a.grant.Cancel()
 	case <-ctx.Done():
 		ln.mu.Lock()
 		ln.leave(w, time.Now())
@@ -264,6 +247,22 @@ func (l *Limiter) Reckon(r Request) (wait time.Duration, ok bool) {
 	return ln.reckon(r, time.Now())
 }
 
+// Hear tells what a host answered to a request of client that was sent without a Grant. It is for requests that are only
+// reckoned: their answers are signs of the host as well.
+func (l *Limiter) Hear(key, client string, o Outcome) {
+	if !o.pushesBack() && o.told() == 0 {
+		return
+	}
+	ln, err := l.lane(key)
+	if err != nil {
+		return // no request for this key gets a lane either
+	}
+	now := time.Now()
+	pause := ln.answered(o, client, now, now)
+	ln.mu.Unlock()
+	l.keep(pause)
+}
+
 // Stats are the counts of a Limiter since it was made, and its present size.
 type Stats struct {
 	Lanes   int // kept now
@@ -271,10 +270,12 @@ type Stats struct {
 
 	Granted    uint64 // requests that got a Grant
 	Cancelled  uint64 // Grants given back unused, so that Granted-Cancelled were sent
-	Throttled  uint64 // requests turned away: a *WaitError or ErrTooManyLanes
+	Throttled  uint64 // requests turned away: a *WaitError, a *StoppedError or ErrTooManyLanes
 	Abandoned  uint64 // requests whose context ended before they were sent
 	Reckoned   uint64 // calls of Reckon
-	PushedBack uint64 // requests released with status 429 or 503
+	PushedBack uint64 // answers of 429 and 503
+	Paused     uint64 // pauses that were begun or made longer
+	Unkept     uint64 // of these, the long ones that Options.Pauses could not keep
 }
 
 // Stats returns the counts. They are read one after the other, so they may differ by requests under way.
@@ -291,5 +292,7 @@ func (l *Limiter) Stats() Stats {
 		Abandoned:  l.abandoned.Load(),
 		Reckoned:   l.reckoned.Load(),
 		PushedBack: l.pushedBack.Load(),
+		Paused:     l.paused.Load(),
+		Unkept:     l.unkept.Load(),
 	}
 }

@@ -13,10 +13,10 @@ func (ln *lane) predict(now time.Time, client string, delay time.Duration) time.
 		return ln.expect(now, delay, took)
 	}
 	head := ln.queue.head()
-	wait := ln.expect(now, head.delay, took)
+	wait := ln.expect(now, ln.restraint.delay(head.delay), took)
 	for w := range ln.queue.ahead(client) {
 		if w != head {
-			wait = plus(wait, ln.step(w.delay, took))
+			wait = plus(wait, ln.step(ln.restraint.delay(w.delay), took))
 		}
 	}
 	return plus(wait, ln.step(delay, took))
@@ -42,6 +42,10 @@ func (ln *lane) learn(took time.Duration) {
 
 // expect returns how long a request with this delay would wait, if it is the next and a request takes took.
 func (ln *lane) expect(now time.Time, delay, took time.Duration) time.Duration {
+	return max(ln.restraint.rest(now), ln.expectUnpaused(now, delay, took))
+}
+
+func (ln *lane) expectUnpaused(now time.Time, delay, took time.Duration) time.Duration {
 	if !ln.blocked(delay) {
 		return ln.refill(now, delay)
 	}
@@ -79,7 +83,7 @@ func (ln *lane) step(delay, took time.Duration) time.Duration {
 // burst start before their slots.
 func (ln *lane) reckon(r Request, now time.Time) (time.Duration, bool) {
 	o := &ln.limiter.options
-	delay, burst := r.delay(), 1
+	delay, burst := ln.restraint.delay(r.delay()), 1
 	if delay == 0 {
 		delay, burst = o.DefaultDelay, o.DefaultBurst
 	}
@@ -87,7 +91,7 @@ func (ln *lane) reckon(r Request, now time.Time) (time.Duration, bool) {
 	ln.sent(now)
 
 	slot := later(now, ln.virtual.Add(delay))
-	wait := max(0, slot.Sub(now)-time.Duration(burst-1)*delay)
+	wait := max(0, slot.Sub(now)-time.Duration(burst-1)*delay, ln.restraint.rest(now))
 	if wait > max(0, r.MaxWait) || delay > 0 && wait/delay >= time.Duration(o.MaxQueue) {
 		return wait, false
 	}

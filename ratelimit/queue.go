@@ -11,9 +11,16 @@ import (
 type waiter struct {
 	ctx     context.Context
 	client  string
-	delay   time.Duration
+	delay   time.Duration // its own; the lane's floor may be more
+	maxWait time.Duration
 	arrived time.Time
-	ready   chan *Grant // of capacity 1, so that who grants never waits
+	ready   chan answer // of capacity 1, so that who answers never waits
+}
+
+// An answer ends the wait: exactly one of the fields is not nil.
+type answer struct {
+	grant *Grant
+	err   error
 }
 
 // A queue holds the requests waiting for one lane: one file of requests per client, first come first served, and the
@@ -49,6 +56,19 @@ func (q *queue) len(client string) int {
 		return 0
 	}
 	return len(q.files[i].waiters)
+}
+
+// all yields the requests that wait. Those that were yielded may be removed meanwhile.
+func (q *queue) all() iter.Seq[*waiter] {
+	return func(yield func(*waiter) bool) {
+		for _, f := range slices.Clone(q.files) {
+			for _, w := range slices.Clone(f.waiters) {
+				if !yield(w) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // push adds w behind the other requests of its client. A client that had none has the last turn.

@@ -1,0 +1,41 @@
+package ratelimit
+
+import (
+	"net/http"
+	"time"
+)
+
+// An Outcome is what came of a request. The zero value is a request that was sent and got no answer; for one that was
+// not sent there is Grant.Cancel.
+type Outcome struct {
+	// Status is the status of the response, 0 where there was none.
+	Status int
+
+	// RetryAfter is how long the response's Retry-After asks to wait (RFC 9110 section 10.2.3). It counts for 429 and 503
+	// alone, up to 24 hours. Zero and less are as good as none.
+	RetryAfter time.Duration
+
+	// Spent is for how long nothing remains of the quota that the response's RateLimit fields tell of. It counts
+	// whatever the status, up to an hour. Zero and less are as good as none.
+	Spent time.Duration
+}
+
+// Bounds of what a host may ask for. A RateLimit field comes with every answer, so a wrong one is not to cost a day.
+const (
+	longestRetryAfter = 24 * time.Hour
+	longestSpent      = time.Hour
+)
+
+// pushesBack reports whether the host asked for fewer requests (RFC 6585 section 4, RFC 9110 section 15.6.4).
+func (o Outcome) pushesBack() bool {
+	return o.Status == http.StatusTooManyRequests || o.Status == http.StatusServiceUnavailable
+}
+
+// told returns for how long the host asked to be left alone, in its own words: 0 if it did not.
+func (o Outcome) told() time.Duration {
+	told := max(0, min(o.Spent, longestSpent))
+	if o.pushesBack() {
+		told = max(told, min(o.RetryAfter, longestRetryAfter))
+	}
+	return told
+}

@@ -1,0 +1,60 @@
+package ratelimit
+
+import (
+	"fmt"
+	"time"
+)
+
+// A Pause is a host's request to be left alone, as it is kept over a restart.
+type Pause struct {
+	Key    string
+	Until  time.Time
+	Source Source // Backoff or RetryAfter
+	Streak int    // how many pauses of the curve have followed one another
+}
+
+// Pauses keep long pauses over a restart of the process. All methods may be called by many goroutines at once.
+type Pauses interface {
+	// Keep keeps p in the place of what was kept for its key.
+	Keep(p Pause) error
+
+	// Kept returns what is kept, half an hour past its end at least: so long a pause counts for the one after it.
+	Kept() ([]Pause, error)
+}
+
+// keepsAbove is how long a pause is that is worth keeping: a restart takes about as long.
+const keepsAbove = time.Minute
+
+// restore makes the lanes of the pauses that are kept.
+func (l *Limiter) restore(kept Pauses) error {
+	if kept == nil {
+		return nil
+	}
+	pauses, err := kept.Kept()
+	if err != nil {
+		return fmt.Errorf("ratelimit: reading the pauses that were kept: %w", err)
+	}
+	for _, p := range pauses {
+		b := backoff{until: p.Until, source: p.Source, streak: p.Streak}
+		if b.forgivenAt(time.Now()) {
+			continue
+		}
+		ln, err := l.lane(p.Key)
+		if err != nil {
+			return fmt.Errorf("ratelimit: restoring the pause of %s: %w", p.Key, err)
+		}
+		ln.restrain().backoff = b
+		ln.mu.Unlock()
+	}
+	return nil
+}
+
+// keep hands a pause that has just begun to Pauses, if it is long. No lock is held, since this may take a while.
+func (l *Limiter) keep(p Pause) {
+	if p.Until.IsZero() || l.pauses == nil || time.Until(p.Until) <= keepsAbove {
+		return
+	}
+	if err := l.pauses.Keep(p); err != nil {
+		l.unkept.Add(1)
+	}
+}

@@ -1,0 +1,127 @@
+package ratelimit
+
+import "time"
+
+// A restraint is what holds a lane up beyond the Delay of its requests: the host's own trouble, and an operator's word.
+// Nearly all lanes have none, which is a nil one.
+type restraint struct {
+	backoff
+	floor     time.Duration // the least Delay
+	stopped   bool
+	stopUntil time.Time // zero: until it is lifted
+}
+
+// restrain returns the lane's restraint, and makes it if there is none.
+func (ln *lane) restrain() *restraint {
+	if ln.restraint == nil {
+		ln.restraint = &restraint{}
+	}
+	return ln.restraint
+}
+
+// rest returns how long the lane is paused from now on: 0 or less if it is not.
+func (rs *restraint) rest(now time.Time) time.Duration {
+	if rs == nil {
+		return 0
+	}
+	return rs.until.Sub(now)
+}
+
+// stop returns the error of a lane that is stopped, and nil for all others.
+func (rs *restraint) stop(now time.Time) error {
+	if rs == nil || !rs.stopped || !rs.stopUntil.IsZero() && !now.Before(rs.stopUntil) {
+		return nil
+	}
+	return &StoppedError{Until: rs.stopUntil}
+}
+
+// over reports whether there is nothing left of it to remember.
+func (rs *restraint) over(now time.Time) bool {
+	return rs == nil || rs.floor == 0 && rs.stop(now) == nil && rs.forgivenAt(now)
+}
+
+// delay returns d, or the operator's floor if that is more.
+func (rs *restraint) delay(d time.Duration) time.Duration {
+	if rs == nil {
+		return d
+	}
+	return max(d, rs.floor)
+}
+
+// SetFloor has requests of key spaced by d at least, from now on: those that wait already as well. If d is zero, the
+// floor is lifted. A lane with a floor is not forgotten.
+func (l *Limiter) SetFloor(key string, d time.Duration) error {
+	return l.intervene(key, func(rs *restraint) { rs.floor = min(max(d, 0), longestDelay) })
+}
+
+// Stop has nothing sent to key any more from now on, until a moment or, if that is zero, until Lift. Requests that wait
+// are turned away with a *StoppedError, and so is every other that comes; those under way go on. A stopped lane is not
+// forgotten.
+func (l *Limiter) Stop(key string, until time.Time) error {
+	return l.intervene(key, func(rs *restraint) { rs.stopped, rs.stopUntil = true, until })
+}
+
+// Lift takes back Stop and SetFloor. A pause that the host itself has asked for stays.
+func (l *Limiter) Lift(key string) error {
+	return l.intervene(key, func(rs *restraint) { rs.stopped, rs.floor = false, 0 })
+}
+
+// Stopped returns the *StoppedError of a key that is stopped, and nil for all others. It is for requests that are not
+// paced at all, since Acquire says the same.
+func (l *Limiter) Stopped(key string) error {
+	ln := l.present(key)
+	if ln == nil {
+		return nil
+	}
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	return ln.restraint.stop(time.Now())
+}
+
+// Paused returns until when key is paused since its host pushed back, and the zero time if it is not.
+func (l *Limiter) Paused(key string) time.Time {
+	ln := l.present(key)
+	if ln == nil {
+		return time.Time{}
+	}
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	if ln.restraint.rest(time.Now()) <= 0 {
+		return time.Time{}
+	}
+	return ln.restraint.until
+}
+
+// intervene changes the restraint of key's lane, and has everybody who waits there hear of it. The error is
+// ErrTooManyLanes.
+func (l *Limiter) intervene(key string, change func(*restraint)) error {
+	ln, err := l.lane(key)
+	if err != nil {
+		return err
+	}
+	defer ln.mu.Unlock()
+	now := time.Now()
+	change(ln.restrain())
+	ln.review(now)
+	ln.pump(now)
+	return nil
+}
+
+// review turns away those that wait for what will not come: a lane that is stopped, or one that is now paused for longer
+// than they want to wait.
+func (ln *lane) review(now time.Time) {
+	if ln.queue == nil {
+		return
+	}
+	stopped, rest := ln.restraint.stop(now), ln.restraint.rest(now)
+	for w := range ln.queue.all() {
+		err := stopped
+		if err == nil && plus(max(0, rest), now.Sub(w.arrived)) > w.maxWait {
+			err = &WaitError{Wait: rest, Source: ln.restraint.source}
+		}
+		if err != nil {
+			ln.remove(w)
+			w.ready <- answer{err: err}
+		}
+	}
+}

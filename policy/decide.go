@@ -26,9 +26,10 @@ type Options struct {
 	Mode          Mode          // for hosts and clients without their own; if zero, Enforce
 	Hosts         []Host        // the first whose pattern matches
 	Exemptions    []Exemption   // deny entries go before allow entries
-	MaxCrawlDelay time.Duration // for clients without their own; if zero, every Crawl-delay is obeyed
+	MaxCrawlDelay time.Duration // for clients without their own; if zero, every Crawl-delay and Request-rate is obeyed
 	Dialect       rules.Dialect // for hosts and clients without their own; if zero, RFC 9309
 	RefuseOverMax bool          // refuse hosts whose Crawl-delay is above the maximum; if false, clamp it
+	VisitTime     bool          // obey Visit-time
 }
 
 // Host is what an operator configured for the hosts of one pattern.
@@ -74,7 +75,8 @@ type Decision struct {
 	Mode        Mode
 	Dialect     rules.Dialect // whose reading of robots.txt counted
 	Delay       time.Duration // least time between two requests to this host; 0: none asked for
-	DelaySource string        // "crawl-delay" or "floor"; empty where Delay is 0
+	DelaySource string        // "crawl-delay", "request-rate" or "floor"; empty where Delay is 0
+	Opens       time.Time     // when the site's Visit-time begins; zero: it may be visited now
 	Clamped     bool          // Delay is less than the site asked for: max_crawl_delay
 	Exemption   string        // the entry that decided, if one did
 }
@@ -178,7 +180,7 @@ func (p *Policy) judge(r Request, snap *robots.Snapshot, now time.Time) Decision
 	agent := snap.RulesFor(dialect).Agent(r.agent())
 	d := byRobots(agent, r.Target, snap)
 	d.Dialect = dialect
-	p.setDelay(&d, r, agent)
+	p.setDelay(&d, r, agent, now)
 	if d.Action == Refuse {
 		if e := p.exempt(EffectAllow, r, now); e != nil {
 			d.Action, d.Outcome, d.Reason, d.Exemption = Forward, Exempt, ReasonExemption, e.name
@@ -241,26 +243,6 @@ func (r Request) agent() string {
 		return r.Client.ProductToken
 	}
 	return r.UserAgent
-}
-
-// setDelay sets the delay in force: the larger of the operator's floor and the site's Crawl-delay.
-func (p *Policy) setDelay(d *Decision, r Request, agent rules.Agent) {
-	if delay, ok := agent.CrawlDelay(); ok && delay > 0 {
-		d.Delay, d.DelaySource = delay, "crawl-delay"
-	}
-	limit := p.options.MaxCrawlDelay
-	if r.Client.MaxCrawlDelay != 0 {
-		limit = r.Client.MaxCrawlDelay
-	}
-	if limit != 0 && d.Delay > limit {
-		d.Clamped = true
-		if !p.options.RefuseOverMax {
-			d.Delay = limit
-		}
-	}
-	if h := p.host(r.Origin.Host()); h != nil && h.Delay > d.Delay {
-		d.Delay, d.DelaySource = h.Delay, "floor"
-	}
 }
 
 // resolveDots removes dot segments from the path of target, also those that are percent-encoded, since "." is

@@ -11,7 +11,9 @@ const (
 	ReasonEgress            Reason = "egress"             // the guard refuses the address or the port
 	ReasonExemption         Reason = "exemption"          // an operator's own entry decided
 	ReasonIdentity          Reason = "identity"           // the client is not listed
+	ReasonStopped           Reason = "stopped"            // the operator stopped this host
 	ReasonPace              Reason = "pace"               // the wait would exceed max_wait, or a queue is full
+	ReasonBackoff           Reason = "backoff"            // the host is paused by its own 429 or 503
 	ReasonOverload          Reason = "overload"           // our own limits
 	ReasonAuditUnavailable  Reason = "audit-unavailable"  // the decision could not be recorded
 	ReasonBadRequest        Reason = "bad-request"        // what cannot be judged

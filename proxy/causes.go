@@ -52,7 +52,7 @@ func decisionRefusal(ex *exchange, d policy.Decision, snap *robots.Snapshot) *Re
 		ref.RetryAfter = max(time.Second, time.Until(snap.Expires)) // until it is asked for again
 		ref.Detail = ex.origin.String() + "/robots.txt could not be fetched: " + cause(snap)
 	case policy.ReasonPace:
-		ref.RetryAfter = d.Delay
+		ref.RetryAfter, ref.Delay = d.Delay, d.Delay
 		ref.Detail = fmt.Sprintf("%s asks for %v between requests, which is more than max_crawl_delay allows.", ex.origin.Host(), d.Delay)
 	case policy.ReasonExemption:
 		ref.Detail = d.Exemption
@@ -90,18 +90,33 @@ func inWords(proxyError string, err error) string {
 	return strings.ReplaceAll(proxyError, "_", " ")
 }
 
+// paceRefusal words why the pace has no place for a request.
 func paceRefusal(ex *exchange, r ratelimit.Request, err error) *Refusal {
-	var wait *ratelimit.WaitError
+	var (
+		wait    *ratelimit.WaitError
+		stopped *ratelimit.StoppedError
+	)
 	switch {
+	case errors.As(err, &stopped):
+		return &Refusal{Reason: policy.ReasonStopped, Detail: "The operator of the proxy has stopped " + ex.origin.Host() + ".", RetryAfter: until(stopped.Until)}
 	case errors.As(err, &wait):
-		detail := fmt.Sprintf("The next free place for %s is in %v, and requests are held for %v at most.",
-			ex.origin.Host(), wait.Wait.Round(time.Millisecond), r.MaxWait)
-		return &Refusal{Reason: policy.ReasonPace, Detail: detail, RetryAfter: max(wait.Wait, time.Second)}
+		return waitRefusal(ex, r, wait)
 	case errors.Is(err, ratelimit.ErrTooManyLanes):
 		return &Refusal{Reason: policy.ReasonOverload, Detail: "Too many hosts are paced at once.", RetryAfter: time.Minute, Err: err}
 	default:
 		return ex.gone(errGoneWaiting)
 	}
+}
+
+func waitRefusal(ex *exchange, r ratelimit.Request, wait *ratelimit.WaitError) *Refusal {
+	ref := &Refusal{Reason: policy.ReasonPace, RetryAfter: max(wait.Wait, time.Second), Delay: r.Delay}
+	ref.Detail = fmt.Sprintf("The next free place for %s is in %v, and requests are held for %v at most.",
+		ex.origin.Host(), wait.Wait.Round(time.Millisecond), r.MaxWait)
+	if wait.Source != "" {
+		ref.Reason, ref.Delay = policy.ReasonBackoff, 0
+		ref.Detail = fmt.Sprintf("%s has pushed back, and is left alone for another %v.", ex.origin.Host(), wait.Wait.Round(time.Second))
+	}
+	return ref
 }
 
 // upstreamRefusal words a failure of the origin: what kind it was, and no address.

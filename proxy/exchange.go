@@ -28,12 +28,14 @@ type exchange struct {
 	tunnel *tunnel // nil: outside a tunnel
 	origin origin.Origin
 	target string // the path and query that are judged and sent
+	lane   string // whose pace is kept
 
 	ctx        context.Context // the request's: it ends when the client leaves
 	writer     http.ResponseWriter
 	http10     bool             // the client speaks HTTP/1.0
 	webSocket  bool             // the client asks for the upgrade
 	preference string           // what was made of the client's Prefer; empty where it has none
+	reckoned   bool             // the pace is only reported on
 	robots     *robots.Snapshot // not nil: the answer is this file, and the origin is not asked
 	stream     bool             // the body's length is unknown: pass on each piece as it comes
 	bodyErr    error            // the origin's body broke off
@@ -104,7 +106,7 @@ func (ex *exchange) end(cause error) {
 		ex.rec.Error = cause.Error()
 	}
 	ex.rec.EndedAt = time.Now()
-	ex.grant.Release(ratelimit.Outcome{Status: ex.rec.Status})
+	ex.grant.Release(ratelimit.Outcome{}) // what the origin answered was told before: see hear
 	if ex.begun {
 		ex.server.options.Recorder.End(&ex.rec)
 	}

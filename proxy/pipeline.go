@@ -47,6 +47,10 @@ func (p pipeline) admit(req *http.Request, ex *exchange) *Refusal {
 	if err := p.options.Egress.Check(ex.origin); err != nil {
 		return egressRefusal(ex, err)
 	}
+	ex.lane = p.options.PaceKey(ex.origin.Host())
+	if err := p.options.Limiter.Stopped(ex.lane); err != nil {
+		return paceRefusal(ex, ratelimit.Request{}, err)
+	}
 	d, snap, ref := p.decide(req, ex)
 	if ref != nil {
 		return ref
@@ -78,45 +82,6 @@ func (p pipeline) decide(req *http.Request, ex *exchange) (policy.Decision, *rob
 	}
 	r := policy.Request{Client: ex.client.Client, Origin: ex.origin, Target: ex.target, UserAgent: req.UserAgent()}
 	return p.options.Policy.Decide(r, snap, ex.rec.Time), snap, nil
-}
-
-// pace waits for the host's next place, or reckons in mode report how long that would have been.
-func (p pipeline) pace(req *http.Request, ex *exchange, d policy.Decision) *Refusal {
-	if d.Mode == policy.Off {
-		return nil
-	}
-	if err := readSmallBody(req); err != nil {
-		return &Refusal{Reason: policy.ReasonBadRequest, Detail: "The body of the request broke off.", Err: err}
-	}
-	r := ratelimit.Request{Key: ex.origin.Host(), Client: ex.client.Name, Delay: d.Delay, MaxWait: ex.maxWait(req.Header)}
-	if d.Mode == policy.Report {
-		ex.reckon(p.options.Limiter, r)
-		return nil
-	}
-	grant, err := p.options.Limiter.Acquire(req.Context(), r)
-	if err != nil {
-		return paceRefusal(ex, r, err)
-	}
-	ex.hold(grant)
-	return nil
-}
-
-// reckon notes the wait that there would have been, and changes nothing.
-func (ex *exchange) reckon(l *ratelimit.Limiter, r ratelimit.Request) {
-	wait, ok := l.Reckon(r)
-	ex.rec.Waited = audit.Millis(wait)
-	if !ok && ex.rec.Decision == policy.Allow {
-		ex.rec.Decision, ex.rec.Reason = policy.WouldThrottle, policy.ReasonReport
-	}
-}
-
-func (ex *exchange) hold(g *ratelimit.Grant) {
-	ex.grant = g
-	ex.rec.PacingMode = "local"
-	ex.rec.Waited = audit.Millis(g.Waited())
-	if gap, ok := g.Gap(); ok {
-		ex.rec.Gap = audit.Millis(gap)
-	}
 }
 
 // noteDecision writes into the record what was decided and by which file.
@@ -198,6 +163,7 @@ func (ex *exchange) gotHeader() {
 // receive prepares the origin's answer for the client: its fields, its body, and the record that ends with it.
 func (p pipeline) receive(resp *http.Response, ex *exchange) {
 	ex.rec.Status = resp.StatusCode
+	ex.hear(resp)
 	switching := resp.StatusCode == http.StatusSwitchingProtocols
 	removeHopFields(resp.Header, switching)
 	removeOwnFields(resp.Header)
@@ -215,7 +181,7 @@ func (p pipeline) receive(resp *http.Response, ex *exchange) {
 		resp.Header.Set("Robotsproxy-Waited", fmt.Sprintf("%.3f", time.Duration(ex.rec.Waited).Seconds()))
 	}
 	if switching {
-		ex.grant.Release(ratelimit.Outcome{Status: resp.StatusCode}) // a WebSocket gives the lane back; its end ends the record
+		ex.grant.Release(ratelimit.Outcome{}) // a WebSocket gives the lane back; its end ends the record
 		return
 	}
 	if len(resp.Trailer) > 0 && resp.Request.ProtoMajor == 1 {

@@ -24,6 +24,7 @@ type Refusal struct {
 	Detail     string         // one sentence for the client: no internal address, no secret
 	Rule       string         // "line 12: Disallow: /x", where a rule decided
 	RetryAfter time.Duration  // if zero, none is sent
+	Delay      time.Duration  // between two requests, where that is what holds this one up
 	Err        error          // for the record
 }
 
@@ -44,6 +45,8 @@ var classes = map[policy.Reason]class{
 	policy.ReasonEgress:            {403, "destination_ip_prohibited", policy.Deny, "This address may not be reached through the proxy"},
 	policy.ReasonExemption:         {403, "http_request_denied", policy.Deny, "Denied by the operator of the proxy"},
 	policy.ReasonIdentity:          {403, "http_request_denied", policy.Deny, "This client may not use the proxy"},
+	policy.ReasonStopped:           {503, "http_request_denied", policy.Deny, "The operator of the proxy stopped all requests to this host"},
+	policy.ReasonBackoff:           {429, "http_request_denied", policy.Throttle, "This host asked to be left alone for a while"},
 	policy.ReasonPace:              {429, "http_request_denied", policy.Throttle, "Too many requests wait for this host"},
 	policy.ReasonOverload:          {503, "connection_limit_reached", policy.Error, "The proxy is at its limit"},
 	policy.ReasonAuditUnavailable:  {503, "proxy_internal_error", policy.Error, "The decision could not be recorded"},
@@ -104,6 +107,7 @@ func (r *Refusal) response(req *http.Request, id string) *http.Response {
 	}
 	if seconds := r.retryAfter(); seconds > 0 {
 		h.Set("Retry-After", strconv.Itoa(seconds))
+		r.rateLimit(h, seconds)
 	}
 	resp := &http.Response{
 		StatusCode: r.Status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -113,6 +117,19 @@ func (r *Refusal) response(req *http.Request, id string) *http.Response {
 		resp.Body = io.NopCloser(bytes.NewReader(body))
 	}
 	return resp
+}
+
+// rateLimit adds the fields of draft-ietf-httpapi-ratelimit-headers to a refusal that is about the pace: nothing remains
+// for so many seconds, of one request per Delay. Its windows are whole seconds, so half a second is two requests in one.
+func (r *Refusal) rateLimit(h http.Header, seconds int) {
+	if r.Outcome != policy.Throttle {
+		return
+	}
+	h["Ratelimit"] = []string{`"default";r=0;t=` + strconv.Itoa(seconds)}
+	if r.Delay > 0 {
+		requests, window := max(1, int(time.Second/r.Delay)), max(1, int(math.Ceil(r.Delay.Seconds())))
+		h["Ratelimit-Policy"] = []string{fmt.Sprintf(`"default";q=%d;w=%d`, requests, window)}
+	}
 }
 
 // proxyStatus is the field of RFC 9209 for an answer that we made ourselves, written as that document writes it.

@@ -17,7 +17,7 @@ import (
 // Every reason that refuses has its row in the table, and each row is whole.
 func TestEveryReasonHasItsClass(t *testing.T) {
 	for _, r := range []policy.Reason{
-		policy.ReasonRobots, policy.ReasonRobotsUnreachable, policy.ReasonEgress, policy.ReasonExemption, policy.ReasonIdentity, policy.ReasonPace,
+		policy.ReasonRobots, policy.ReasonRobotsUnreachable, policy.ReasonEgress, policy.ReasonExemption, policy.ReasonIdentity, policy.ReasonPace, policy.ReasonBackoff, policy.ReasonStopped,
 		policy.ReasonOverload, policy.ReasonAuditUnavailable, policy.ReasonBadRequest, policy.ReasonMisdirected, policy.ReasonLoop, policy.ReasonUpstream, policy.ReasonInternal,
 	} {
 		c, ok := classes[r]
@@ -104,5 +104,29 @@ func TestRefusalStatusIsConfigurable(t *testing.T) {
 	egress.complete(451)
 	if robots.Status != 451 || egress.Status != 403 {
 		t.Errorf("statuses %d and %d, want 451 and 403", robots.Status, egress.Status)
+	}
+}
+
+func TestRateLimitFields(t *testing.T) {
+	for _, row := range []struct {
+		ref           Refusal
+		limit, policy string
+	}{
+		{Refusal{Reason: policy.ReasonPace, RetryAfter: 12500 * time.Millisecond, Delay: 10 * time.Second}, `"default";r=0;t=13`, `"default";q=1;w=10`},
+		{Refusal{Reason: policy.ReasonPace, RetryAfter: time.Millisecond, Delay: 400 * time.Millisecond}, `"default";r=0;t=1`, `"default";q=2;w=1`},
+		{Refusal{Reason: policy.ReasonPace, RetryAfter: time.Second, Delay: 1500 * time.Millisecond}, `"default";r=0;t=1`, `"default";q=1;w=2`},
+		{Refusal{Reason: policy.ReasonBackoff, RetryAfter: time.Minute}, `"default";r=0;t=60`, ""},
+		{Refusal{Reason: policy.ReasonOverload, RetryAfter: time.Minute}, "", ""},
+	} {
+		row.ref.complete(0)
+		h := row.ref.response(&http.Request{Method: "GET", Header: http.Header{}}, "id").Header
+		if limit, policy := h.Get("RateLimit"), h.Get("RateLimit-Policy"); limit != row.limit || policy != row.policy {
+			t.Errorf("%+v: RateLimit %s, RateLimit-Policy %s; want %s and %s", row.ref, limit, policy, row.limit, row.policy)
+		}
+		for _, name := range []string{"RateLimit", "RateLimit-Policy"} {
+			if _, err := httpsfv.UnmarshalList(h.Values(name)); err != nil {
+				t.Errorf("%s: %q: %v", name, h.Get(name), err)
+			}
+		}
 	}
 }

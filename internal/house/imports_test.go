@@ -52,7 +52,7 @@ var owners = map[string][]string{
 	"golang.org/x/time/rate":              {"ratelimit"},
 	"software.sslmate.com/src/go-pkcs12":  {"cmd/robotsproxy"},
 	"github.com/coder/websocket":          {"internal/robotstest"},
-	"github.com/dunglas/httpsfv":          {},
+	"github.com/dunglas/httpsfv":          {"proxy"},
 	"github.com/rogpeppe/go-internal":     {},
 	"github.com/google/go-cmp":            {},
 	"go.uber.org/goleak":                  {},

@@ -1,0 +1,95 @@
+package proxy
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/policy"
+	"github.com/robotsproxy/robotsproxy/ratelimit"
+)
+
+// pace waits for the host's next place, or reckons in mode report how long that would have been.
+func (p pipeline) pace(req *http.Request, ex *exchange, d policy.Decision) *Refusal {
+	if d.Mode == policy.Off {
+		return nil
+	}
+	if err := readSmallBody(req); err != nil {
+		return &Refusal{Reason: policy.ReasonBadRequest, Detail: "The body of the request broke off.", Err: err}
+	}
+	r := ratelimit.Request{Key: ex.lane, Client: ex.client.Name, Delay: d.Delay, MaxWait: ex.maxWait(req.Header)}
+	if d.Mode == policy.Report {
+		ex.reckon(p.options.Limiter, r, d.Opens)
+		return nil
+	}
+	if ref := ex.awaitOpening(req.Context(), d.Opens, r.MaxWait); ref != nil {
+		return ref
+	}
+	grant, err := p.options.Limiter.Acquire(req.Context(), r)
+	if err != nil {
+		return paceRefusal(ex, r, err)
+	}
+	ex.hold(grant)
+	return nil
+}
+
+// awaitOpening waits for the site's visiting hours, if they begin soon enough.
+func (ex *exchange) awaitOpening(ctx context.Context, opens time.Time, maxWait time.Duration) *Refusal {
+	wait := until(opens)
+	if wait == 0 {
+		return nil
+	}
+	if wait > maxWait {
+		detail := ex.origin.Host() + " may be visited from " + opens.UTC().Format("15:04") + " UTC on (Visit-time)."
+		return &Refusal{Reason: policy.ReasonPace, Detail: detail, RetryAfter: wait}
+	}
+	select {
+	case <-time.After(wait):
+		return nil
+	case <-ctx.Done():
+		return ex.gone(errGoneWaiting)
+	}
+}
+
+// until returns how long it is to t, and 0 where t is zero or past.
+func until(t time.Time) time.Duration {
+	if t.IsZero() {
+		return 0
+	}
+	return max(0, time.Until(t))
+}
+
+// reckon notes the wait that there would have been, and changes nothing.
+func (ex *exchange) reckon(l *ratelimit.Limiter, r ratelimit.Request, opens time.Time) {
+	ex.reckoned = true
+	wait, ok := l.Reckon(r)
+	wait = max(wait, until(opens))
+	ex.rec.Waited = audit.Millis(wait)
+	if (!ok || wait > r.MaxWait) && ex.rec.Decision == policy.Allow {
+		ex.rec.Decision, ex.rec.Reason = policy.WouldThrottle, policy.ReasonReport
+	}
+}
+
+// hold takes over the place in the pace, and notes what it was worth.
+func (ex *exchange) hold(g *ratelimit.Grant) {
+	ex.grant = g
+	ex.rec.PacingMode = "local"
+	ex.rec.Waited = audit.Millis(g.Waited())
+	if gap, ok := g.Gap(); ok {
+		ex.rec.Gap = audit.Millis(gap)
+	}
+	if required, source := g.Required(); source != "" {
+		ex.rec.DelayRequired, ex.rec.DelaySource = audit.Millis(required), string(source)
+	}
+}
+
+// hear tells the pace what the origin answered, before its body is read. Requests in mode report are told of as well: a
+// host that pushes back does so for everybody.
+func (ex *exchange) hear(resp *http.Response) {
+	o := outcome(resp, time.Now())
+	ex.grant.Hear(o)
+	if ex.reckoned {
+		ex.server.options.Limiter.Hear(ex.lane, ex.client.Name, o)
+	}
+}

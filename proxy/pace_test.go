@@ -1,0 +1,139 @@
+package proxy
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/policy"
+)
+
+// answering returns a handler that answers with a status and fields, given as names and values.
+func answering(status int, fields ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		for i := 0; i < len(fields); i += 2 {
+			w.Header().Set(fields[i], fields[i+1])
+		}
+		w.WriteHeader(status)
+	}
+}
+
+// TestBackoffIsForEverybody has one client's request answered 503 with a Retry-After: every other is refused for as long,
+// and nothing reaches the origin.
+func TestBackoffIsForEverybody(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		answer http.HandlerFunc
+		mode   policy.Mode // of the request that is answered so
+		status int
+	}{
+		{"503", answering(503, "Retry-After", "1000"), policy.Enforce, 503},
+		{"503 in mode report", answering(503, "Retry-After", "1000"), policy.Report, 503},
+		{"a spent quota", answering(200, "RateLimit", `"default";r=0;t=1000`), policy.Enforce, 200},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRig(t, func(o *Options) { o.Snapshots, o.MaxWait = fixed(""), time.Second })
+			r.site.SetPage("a.example", "/busy", test.answer)
+			r.server.options.Policy = r.newPolicy(policy.Options{Mode: test.mode})
+			if resp, _ := r.get(r.client(true), r.url("http", "/busy")); resp.StatusCode != test.status {
+				t.Fatalf("status %d, want the origin's %d", resp.StatusCode, test.status)
+			}
+			r.server.options.Policy = r.newPolicy(policy.Options{})
+			resp, _ := r.get(r.client(true), r.url("https", "/page/1"))
+			h := resp.Header
+			if resp.StatusCode != 429 || h.Get("Robotsproxy-Reason") != "backoff" || h.Get("RateLimit") != `"default";r=0;t=`+h.Get("Retry-After") {
+				t.Errorf("status %d, fields %v; want 429, the reason backoff and how long the rest of the pause is", resp.StatusCode, h)
+			}
+			if got := r.site.Paths("a.example"); len(got) != 1 {
+				t.Errorf("the origin was asked for %v, want /busy alone", got)
+			}
+		})
+	}
+}
+
+// TestNoBackoffByOurOwnAnswers has answers that we make ourselves, with the statuses that an origin pushes back with.
+func TestNoBackoffByOurOwnAnswers(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Snapshots = fixed("") })
+	r.records.refuse = true
+	for range 5 {
+		if resp, _ := r.get(r.client(true), r.url("http", "/page/1")); resp.StatusCode != 503 {
+			t.Fatalf("status %d, want 503 while nothing can be recorded", resp.StatusCode)
+		}
+	}
+	if until := r.limiter.Paused("a.example"); !until.IsZero() {
+		t.Errorf("our own 503 paused the host until %v", until)
+	}
+}
+
+// TestHeldToTheEndOfAPause has a request wait for a pause that is short enough, and its record say why.
+func TestHeldToTheEndOfAPause(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Snapshots = fixed("") })
+	r.site.SetPage("a.example", "/busy", answering(429, "Retry-After", "1"))
+	r.get(r.client(true), r.url("http", "/busy"))
+	if resp, _ := r.get(r.client(true), r.url("http", "/page/1")); resp.StatusCode != 200 {
+		t.Fatalf("status %d, want 200", resp.StatusCode)
+	}
+	rec := r.last(2)
+	if rec.DelaySource != "retry-after" || rec.DelayRequired <= 0 || rec.Gap < rec.DelayRequired || rec.Waited <= 0 {
+		t.Errorf("the record has delay %v by %q, gap %v, waited %v; want a gap of the delay at least, by retry-after", rec.DelayRequired, rec.DelaySource, rec.Gap, rec.Waited)
+	}
+}
+
+// TestStoppedHost has an operator stop a host, in every mode, also for a request that waits already.
+func TestStoppedHost(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Snapshots = fixed("User-agent: *\nCrawl-delay: 100\n") })
+	r.get(r.client(true), r.url("http", "/page/1"))
+	waiting := make(chan *http.Response)
+	go func() {
+		resp, _ := r.client(true).Get(r.url("http", "/page/2"))
+		waiting <- resp
+	}()
+	r.eventually("a request that waits", func() bool { return r.limiter.Stats().Waiting == 1 })
+	if err := r.limiter.Stop("a.example", time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	stopped := func(what string, resp *http.Response) {
+		t.Helper()
+		if resp == nil || resp.StatusCode != 503 || resp.Header.Get("Robotsproxy-Reason") != "stopped" || resp.Header.Get("Retry-After") == "" {
+			t.Errorf("%s was answered %+v, want 503, stopped, with a Retry-After", what, resp)
+			return
+		}
+		resp.Body.Close()
+	}
+	stopped("a request that waited", <-waiting)
+	for _, mode := range []policy.Mode{policy.Enforce, policy.Report, policy.Off} {
+		r.server.options.Policy = r.newPolicy(policy.Options{Mode: mode})
+		resp, _ := r.get(r.client(true), r.url("http", "/page/3"))
+		stopped("a request in mode "+mode.String(), resp)
+	}
+	if got := r.site.Paths("a.example"); len(got) != 1 {
+		t.Errorf("the origin was asked for %v, want /page/1 alone", got)
+	}
+	if err := r.limiter.Lift("a.example"); err != nil {
+		t.Fatal(err)
+	}
+	r.server.options.Policy = r.newPolicy(policy.Options{Mode: policy.Off})
+	if resp, _ := r.get(r.client(true), r.url("http", "/page/4")); resp.StatusCode != 200 {
+		t.Errorf("status %d after the stop was lifted, want 200", resp.StatusCode)
+	}
+}
+
+// TestVisitTime has a site that may be visited from two hours from now on, and one that opens at once.
+func TestVisitTime(t *testing.T) {
+	closed := time.Now().UTC().Add(2 * time.Hour)
+	hours := closed.Format("1504") + "-" + closed.Add(time.Hour).Format("1504")
+	r := newRig(t, func(o *Options) { o.Snapshots = fixed("User-agent: *\nDisallow:\nVisit-time: " + hours + "\n") })
+	r.server.options.Policy = r.newPolicy(policy.Options{VisitTime: true})
+	resp, _ := r.get(r.client(true), r.url("http", "/page/1"))
+	if resp.StatusCode != 429 || resp.Header.Get("Robotsproxy-Reason") != "pace" || len(resp.Header.Get("Retry-After")) != 4 {
+		t.Errorf("status %d, fields %v; want 429, pace, and about 7200 s", resp.StatusCode, resp.Header)
+	}
+	r.server.options.Policy = r.newPolicy(policy.Options{VisitTime: true, Mode: policy.Report})
+	r.get(r.client(true), r.url("http", "/page/2"))
+	if rec := r.last(2); rec.Decision != policy.WouldThrottle || time.Duration(rec.Waited) < time.Hour {
+		t.Errorf("the record in mode report is %+v, want would_throttle and a wait of hours", rec)
+	}
+	if got := r.site.Paths("a.example"); len(got) != 1 || got[0] != "/page/2" {
+		t.Errorf("the origin was asked for %v, want /page/2 alone", got)
+	}
+}

@@ -24,6 +24,22 @@ const (
 	SpacingStart Spacing = "start" // its start
 )
 
+// VisitTime is what becomes of a site's visiting hours, which have no standard.
+type VisitTime string
+
+const (
+	VisitTimeIgnore VisitTime = "ignore"
+	VisitTimeObey   VisitTime = "obey"
+)
+
+// PaceKey is what shares one pace.
+type PaceKey string
+
+const (
+	PaceKeyHost   PaceKey = "host"
+	PaceKeyDomain PaceKey = "domain" // all hosts of a registrable domain, such as example.co.uk
+)
+
 // OnFailure is what becomes of requests that cannot be recorded.
 type OnFailure string
 

@@ -86,7 +86,9 @@ type Pacing struct {
 	MaxConcurrent     int           `range:"0..1000000"` // 0: no limit
 	MaxCrawlDelay     time.Duration `range:"0s.."`       // 0: every Crawl-delay is obeyed
 	OverMax           OverMax
+	VisitTime         VisitTime
 	Spacing           Spacing
+	Key               PaceKey
 	MaxWait           time.Duration `range:"0s..24h"`
 	MaxWaitCap        time.Duration `range:"0s..24h"`
 	MaxQueue          int           `range:"1..1000000"`
@@ -173,7 +175,9 @@ func Default() Config {
 			DefaultBurst:      1,
 			MaxConcurrent:     8,
 			OverMax:           OverMaxRefuse,
+			VisitTime:         VisitTimeIgnore,
 			Spacing:           SpacingEnd,
+			Key:               PaceKeyHost,
 			MaxWait:           150 * time.Second,
 			MaxWaitCap:        10 * time.Minute,
 			MaxQueue:          1000,

@@ -41,6 +41,8 @@ var scalars = map[reflect.Type]scalar{
 	reflect.TypeFor[slog.Level]():    oneOf(levelWord, slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError),
 	reflect.TypeFor[Treatment]():     oneOf(word, Allow, Refuse),
 	reflect.TypeFor[OverMax]():       oneOf(word, OverMaxClamp, OverMaxRefuse),
+	reflect.TypeFor[VisitTime]():     oneOf(word, VisitTimeIgnore, VisitTimeObey),
+	reflect.TypeFor[PaceKey]():       oneOf(word, PaceKeyHost, PaceKeyDomain),
 	reflect.TypeFor[Spacing]():       oneOf(word, SpacingEnd, SpacingStart),
 	reflect.TypeFor[OnFailure]():     oneOf(word, OnFailureRefuse, OnFailureContinue),
 	reflect.TypeFor[Query]():         oneOf(word, QueryMask, QueryKeep, QueryHash, QueryDrop),

@@ -251,7 +251,7 @@ func TestHeadsVanish(t *testing.T) {
 							r := r
 							r.Client = fmt.Sprint("leaves", i)
 							g, err := l.Acquire(ctx, r)
-							if err == nil && ctx.Err() != nil {
+							if err == nil && ctx.Err() != nil && off != 0 { // at the very moment, it may leave just after
 								t.Errorf("round %d: a client that had left got a grant", round)
 							}
 							g.Cancel() // if it was granted, it sees now that its client has left

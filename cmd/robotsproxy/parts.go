@@ -83,6 +83,7 @@ func (p *parts) newServer(cfg *config.Config, transport *proxy.Transport, log *s
 		Snapshots: snapshots, Policy: judge, Limiter: p.limiter, Authority: p.ca,
 		Recorder: observedRecorder{p.records, observers}, Egress: p.egress, Transport: transport,
 		Clients: newClients(cfg), MaxWait: orNone(cfg.Pacing.MaxWait), MaxWaitCap: cfg.Pacing.MaxWaitCap,
+		PaceKey: paceKey(cfg),
 		RefusalStatus: cfg.Refusal.Status, ResponseFields: cfg.ResponseFields, ServeRobots: cfg.Robots.ServeFromCache,
 		Query: query, Onboarding: proxy.Onboarding(p.ca.PEM()), Logger: log,
 	})
@@ -184,6 +185,14 @@ func newLimiter(cfg *config.Config) (*ratelimit.Limiter, error) {
 	})
 }
 
+// paceKey says whose pace a host's requests share. Nil: that of the host itself.
+func paceKey(cfg *config.Config) func(host string) string {
+	if cfg.Pacing.Key == config.PaceKeyDomain {
+		return ratelimit.Domain
+	}
+	return nil
+}
+
 func newRecords(cfg *config.Config, log *slog.Logger) (*audit.JSONL, error) {
 	path := cfg.Audit.JSONL
 	if path == "" {
@@ -202,6 +211,7 @@ func newPolicy(cfg *config.Config) (*policy.Policy, error) {
 	return policy.New(policy.Options{
 		Mode: cfg.Mode, Dialect: cfg.Robots.Dialect, Hosts: hosts, Exemptions: cfg.Exemptions,
 		MaxCrawlDelay: cfg.Pacing.MaxCrawlDelay, RefuseOverMax: cfg.Pacing.OverMax == config.OverMaxRefuse,
+		VisitTime: cfg.Pacing.VisitTime == config.VisitTimeObey,
 	})
 }
 

@@ -48,6 +48,7 @@ var owners = map[string][]string{
 	"golang.org/x/net/html":               {"rules"},
 	"golang.org/x/net/http/httpguts":      {"proxy", "origin"},
 	"golang.org/x/net/idna":               {"origin"},
+	"golang.org/x/net/publicsuffix":       {"ratelimit"},
 	"golang.org/x/sync/singleflight":      {"robots", "certs"},
 	"golang.org/x/time/rate":              {"ratelimit"},
 	"software.sslmate.com/src/go-pkcs12":  {"cmd/robotsproxy"},

@@ -110,8 +110,12 @@ func paceRefusal(ex *exchange, r ratelimit.Request, err error) *Refusal {
 
 func waitRefusal(ex *exchange, r ratelimit.Request, wait *ratelimit.WaitError) *Refusal {
 	ref := &Refusal{Reason: policy.ReasonPace, RetryAfter: max(wait.Wait, time.Second), Delay: r.Delay}
-	ref.Detail = fmt.Sprintf("The next free place for %s is in %v, and requests are held for %v at most.",
+	ref.Detail = fmt.Sprintf("The next free place for %s is in %v, and this request may be held for %v at most.",
 		ex.origin.Host(), wait.Wait.Round(time.Millisecond), r.MaxWait)
+	if wait.Wait <= r.MaxWait && !wait.Full {
+		ref.Detail = fmt.Sprintf("The next free place for %s is in %v. Requests of this client have timed out sooner than that.",
+			ex.origin.Host(), wait.Wait.Round(time.Millisecond))
+	}
 	if wait.Source != "" {
 		ref.Reason, ref.Delay = policy.ReasonBackoff, 0
 		ref.Detail = fmt.Sprintf("%s has pushed back, and is left alone for another %v.", ex.origin.Host(), wait.Wait.Round(time.Second))

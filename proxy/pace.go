@@ -19,6 +19,7 @@ func (p pipeline) pace(req *http.Request, ex *exchange, d policy.Decision) *Refu
 		return &Refusal{Reason: policy.ReasonBadRequest, Detail: "The body of the request broke off.", Err: err}
 	}
 	r := ratelimit.Request{Key: ex.lane, Client: ex.client.Name, Delay: d.Delay, MaxWait: ex.maxWait(req.Header)}
+	r.Patient = ex.preference != ""
 	if d.Mode == policy.Report {
 		ex.reckon(p.options.Limiter, r, d.Opens)
 		return nil

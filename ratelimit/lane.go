@@ -54,24 +54,58 @@ func (ln *lane) enter(ctx context.Context, r Request, now time.Time) (*Grant, *w
 	if ln.queue == nil && ln.until(now, delay) <= 0 {
 		return ln.grant(now, now, r.Client, r.delay()), nil, nil
 	}
-	wait := ln.predict(now, r.Client, delay)
-	if full := ln.full(r.Client); full || wait > r.MaxWait || r.MaxWait <= 0 {
-		return nil, nil, ln.tooLong(r, wait, full, now)
+	w, err := ln.line(ctx, r, now)
+	if err != nil {
+		return nil, nil, err
 	}
-	w := &waiter{ctx: ctx, client: r.Client, delay: r.delay(), maxWait: r.MaxWait, arrived: now, ready: make(chan answer, 1)}
-	if ln.queue == nil {
-		ln.queue = &queue{}
-	}
-	ln.queue.push(w)
+	w.ctx, w.delay, w.maxWait, w.arrived, w.ready = ctx, r.delay(), r.MaxWait, now, make(chan answer, 1)
 	ln.limiter.waiting.Add(1)
 	ln.pump(now)
 	return nil, w, nil
 }
 
-// tooLong returns the error of a request that is turned away.
-func (ln *lane) tooLong(r Request, wait time.Duration, full bool, now time.Time) error {
+// line gives r a place in the queue, if it bears the wait there.
+func (ln *lane) line(ctx context.Context, r Request, now time.Time) (*waiter, error) {
+	limit := ln.bears(r, now)
+	if w, err := ln.comeBack(r, limit, now); w != nil || err != nil {
+		return w, err
+	}
+	wait := ln.predict(now, r.Client, ln.queue.len(r.Client), ln.restraint.delay(r.delay()))
+	if ln.full(r.Client) {
+		return nil, ln.tooLong(limit, wait, true, now)
+	}
+	if wait <= limit && limit > 0 {
+		w := &waiter{ctx: ctx, client: r.Client, due: now.Add(wait)}
+		ln.push(w)
+		return w, nil
+	}
+	if w := ln.takeOver(r, limit, now); w != nil {
+		return w, nil
+	}
+	ln.keepPlace(r, wait, now)
+	return nil, ln.tooLong(limit, wait, false, now)
+}
+
+// bears returns the longest wait that r is held for: its MaxWait, or less where its client is known to leave sooner.
+func (ln *lane) bears(r Request, now time.Time) time.Duration {
+	if r.Patient {
+		return r.MaxWait
+	}
+	return min(r.MaxWait, ln.limiter.patiences.limit(r.Client, now))
+}
+
+// push adds w to the queue, and makes it if there is none.
+func (ln *lane) push(w *waiter) {
+	if ln.queue == nil {
+		ln.queue = &queue{}
+	}
+	ln.queue.push(w)
+}
+
+// tooLong returns the error of a request that is turned away, since it bears no longer wait than limit.
+func (ln *lane) tooLong(limit, wait time.Duration, full bool, now time.Time) error {
 	err := &WaitError{Wait: wait, Full: full}
-	if rest := ln.restraint.rest(now); rest > 0 && rest > r.MaxWait {
+	if rest := ln.restraint.rest(now); rest > 0 && rest > limit {
 		err.Source = ln.restraint.source
 	}
 	return err
@@ -107,8 +141,12 @@ func (ln *lane) tick() {
 func (ln *lane) pump(now time.Time) {
 	ln.settle(now)
 	for ln.queue != nil {
-		w := ln.queue.head()
-		if w.ctx.Err() != nil {
+		w := ln.next(now)
+		switch {
+		case w.kept() && !now.Before(w.lapses()):
+			ln.lapse(w, now)
+			continue
+		case !w.kept() && w.ctx.Err() != nil:
 			ln.remove(w) // it has left, and has not come to say so yet
 			continue
 		}
@@ -116,8 +154,12 @@ func (ln *lane) pump(now time.Time) {
 			ln.wake(wait)
 			return
 		}
-		ln.queue.pop()
-		ln.left()
+		if w.kept() {
+			ln.wake(w.lapses().Sub(now))
+			return
+		}
+		ln.queue.pop(w)
+		ln.left(w)
 		w.ready <- answer{grant: ln.grant(now, w.arrived, w.client, w.delay)}
 	}
 }
@@ -125,13 +167,15 @@ func (ln *lane) pump(now time.Time) {
 // remove takes w out of the queue, if it is still there.
 func (ln *lane) remove(w *waiter) {
 	if ln.queue != nil && ln.queue.remove(w) {
-		ln.left()
+		ln.left(w)
 	}
 }
 
-// left drops the queue when the last request has left it.
-func (ln *lane) left() {
-	ln.limiter.waiting.Add(-1)
+// left is called when w has left the queue, and drops that when it was the last.
+func (ln *lane) left(w *waiter) {
+	if !w.kept() {
+		ln.limiter.waiting.Add(-1)
+	}
 	if ln.queue.n > 0 {
 		return
 	}

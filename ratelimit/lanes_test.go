@@ -38,7 +38,7 @@ func TestIdleLanes(t *testing.T) {
 		{"a long delay, asked for in vain", Options{}, func(t *testing.T, l *Limiter) {
 			send(t, l, Request{Key: host}, 0)
 			turnedAway(t, l, Request{Key: host, Delay: time.Hour})
-		}, time.Hour},
+		}, time.Hour + longestGrace}, // a place is kept
 		{"under way", Options{ReleaseAfter: time.Hour}, func(t *testing.T, l *Limiter) {
 			acquire(t, l, Request{Key: host})
 		}, time.Hour + time.Minute},

@@ -15,6 +15,10 @@
 // first served, and the queues take turns, so no client can crowd out another. Only the request whose turn it is waits
 // on the clock: one that leaves before costs nobody a slot. The clock is a token bucket (golang.org/x/time/rate).
 //
+// A request whose wait is hopeless is turned away at once: because it would wait longer than it says, or than its client is
+// known to wait. It is told when to come back, which is its client's own next place and not everybody's, and while a Delay
+// applies the place is kept for it.
+//
 // A lane is made by the first request for its key. It is dropped when nothing of it is worth remembering: nothing waits,
 // nothing is under way, and the last request is longer ago than the longest Delay seen. There is no goroutine per lane,
 // and a timer only while somebody waits.
@@ -123,6 +127,8 @@ type Limiter struct {
 	options Options
 	pauses  Pauses // nil: none are kept
 
+	patiences patiences
+
 	// mu guards lanes and ring, and nothing inside a lane. A lane's own lock is never waited for while mu is held.
 	mu    sync.RWMutex
 	lanes map[string]*lane
@@ -138,6 +144,8 @@ type Limiter struct {
 	pushedBack atomic.Uint64
 	paused     atomic.Uint64
 	unkept     atomic.Uint64
+	kept       atomic.Uint64
+	lapsed     atomic.Uint64
 }
 
 // New returns a Limiter whose only lanes are those of the pauses that were kept.
@@ -166,6 +174,10 @@ type Request struct {
 	// zero, the request does not wait. A request that has begun to wait goes on even if those before it take longer
 	// than foreseen; the context's deadline bounds that.
 	MaxWait time.Duration
+
+	// Patient says that MaxWait is the client's own word for this request. If false, a shorter wait is foreseen in vain
+	// as well, if the client is known to have abandoned its requests after that.
+	Patient bool
 }
 
 // longestDelay keeps a bucket's floating point exact to a few nanoseconds.
@@ -217,12 +229,15 @@ func (l *Limiter) wait(ctx context.Context, ln *lane, w *waiter) (*Grant, error)
 			return nil, a.err
 		}
 		if ctx.Err() == nil {
+			l.patiences.waited(w.client, a.grant.waited, a.grant.start)
 			return a.grant, nil
 		}
 		a.grant.Cancel()
 	case <-ctx.Done():
+		now := time.Now()
+		l.patiences.abandoned(w.client, now.Sub(w.arrived), now)
 		ln.mu.Lock()
-		ln.leave(w, time.Now())
+		ln.leave(w, now)
 		ln.mu.Unlock()
 	}
 	l.abandoned.Add(1)
@@ -276,6 +291,8 @@ type Stats struct {
 	PushedBack uint64 // answers of 429 and 503
 	Paused     uint64 // pauses that were begun or made longer
 	Unkept     uint64 // of these, the long ones that Options.Pauses could not keep
+	Kept       uint64 // places kept for clients that were turned away
+	Lapsed     uint64 // of these, the ones that nobody came back to in time
 }
 
 // Stats returns the counts. They are read one after the other, so they may differ by requests under way.
@@ -294,5 +311,7 @@ func (l *Limiter) Stats() Stats {
 		PushedBack: l.pushedBack.Load(),
 		Paused:     l.paused.Load(),
 		Unkept:     l.unkept.Load(),
+		Kept:       l.kept.Load(),
+		Lapsed:     l.lapsed.Load(),
 	}
 }

@@ -5,21 +5,33 @@ import (
 	"time"
 )
 
-// predict returns how long a new request of client with this delay would wait: until the head may start, and then one
-// step for each request between the head and this one, and for this one.
-func (ln *lane) predict(now time.Time, client string, delay time.Duration) time.Duration {
+// endless is the longest wait there is.
+const endless time.Duration = math.MaxInt64
+
+// predict returns how long a request of client with this delay would wait at a place in the client's file: until the
+// first before it may start, and then one step for each other before it, and for itself. Kept places count where they
+// come before it by their moment.
+func (ln *lane) predict(now time.Time, client string, place int, delay time.Duration) time.Duration {
 	took := ln.takes(now)
 	if ln.queue == nil {
 		return ln.expect(now, delay, took)
 	}
-	head := ln.queue.head()
-	wait := ln.expect(now, ln.restraint.delay(head.delay), took)
-	for w := range ln.queue.ahead(client) {
-		if w != head {
+	wait, first := ln.expect(now, delay, took), true
+	for w := range ln.queue.ahead(client, place) {
+		switch {
+		case w.kept():
+		case first:
+			wait, first = plus(ln.expect(now, ln.restraint.delay(w.delay), took), ln.step(delay, took)), false
+		default:
 			wait = plus(wait, ln.step(ln.restraint.delay(w.delay), took))
 		}
 	}
-	return plus(wait, ln.step(delay, took))
+	for w := range ln.queue.ahead(client, place) {
+		if w.kept() && ln.wants(w, now.Add(wait)) {
+			wait = plus(max(wait, w.due.Sub(now)), ln.step(delay, took))
+		}
+	}
+	return wait
 }
 
 // takes returns how long a request of this lane is likely to take. One that is under way for longer than usual is the
@@ -111,8 +123,8 @@ func (ln *lane) sent(now time.Time) {
 
 // plus returns a+b, or the longest duration there is. Neither is negative.
 func plus(a, b time.Duration) time.Duration {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
+	if a > endless-b {
+		return endless
 	}
 	return a + b
 }

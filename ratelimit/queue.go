@@ -7,13 +7,14 @@ import (
 	"time"
 )
 
-// A waiter is a request that waits for its turn.
+// A waiter is a request that waits for its turn, or the place of one whose client was told to come back: see places.go.
 type waiter struct {
-	ctx     context.Context
+	ctx     context.Context // nil: the client is away
 	client  string
 	delay   time.Duration // its own; the lane's floor may be more
 	maxWait time.Duration
 	arrived time.Time
+	due     time.Time   // when it was foreseen to start; a client that is away was told to come back then
 	ready   chan answer // of capacity 1, so that who answers never waits
 }
 
@@ -49,8 +50,11 @@ func (q *queue) find(client string) int {
 	return i
 }
 
-// len returns how many requests of client wait.
+// len returns how many requests of client wait, kept places among them. No queue holds none.
 func (q *queue) len(client string) int {
+	if q == nil {
+		return 0
+	}
 	i := q.find(client)
 	if i == len(q.files) {
 		return 0
@@ -71,24 +75,52 @@ func (q *queue) all() iter.Seq[*waiter] {
 	}
 }
 
-// push adds w behind the other requests of its client. A client that had none has the last turn.
+// push adds w behind the other requests of its client, and before those of its kept places that are due later. A client
+// that had none has the last turn.
 func (q *queue) push(w *waiter) {
 	i := q.find(w.client)
 	if i == len(q.files) {
 		q.files = append(q.files, &file{client: w.client})
 	}
-	q.files[i].waiters = append(q.files[i].waiters, w)
+	f := q.files[i]
+	j := len(f.waiters)
+	for j > 0 && f.waiters[j-1].kept() && f.waiters[j-1].due.After(w.due) {
+		j--
+	}
+	f.waiters = slices.Insert(f.waiters, j, w)
 	q.n++
 }
 
-// pop takes out the head. The turn passes to the next client, and this one's next is last.
-func (q *queue) pop() {
-	f := q.files[0]
-	q.remove(f.waiters[0])
+// pop takes out w, whose client has had its turn by that: its next one is last.
+func (q *queue) pop(w *waiter) {
+	i := q.find(w.client)
+	f := q.files[i]
+	q.remove(w)
 	if len(f.waiters) > 0 {
-		copy(q.files, q.files[1:])
+		copy(q.files[i:], q.files[i+1:])
 		q.files[len(q.files)-1] = f
 	}
+}
+
+// keptFor returns the file of client and where in it the first kept place stands; nil if there is none, or no queue.
+func (q *queue) keptFor(client string) (f *file, place int) {
+	if q == nil {
+		return nil, 0
+	}
+	i := q.find(client)
+	if i == len(q.files) {
+		return nil, 0
+	}
+	place = slices.IndexFunc(q.files[i].waiters, (*waiter).kept)
+	if place < 0 {
+		return nil, 0
+	}
+	return q.files[i], place
+}
+
+// waitsBehind reports whether a request, and not only kept places, stands behind a place.
+func (f *file) waitsBehind(place int) bool {
+	return slices.ContainsFunc(f.waiters[place:], func(w *waiter) bool { return !w.kept() })
 }
 
 // remove takes out w wherever it stands, and reports whether it was there.
@@ -110,11 +142,12 @@ func (q *queue) remove(w *waiter) bool {
 	return true
 }
 
-// ahead yields the requests that have their turn before a new one of client, in no particular order: if k of the
-// client's own wait, those, k of each client whose turn comes after the client's, and k+1 of each whose turn comes before.
-func (q *queue) ahead(client string) iter.Seq[*waiter] {
+// ahead yields the requests that have their turn before that of client at a place in its file, the head first and the
+// others in no particular order: k before it in the file, and k of each client whose turn comes after the client's, and
+// k+1 of each whose turn comes before.
+func (q *queue) ahead(client string, k int) iter.Seq[*waiter] {
 	return func(yield func(*waiter) bool) {
-		own, k := q.find(client), q.len(client)
+		own := q.find(client)
 		for i, f := range q.files {
 			rounds := k
 			if i < own {

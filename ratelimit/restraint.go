@@ -116,6 +116,9 @@ func (ln *lane) review(now time.Time) {
 	stopped, rest := ln.restraint.stop(now), ln.restraint.rest(now)
 	for w := range ln.queue.all() {
 		err := stopped
+		if w.kept() {
+			continue // its client hears of it when it comes back
+		}
 		if err == nil && plus(max(0, rest), now.Sub(w.arrived)) > w.maxWait {
 			err = &WaitError{Wait: rest, Source: ln.restraint.source}
 		}

@@ -83,7 +83,7 @@ func (p *parts) newServer(cfg *config.Config, transport *proxy.Transport, log *s
 		Snapshots: snapshots, Policy: judge, Limiter: p.limiter, Authority: p.ca,
 		Recorder: observedRecorder{p.records, observers}, Egress: p.egress, Transport: transport,
 		Clients: newClients(cfg), MaxWait: orNone(cfg.Pacing.MaxWait), MaxWaitCap: cfg.Pacing.MaxWaitCap,
-		PaceKey: paceKey(cfg),
+		PaceKey:       paceKey(cfg),
 		RefusalStatus: cfg.Refusal.Status, ResponseFields: cfg.ResponseFields, ServeRobots: cfg.Robots.ServeFromCache,
 		Query: query, Onboarding: proxy.Onboarding(p.ca.PEM()), Logger: log,
 	})

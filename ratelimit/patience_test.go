@@ -1,0 +1,332 @@
+package ratelimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A crawler is threads of one client that share a list of pages, each with a time-out for a whole request. A page that
+// timed out is tried again at once; one that was answered 429 is tried again after the Retry-After.
+type crawler struct {
+	limiter *Limiter
+	request Request
+	timeout time.Duration
+	took    time.Duration
+
+	mu      sync.Mutex
+	pages   []int
+	died    map[int]int // page to how often it timed out
+	told    map[int]int // page to how often it was answered 429
+	arrived int
+}
+
+func (c *crawler) crawl(threads, pages int) {
+	c.died, c.told = make(map[int]int), make(map[int]int)
+	for i := range pages {
+		c.pages = append(c.pages, i)
+	}
+	var all sync.WaitGroup
+	for range threads {
+		all.Go(func() {
+			for page, ok := c.next(); ok; page, ok = c.next() {
+				for !c.try(page) {
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func (c *crawler) next() (page int, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.pages) == 0 {
+		return 0, false
+	}
+	page, c.pages = c.pages[0], c.pages[1:]
+	return page, true
+}
+
+func (c *crawler) try(page int) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
+	defer cancel()
+	g, err := c.limiter.Acquire(ctx, c.request)
+	var we *WaitError
+	if errors.As(err, &we) {
+		c.count(c.told, page)
+		time.Sleep(time.Duration(math.Ceil(we.Wait.Seconds())) * time.Second)
+		return false
+	}
+	if err != nil {
+		c.count(c.died, page)
+		return false
+	}
+	time.Sleep(c.took)
+	g.Release(Outcome{Status: 200})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.arrived++
+	return true
+}
+
+func (c *crawler) count(m map[int]int, page int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m[page]++
+}
+
+func total(m map[int]int) (sum, most int) {
+	for _, n := range m {
+		sum, most = sum+n, max(most, n)
+	}
+	return sum, most
+}
+
+// TestThreadsWithATimeOut is a case that was measured: threads with a time-out of 10 s under a Crawl-delay of 10 s. Held
+// for as long as its MaxWait, most of what they ask for dies waiting, again and again. With learned patience and kept
+// places, no page times out twice, none is told to come back in vain, and all arrive at the pace of the lane.
+func TestThreadsWithATimeOut(t *testing.T) {
+	const pages = 24
+	for _, threads := range []int{2, 4, 8, 24} {
+		crawl := func(t *testing.T, learn bool) (c *crawler, took time.Duration) {
+			synctest.Test(t, func(t *testing.T) {
+				c = &crawler{
+					limiter: newLimiter(t, Options{}), timeout: 10 * time.Second, took: 200 * time.Millisecond,
+					request: Request{Key: host, Client: "a", Delay: 10 * time.Second, MaxWait: 150 * time.Second, Patient: !learn},
+				}
+				begin := time.Now()
+				c.crawl(threads, pages)
+				took = time.Since(begin)
+			})
+			died, mostDied := total(c.died)
+			told, mostTold := total(c.told)
+			t.Logf("%d threads: %d pages in %v; %d requests timed out, %d of one page; %d were told to come back, %d of one page", threads, c.arrived, took, died, mostDied, told, mostTold)
+			return c, took
+		}
+		t.Run(fmt.Sprint(threads), func(t *testing.T) {
+			before, _ := crawl(t, false)
+			without, _ := total(before.died)
+			after, took := crawl(t, true)
+			died, mostDied := total(after.died)
+			_, mostTold := total(after.told)
+			if after.arrived != pages || mostDied > 1 || mostTold > 1 || died > threads {
+				t.Errorf("%d pages arrived, one timed out %d times, one was told to come back %d times; want %d, once, once", after.arrived, mostDied, mostTold, pages)
+			}
+			if without < 14 || without < 5*died {
+				t.Errorf("%d requests timed out where nothing is learned, and %d where something is; want the difference to be large", without, died)
+			}
+			// A slot is the Delay, the request, and up to a second for which Retry-After is rounded up.
+			if most := (pages + 2) * 11200 * time.Millisecond; took > most {
+				t.Errorf("the pages took %v, want %v at most", took, most)
+			}
+		})
+	}
+}
+
+// TestPatience has one client abandon requests, and says which waits are then hopeless.
+func TestPatience(t *testing.T) {
+	begin := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	at := func(s float64) time.Time { return begin.Add(seconds(s)) }
+	for _, test := range []struct {
+		name string
+		play func(ps *patiences)
+		at   float64
+		want time.Duration
+	}{
+		{"nothing", func(*patiences) {}, 0, endless},
+		{"a time-out, and on with the next", func(ps *patiences) { ps.abandoned("a", seconds(10), at(0)) }, 1, seconds(9)},
+		{"a program that was stopped", func(ps *patiences) { ps.abandoned("a", seconds(10), at(0)) }, 3, endless},
+		{"another client's", func(ps *patiences) { ps.abandoned("b", seconds(10), at(0)) }, 1, endless},
+		{"a change of mind", func(ps *patiences) { ps.abandoned("a", seconds(0.9), at(0)) }, 1, endless},
+		{"the shortest counts", func(ps *patiences) {
+			ps.abandoned("a", seconds(20), at(0))
+			ps.abandoned("a", seconds(10), at(0))
+			ps.abandoned("a", seconds(30), at(0))
+		}, 1, seconds(9)},
+		{"a longer one later does not", func(ps *patiences) {
+			ps.abandoned("a", seconds(10), at(0))
+			ps.limit("a", at(1))
+			ps.abandoned("a", seconds(30), at(40))
+		}, 41, seconds(9)},
+		{"doubled after ten minutes", func(ps *patiences) {
+			ps.abandoned("a", seconds(10), at(0))
+			ps.limit("a", at(1))
+		}, 600, seconds(18)},
+		{"forgotten after a year", func(ps *patiences) {
+			ps.abandoned("a", seconds(10), at(0))
+			ps.limit("a", at(1))
+		}, 365 * 24 * 3600, endless},
+		{"disproved", func(ps *patiences) {
+			ps.abandoned("a", seconds(10), at(0))
+			ps.limit("a", at(1))
+			ps.waited("a", seconds(11), at(12))
+		}, 13, endless},
+		{"not disproved by a shorter wait", func(ps *patiences) {
+			ps.abandoned("a", seconds(10), at(0))
+			ps.limit("a", at(1))
+			ps.waited("a", seconds(8), at(12))
+		}, 13, seconds(9)},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var ps patiences
+			test.play(&ps)
+			if got := ps.limit("a", at(test.at)); got != test.want {
+				t.Errorf("the limit is %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestPatiencesAreBounded(t *testing.T) {
+	var ps patiences
+	for i := range 3*knownClients + 1 {
+		ps.abandoned(fmt.Sprint(i), minute, time.Now())
+		if len(ps.of) > knownClients {
+			t.Fatalf("%d clients are remembered, want at most %d", len(ps.of), knownClients)
+		}
+	}
+}
+
+// TestClientsThatNeverReturn has twenty clients told when to come back, which they do not, and one that waits behind
+// their places. It waits for as long as was foreseen, and for the graces of those places that were its forerunners; once
+// they are known not to come, no place is kept for them.
+func TestClientsThatNeverReturn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{})
+		const away, delay = 20, 20 * time.Second
+		r := Request{Key: host, Client: "stays", Delay: delay, MaxWait: time.Hour}
+		send(t, l, r, 0)
+		leave := func() {
+			for i := range away {
+				turnedAway(t, l, Request{Key: host, Client: fmt.Sprint(i), Delay: delay})
+			}
+		}
+		leave()
+		if st := l.Stats(); st.Kept != away || st.Waiting != 0 {
+			t.Errorf("Stats() = %+v, want %d places kept, and nobody waiting", st, away)
+		}
+		// Each place is a slot of its own, foreseen; what nobody foresees is the grace of the last one.
+		foreseen := (away + 1) * delay
+		if got := send(t, l, r, 0); got > foreseen+longestGrace {
+			t.Errorf("behind %d places the request waited %v, want %v and a grace at most", away, got, foreseen)
+		}
+		if got := l.Stats().Lapsed; got != away {
+			t.Errorf("Stats().Lapsed = %d, want %d", got, away)
+		}
+		leave()
+		if got := send(t, l, r, 0); !in(got, delay) {
+			t.Errorf("behind clients that have not come back before the request waited %v, want %v", got, delay)
+		}
+		if got := l.Stats().Kept; got != away {
+			t.Errorf("Stats().Kept = %d, want %d as before", got, away)
+		}
+	})
+}
+
+// TestComeBack has a client told to come back, and another wait behind its place.
+func TestComeBack(t *testing.T) {
+	const delay = 20 * time.Second
+	for _, test := range []struct {
+		name   string
+		after  time.Duration // when it comes back; its moment is after 20 s
+		back   time.Duration // when it is served, 0 if it is turned away
+		behind time.Duration // when the other is served
+	}{
+		{"in time", delay, delay, 2 * delay},
+		{"within the grace", delay + longestGrace - 1, delay + longestGrace - 1, 2*delay + longestGrace - 1},
+		{"too late", delay + longestGrace + 1, 0, delay + longestGrace},
+		{"a little early", delay - punctual, 0, delay + longestGrace}, // it does not wait at all, not even so long
+		{"much too early", delay / 2, 0, delay + longestGrace},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLimiter(t, Options{})
+				r := Request{Key: host, Client: "a", Delay: delay}
+				send(t, l, r, 0)
+				begin := time.Now()
+				if we := turnedAway(t, l, r); !in(we.Wait, delay) {
+					t.Errorf("told to come back after %v, want %v", we.Wait, delay)
+				}
+				var all sync.WaitGroup
+				all.Go(func() {
+					send(t, l, Request{Key: host, Client: "b", Delay: delay, MaxWait: time.Hour}, 0)
+					if got := time.Since(begin); !in(got, test.behind) {
+						t.Errorf("the one behind was served after %v, want %v", got, test.behind)
+					}
+				})
+				time.Sleep(test.after)
+				g, err := l.Acquire(t.Context(), r)
+				if (err == nil) != (test.back > 0) {
+					t.Errorf("Acquire after %v: %v, want it served after %v (0: not)", time.Since(begin), err, test.back)
+				}
+				g.Release(Outcome{Status: 200})
+				all.Wait()
+			})
+		})
+	}
+}
+
+// TestKeptPlacesMakeRoom has the requests that were before a kept place leave: others may go first, as long as they are
+// over before its moment.
+func TestKeptPlacesMakeRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{})
+		r := Request{Key: host, Client: "a", Delay: 10 * time.Second, MaxWait: time.Hour}
+		send(t, l, r, 0)
+		begin := time.Now()
+		ctx, cancel := context.WithCancel(t.Context())
+		for range 4 {
+			go l.Acquire(ctx, r)
+		}
+		synctest.Wait()
+		b := r
+		b.Client, b.MaxWait = "b", 0
+		for range 3 {
+			turnedAway(t, l, b) // after 20, 40 and 50 s
+		}
+		cancel()
+		synctest.Wait()
+		for i, want := range []time.Duration{10 * time.Second, 30 * time.Second, 60 * time.Second} {
+			if i > 0 {
+				time.Sleep(time.Until(begin.Add(want - 10*time.Second)))
+				b.MaxWait = time.Second
+				send(t, l, b, 0) // b is back for its place
+			}
+			if i == 2 {
+				break
+			}
+			c := r
+			c.Client = "c"
+			send(t, l, c, 0)
+			if got := time.Since(begin).Round(time.Second); got != want {
+				t.Errorf("request %d of c was served after %v, want %v", i, got, want)
+			}
+		}
+	})
+}
+
+// TestPlacesAfterAPause has a client come back to its place while the host is paused: it is told when the pause is over,
+// and served then.
+func TestPlacesAfterAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{})
+		r := Request{Key: host, Client: "a", Delay: 10 * time.Second}
+		g := acquire(t, l, r)
+		g.Release(Outcome{})
+		turnedAway(t, l, r)
+		l.Hear(host, "b", Outcome{Status: 503, RetryAfter: minute})
+		time.Sleep(10 * time.Second)
+		we := turnedAway(t, l, r)
+		if we.Source != RetryAfter || !in(we.Wait, 50*time.Second) {
+			t.Errorf("in the pause: %+v, want to be told of its other 50s", we)
+		}
+		time.Sleep(50 * time.Second)
+		send(t, l, r, 0)
+	})
+}

@@ -1,0 +1,98 @@
+package ratelimit
+
+import "time"
+
+// A place is kept where a request is turned away because its wait would be too long, while a Delay applies: it stands in
+// the queue like a request, of a client that is away until the moment it was told. If the client asks again then, its
+// request takes the place. If it does not within the grace, the place is gone, and so are all that were kept behind it
+// for the same client. Of each client only the first place ever has the lane wait for it.
+
+// longestGrace is the longest time for which a lane waits for a client that was told to come back.
+const longestGrace = 10 * time.Second
+
+// punctual is how much too early a client may come back to its place: clocks differ.
+const punctual = time.Second
+
+// kept reports whether w is a place whose client is away.
+func (w *waiter) kept() bool { return w.ctx == nil }
+
+// lapses returns until when a kept place is kept.
+func (w *waiter) lapses() time.Time { return w.due.Add(min(w.delay, longestGrace)) }
+
+// keepPlace keeps a place for the client of r, which is told to come back after wait. Who has missed one of late is told
+// as well, and gets none: it would cost the others a grace each time.
+func (ln *lane) keepPlace(r Request, wait time.Duration, now time.Time) {
+	if r.delay() == 0 || !ln.limiter.patiences.returns(r.Client, now) {
+		return
+	}
+	ln.push(&waiter{client: r.Client, delay: r.delay(), arrived: now, due: told(now, wait)})
+	ln.limiter.kept.Add(1)
+	ln.pump(now) // which sets the timer for its end
+}
+
+// told returns when a client comes back that is told to wait: Retry-After has whole seconds.
+func told(now time.Time, wait time.Duration) time.Time {
+	const longest = 100 * 365 * 24 * time.Hour
+	return now.Add((min(wait, longest) + time.Second - 1).Truncate(time.Second))
+}
+
+// comeBack has r, which bears a wait of limit, take the place that is kept for its client, if the place's moment has come:
+// the waiter to wait with. If the wait is still too long, the client is told another moment. If there is no such place,
+// both results are nil.
+//
+// Who comes earlier than that is not who was told: that one would come in vain, so the place is not given away.
+func (ln *lane) comeBack(r Request, limit time.Duration, now time.Time) (*waiter, error) {
+	f, place := ln.queue.keptFor(r.Client)
+	if f == nil || f.waiters[place].due.Sub(now) > punctual {
+		return nil, nil
+	}
+	w := f.waiters[place]
+	wait := ln.predict(now, r.Client, place, ln.restraint.delay(r.delay()))
+	if wait <= limit {
+		return w, nil
+	}
+	w.due = told(now, wait)
+	return nil, ln.tooLong(limit, wait, false, now)
+}
+
+// takeOver has r take a place that is kept for its client and still far off, where it bears the wait for that and not the
+// one behind all places: who asks already, and waits, needs none to be kept. Nothing of its own may be overtaken so.
+func (ln *lane) takeOver(r Request, limit time.Duration, now time.Time) *waiter {
+	f, place := ln.queue.keptFor(r.Client)
+	if f == nil || f.waiters[place].due.Sub(now) <= longestGrace || f.waitsBehind(place) {
+		return nil
+	}
+	if ln.predict(now, r.Client, place, ln.restraint.delay(r.delay())) > limit {
+		return nil
+	}
+	return f.waiters[place]
+}
+
+// lapse takes away a place whose client has not come back.
+func (ln *lane) lapse(w *waiter, now time.Time) {
+	ln.limiter.patiences.missed(w.client, now)
+	for other := range ln.queue.all() {
+		if other.kept() && other.client == w.client {
+			ln.remove(other)
+			ln.limiter.lapsed.Add(1)
+		}
+	}
+}
+
+// next returns the request, or the place, whose turn it is. The queue is not empty. A kept place whose moment is far, since
+// others have left the queue, lets those go first that are over before it.
+func (ln *lane) next(now time.Time) *waiter {
+	for _, f := range ln.queue.files {
+		for _, w := range f.waiters {
+			if !w.kept() || ln.wants(w, now) {
+				return w
+			}
+		}
+	}
+	return ln.queue.head()
+}
+
+// wants reports whether a kept place would be put off by a request that starts at the moment at.
+func (ln *lane) wants(w *waiter, at time.Time) bool {
+	return at.Add(ln.step(ln.restraint.delay(w.delay), ln.usual)).After(w.due)
+}

@@ -89,6 +89,8 @@ type Pacing struct {
 	VisitTime         VisitTime
 	Spacing           Spacing
 	Key               PaceKey
+	IPDelay           time.Duration `range:"0s..24h"` // 0: addresses have no pace of their own
+	IPExempt          []netip.Prefix
 	MaxWait           time.Duration `range:"0s..24h"`
 	MaxWaitCap        time.Duration `range:"0s..24h"`
 	MaxQueue          int           `range:"1..1000000"`

@@ -114,7 +114,7 @@ func TestKeys(t *testing.T) {
 		listen admin.listen admin.token_file data_dir mode identity.name identity.contact
 		robots.ttl robots.min_ttl robots.error_ttl robots.timeout robots.max_size robots.max_redirects
 		robots.dialect robots.on_unauthorized robots.on_html robots.serve_from_cache robots.cache_size
-		pacing.default_delay pacing.default_burst pacing.max_concurrent pacing.max_crawl_delay pacing.over_max pacing.visit_time pacing.spacing pacing.key
+		pacing.default_delay pacing.default_burst pacing.max_concurrent pacing.max_crawl_delay pacing.over_max pacing.visit_time pacing.spacing pacing.key pacing.ip_delay pacing.ip_exempt
 		pacing.max_wait pacing.max_wait_cap pacing.max_queue pacing.max_queue_per_client pacing.release_after
 		intercept.ca_cert intercept.ca_key
 		egress.allow_addresses egress.deny_addresses egress.ports egress.resolve egress.ca_file egress.insecure_hosts

@@ -20,6 +20,9 @@ func (p pipeline) pace(req *http.Request, ex *exchange, d policy.Decision) *Refu
 	}
 	r := ratelimit.Request{Key: ex.lane, Client: ex.client.Name, Delay: d.Delay, MaxWait: ex.maxWait(req.Header)}
 	r.Patient = ex.preference != ""
+	if p.options.PaceAddr != nil {
+		r.Addr = p.options.PaceAddr(req.Context(), ex.origin)
+	}
 	if d.Mode == policy.Report {
 		ex.reckon(p.options.Limiter, r, d.Opens)
 		return nil

@@ -2,10 +2,12 @@ package proxy
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/policy"
+	"github.com/robotsproxy/robotsproxy/ratelimit"
 )
 
 // answering returns a handler that answers with a status and fields, given as names and values.
@@ -135,5 +137,27 @@ func TestVisitTime(t *testing.T) {
 	}
 	if got := r.site.Paths("a.example"); len(got) != 1 || got[0] != "/page/2" {
 		t.Errorf("the origin was asked for %v, want /page/2 alone", got)
+	}
+}
+
+// TestOneAddressManyHosts has two hosts on one machine: the second one's request waits for the address, and its record
+// says so.
+func TestOneAddressManyHosts(t *testing.T) {
+	r := newRig(t, func(o *Options) {
+		var err error
+		if o.Limiter, err = ratelimit.New(ratelimit.Options{AddrDelay: 200 * time.Millisecond}); err != nil {
+			t.Fatal(err)
+		}
+		o.Snapshots, o.PaceAddr = fixed(""), NewAddresses(o.Egress).Of
+	})
+	c := r.client(true)
+	r.get(c, r.url("http", "/page/1"))
+	r.get(c, strings.Replace(r.url("http", "/page/2"), "a.example", "b.example", 1))
+	all := r.site.Requests()
+	if len(all) != 2 || all[1].Start.Sub(all[0].Start) < 100*time.Millisecond {
+		t.Errorf("the two requests came at %v, want 200ms apart", all)
+	}
+	if rec := r.last(2); rec.DelaySource != "ip" || rec.Waited == 0 {
+		t.Errorf("the second record says %q and a wait of %v, want ip", rec.DelaySource, rec.Waited)
 	}
 }

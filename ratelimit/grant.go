@@ -9,6 +9,7 @@ const (
 	Floor      Source = "floor"       // an operator's: SetFloor
 	Backoff    Source = "backoff"     // the host pushed back, and named no time
 	RetryAfter Source = "retry-after" // the host named a time
+	Address    Source = "ip"          // Options.AddrDelay
 )
 
 // A Grant is the right to send one request. It must be given back: by Release when the request has ended, or by Cancel

@@ -51,7 +51,7 @@ func (ln *lane) enter(ctx context.Context, r Request, now time.Time) (*Grant, *w
 	if err := ln.restraint.stop(now); err != nil {
 		return nil, nil, err
 	}
-	if ln.queue == nil && ln.until(now, delay) <= 0 {
+	if ln.queue == nil && ln.until(now, delay) <= 0 && ln.limiter.gates.allow(r.Addr, now) {
 		return ln.grant(now, now, r.Client, r.delay()), nil, nil
 	}
 	w, err := ln.line(ctx, r, now)
@@ -59,6 +59,7 @@ func (ln *lane) enter(ctx context.Context, r Request, now time.Time) (*Grant, *w
 		return nil, nil, err
 	}
 	w.ctx, w.delay, w.maxWait, w.arrived, w.ready = ctx, r.delay(), r.MaxWait, now, make(chan answer, 1)
+	w.addr = r.Addr
 	ln.limiter.waiting.Add(1)
 	ln.pump(now)
 	return nil, w, nil
@@ -71,6 +72,7 @@ func (ln *lane) line(ctx context.Context, r Request, now time.Time) (*waiter, er
 		return w, err
 	}
 	wait := ln.predict(now, r.Client, ln.queue.len(r.Client), ln.restraint.delay(r.delay()))
+	wait = max(wait, ln.limiter.gates.rest(r.Addr, now))
 	if ln.full(r.Client) {
 		return nil, ln.tooLong(limit, wait, true, now)
 	}
@@ -125,7 +127,7 @@ func (ln *lane) leave(w *waiter, now time.Time) {
 			ln.cancel(a.grant, now)
 		}
 	default:
-		ln.remove(w)
+		ln.remove(w, now)
 	}
 	ln.pump(now)
 }
@@ -147,25 +149,39 @@ func (ln *lane) pump(now time.Time) {
 			ln.lapse(w, now)
 			continue
 		case !w.kept() && w.ctx.Err() != nil:
-			ln.remove(w) // it has left, and has not come to say so yet
+			ln.remove(w, now) // it has left, and has not come to say so yet
 			continue
 		}
-		if wait := ln.until(now, ln.restraint.delay(w.delay)); wait > 0 {
+		if wait := ln.holds(w, now); wait > 0 {
 			ln.wake(wait)
-			return
-		}
-		if w.kept() {
-			ln.wake(w.lapses().Sub(now))
 			return
 		}
 		ln.queue.pop(w)
 		ln.left(w)
-		w.ready <- answer{grant: ln.grant(now, w.arrived, w.client, w.delay)}
+		g := ln.grant(now, w.arrived, w.client, w.delay)
+		if w.gated && g.source == "" {
+			g.source = Address
+		}
+		w.ready <- answer{grant: g}
 	}
 }
 
+// holds returns how long w, whose turn it is, is held up: by its Delay and by what is under way; if it is a kept place,
+// until it lapses; and by the gate of its address. What else a head must have before it starts belongs here.
+func (ln *lane) holds(w *waiter, now time.Time) time.Duration {
+	if wait := ln.until(now, ln.restraint.delay(w.delay)); wait > 0 {
+		w.giveBack(now)
+		return wait
+	}
+	if w.kept() {
+		return w.lapses().Sub(now)
+	}
+	return ln.pass(w, now)
+}
+
 // remove takes w out of the queue, if it is still there.
-func (ln *lane) remove(w *waiter) {
+func (ln *lane) remove(w *waiter, now time.Time) {
+	w.giveBack(now)
 	if ln.queue != nil && ln.queue.remove(w) {
 		ln.left(w)
 	}

@@ -73,7 +73,7 @@ func (ln *lane) lapse(w *waiter, now time.Time) {
 	ln.limiter.patiences.missed(w.client, now)
 	for other := range ln.queue.all() {
 		if other.kept() && other.client == w.client {
-			ln.remove(other)
+			ln.remove(other, now)
 			ln.limiter.lapsed.Add(1)
 		}
 	}

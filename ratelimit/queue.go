@@ -3,8 +3,11 @@ package ratelimit
 import (
 	"context"
 	"iter"
+	"net/netip"
 	"slices"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // A waiter is a request that waits for its turn, or the place of one whose client was told to come back: see places.go.
@@ -16,6 +19,10 @@ type waiter struct {
 	arrived time.Time
 	due     time.Time   // when it was foreseen to start; a client that is away was told to come back then
 	ready   chan answer // of capacity 1, so that who answers never waits
+
+	addr  netip.Addr
+	slot  *rate.Reservation // at the gate of addr; nil: none yet, or there is no gate
+	gated bool              // the gate made it wait
 }
 
 // An answer ends the wait: exactly one of the fields is not nil.

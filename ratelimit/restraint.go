@@ -123,7 +123,7 @@ func (ln *lane) review(now time.Time) {
 			err = &WaitError{Wait: rest, Source: ln.restraint.source}
 		}
 		if err != nil {
-			ln.remove(w)
+			ln.remove(w, now)
 			w.ready <- answer{err: err}
 		}
 	}

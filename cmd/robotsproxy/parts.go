@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
@@ -182,6 +183,7 @@ func newLimiter(cfg *config.Config) (*ratelimit.Limiter, error) {
 		MaxQueue: cfg.Pacing.MaxQueue, MaxQueuePerClient: cfg.Pacing.MaxQueuePerClient, MaxConcurrent: orNone(cfg.Pacing.MaxConcurrent),
 		DefaultDelay: cfg.Pacing.DefaultDelay, DefaultBurst: cfg.Pacing.DefaultBurst,
 		ReleaseAfter: cfg.Pacing.ReleaseAfter, SpacingStart: cfg.Pacing.Spacing == config.SpacingStart,
+		AddrDelay: cfg.Pacing.IPDelay, AddrExempt: cfg.Pacing.IPExempt,
 	})
 }
 
@@ -191,6 +193,14 @@ func paceKey(cfg *config.Config) func(host string) string {
 		return ratelimit.Domain
 	}
 	return nil
+}
+
+// paceAddr says whose gate holds for an origin's requests. Nil: there are no gates.
+func (p *parts) paceAddr(cfg *config.Config) func(context.Context, origin.Origin) netip.Addr {
+	if cfg.Pacing.IPDelay == 0 {
+		return nil
+	}
+	return proxy.NewAddresses(p.egress).Of
 }
 
 func newRecords(cfg *config.Config, log *slog.Logger) (*audit.JSONL, error) {

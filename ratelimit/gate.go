@@ -1,0 +1,105 @@
+package ratelimit
+
+import (
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// gates space the starts of requests to one address, whatever the hosts that live there: many small sites share a
+// machine. A gate is lighter than a lane: it has no queue. The head of a lane, when it could start, reserves the next
+// slot at the gate and starts then.
+type gates struct {
+	delay  time.Duration  // 0: there are no gates
+	exempt []netip.Prefix // machines that bear more, such as those of a CDN
+
+	mu   sync.Mutex // guards what follows
+	of   map[netip.Addr]*rate.Limiter
+	most int // at so many, those that are as good as new are dropped
+}
+
+// fewGates is how many are kept without a look at what could be dropped.
+const fewGates = 1024
+
+// gate returns the gate of addr, nil if nothing holds up what goes there.
+func (gs *gates) gate(addr netip.Addr, now time.Time) *rate.Limiter {
+	if gs.delay == 0 || !addr.IsValid() {
+		return nil
+	}
+	addr = addr.Unmap().WithZone("")
+	if slices.ContainsFunc(gs.exempt, func(p netip.Prefix) bool { return p.Contains(addr) }) {
+		return nil
+	}
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	gate := gs.of[addr]
+	if gate == nil {
+		gs.sweep(now)
+		gate = rate.NewLimiter(rate.Every(gs.delay), 1)
+		gs.of[addr] = gate
+	}
+	return gate
+}
+
+// allow takes a slot at addr if there is one now, and reports whether there was.
+func (gs *gates) allow(addr netip.Addr, now time.Time) bool {
+	gate := gs.gate(addr, now)
+	return gate == nil || gate.AllowN(now, 1)
+}
+
+// slot reserves the next slot at addr: nil if nothing holds up what goes there.
+func (gs *gates) slot(addr netip.Addr, now time.Time) *rate.Reservation {
+	if gate := gs.gate(addr, now); gate != nil {
+		return gate.ReserveN(now, 1)
+	}
+	return nil
+}
+
+// rest returns how long it is to the next slot at addr.
+func (gs *gates) rest(addr netip.Addr, now time.Time) time.Duration {
+	gate := gs.gate(addr, now)
+	if gate == nil {
+		return 0
+	}
+	return max(0, time.Duration((1-gate.TokensAt(now))*float64(gs.delay)))
+}
+
+// sweep drops the gates that are as good as new, each time there are twice as many as it last left. gs.mu is held.
+func (gs *gates) sweep(now time.Time) {
+	if gs.of == nil {
+		gs.of, gs.most = make(map[netip.Addr]*rate.Limiter), fewGates
+	}
+	if len(gs.of) < gs.most {
+		return
+	}
+	for addr, gate := range gs.of {
+		if gate.TokensAt(now) >= 1 {
+			delete(gs.of, addr)
+		}
+	}
+	gs.most = max(fewGates, 2*len(gs.of))
+}
+
+// pass returns how long w, which could start otherwise, must wait for its slot at the gate of its address.
+func (ln *lane) pass(w *waiter, now time.Time) time.Duration {
+	if w.slot == nil {
+		w.slot = ln.limiter.gates.slot(w.addr, now)
+	}
+	if w.slot == nil {
+		return 0
+	}
+	wait := w.slot.DelayFrom(now)
+	w.gated = w.gated || wait > 0
+	return wait
+}
+
+// giveBack gives the slot back that w had reserved, since w will not start then.
+func (w *waiter) giveBack(now time.Time) {
+	if w.slot != nil {
+		w.slot.CancelAt(now)
+		w.slot = nil
+	}
+}

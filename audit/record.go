@@ -49,7 +49,7 @@ type Record struct {
 	GroupLine   int            `json:"group_line,omitempty"`
 	GroupAgents string         `json:"group_agents,omitempty"`
 	Exemption   string         `json:"exemption,omitempty"`
-	Deviation   string         `json:"deviation,omitempty"` // where we were less careful than the site asked: max_crawl_delay
+	Deviation   string         `json:"deviation,omitempty"` // where we were less careful than the site asked: max_crawl_delay, redirect, subresource
 
 	RobotsSHA256    string    `json:"robots_sha256,omitempty"`
 	RobotsStatus    int       `json:"robots_status,omitempty"`

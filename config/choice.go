@@ -32,6 +32,22 @@ const (
 	VisitTimeObey   VisitTime = "obey"
 )
 
+// Redirects is what the hop to a Location costs.
+type Redirects string
+
+const (
+	RedirectsSlot Redirects = "slot" // a slot of its own
+	RedirectsRide Redirects = "ride" // none, if the client was just given the Location on the same host
+)
+
+// Subresources is what the parts of a browser's page cost.
+type Subresources string
+
+const (
+	SubresourcesSlot Subresources = "slot" // a slot each
+	SubresourcesPage Subresources = "page" // none: they share that of their page
+)
+
 // PaceKey is what shares one pace.
 type PaceKey string
 

@@ -88,6 +88,7 @@ type Pacing struct {
 	OverMax           OverMax
 	VisitTime         VisitTime
 	Spacing           Spacing
+	Redirects         Redirects
 	Key               PaceKey
 	IPDelay           time.Duration `range:"0s..24h"` // 0: addresses have no pace of their own
 	IPExempt          []netip.Prefix
@@ -143,6 +144,7 @@ type Client struct {
 	Purpose       string
 	MaxWait       *time.Duration `range:"0s..24h"` // if nil, that of Pacing
 	MaxCrawlDelay time.Duration  `range:"1ms.."`   // if zero, that of Pacing
+	Subresources  Subresources   // if empty, as SubresourcesSlot
 }
 
 // Host is what holds for the hosts of one pattern: "a.example", "*.example" (every host below it, not itself) or "*".
@@ -179,6 +181,7 @@ func Default() Config {
 			OverMax:           OverMaxRefuse,
 			VisitTime:         VisitTimeIgnore,
 			Spacing:           SpacingEnd,
+			Redirects:         RedirectsSlot,
 			Key:               PaceKeyHost,
 			MaxWait:           150 * time.Second,
 			MaxWaitCap:        10 * time.Minute,

@@ -114,13 +114,14 @@ func TestKeys(t *testing.T) {
 		listen admin.listen admin.token_file data_dir mode identity.name identity.contact
 		robots.ttl robots.min_ttl robots.error_ttl robots.timeout robots.max_size robots.max_redirects
 		robots.dialect robots.on_unauthorized robots.on_html robots.serve_from_cache robots.cache_size
-		pacing.default_delay pacing.default_burst pacing.max_concurrent pacing.max_crawl_delay pacing.over_max pacing.visit_time pacing.spacing pacing.key pacing.ip_delay pacing.ip_exempt
+		pacing.default_delay pacing.default_burst pacing.max_concurrent pacing.max_crawl_delay pacing.over_max pacing.visit_time
+		pacing.spacing pacing.redirects pacing.key pacing.ip_delay pacing.ip_exempt
 		pacing.max_wait pacing.max_wait_cap pacing.max_queue pacing.max_queue_per_client pacing.release_after
 		intercept.ca_cert intercept.ca_key
 		egress.allow_addresses egress.deny_addresses egress.ports egress.resolve egress.ca_file egress.insecure_hosts
 		refusal.status response_fields grace audit.jsonl audit.buffer audit.on_failure audit.query log.level log.format
 		clients[0].name clients[0].cidr clients[0].product_token clients[0].mode clients[0].dialect clients[0].purpose clients[0].max_wait
-		clients[0].max_crawl_delay hosts[0].host hosts[0].mode hosts[0].dialect hosts[0].delay hosts[0].robots_file
+		clients[0].max_crawl_delay clients[0].subresources hosts[0].host hosts[0].mode hosts[0].dialect hosts[0].delay hosts[0].robots_file
 		exemptions[0].host exemptions[0].path exemptions[0].client exemptions[0].effect exemptions[0].reason
 		exemptions[0].owner exemptions[0].until`)
 	all := Config{Clients: make([]Client, 1), Hosts: make([]Host, 1), Exemptions: make([]policy.Exemption, 1)}

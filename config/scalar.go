@@ -42,6 +42,8 @@ var scalars = map[reflect.Type]scalar{
 	reflect.TypeFor[Treatment]():     oneOf(word, Allow, Refuse),
 	reflect.TypeFor[OverMax]():       oneOf(word, OverMaxClamp, OverMaxRefuse),
 	reflect.TypeFor[VisitTime]():     oneOf(word, VisitTimeIgnore, VisitTimeObey),
+	reflect.TypeFor[Redirects]():     oneOf(word, RedirectsSlot, RedirectsRide),
+	reflect.TypeFor[Subresources]():  oneOf(word, SubresourcesSlot, SubresourcesPage),
 	reflect.TypeFor[PaceKey]():       oneOf(word, PaceKeyHost, PaceKeyDomain),
 	reflect.TypeFor[Spacing]():       oneOf(word, SpacingEnd, SpacingStart),
 	reflect.TypeFor[OnFailure]():     oneOf(word, OnFailureRefuse, OnFailureContinue),

@@ -12,6 +12,7 @@ type Client struct {
 	policy.Client
 	Prefixes []netip.Prefix // addresses it comes from
 	MaxWait  *time.Duration // how long its requests may be held; if nil, the server's
+	Pages    bool           // what its pages are made of shares their slot: for browsers, which say what that is
 	Purpose  string         // what its requests are recorded as being for
 }
 

@@ -29,6 +29,7 @@ type exchange struct {
 	origin origin.Origin
 	target string // the path and query that are judged and sent
 	lane   string // whose pace is kept
+	hops   int    // redirects that led here on one slot
 
 	ctx        context.Context // the request's: it ends when the client leaves
 	writer     http.ResponseWriter

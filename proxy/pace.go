@@ -3,12 +3,34 @@ package proxy
 import (
 	"context"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
 )
+
+// Pace says what shares a pace. The zero value paces each host by itself, and each request on a slot of its own.
+type Pace struct {
+	// Key returns whose lane a canonical host's requests share. If nil, each host has its own.
+	Key func(host string) string
+
+	// Addr returns the address whose gate holds for requests to an origin. If nil, there are no gates.
+	Addr func(context.Context, origin.Origin) netip.Addr
+
+	// RideRedirects lets the hop to a Location that a client was just given, on the same lane, go on the slot of the
+	// redirect. A client with a time-out of 10 s never gets through a redirect under a Crawl-delay of 10 s otherwise.
+	RideRedirects bool
+}
+
+func (p Pace) key(host string) string {
+	if p.Key == nil {
+		return host
+	}
+	return p.Key(host)
+}
 
 // pace waits for the host's next place, or reckons in mode report how long that would have been.
 func (p pipeline) pace(req *http.Request, ex *exchange, d policy.Decision) *Refusal {
@@ -18,11 +40,7 @@ func (p pipeline) pace(req *http.Request, ex *exchange, d policy.Decision) *Refu
 	if err := readSmallBody(req); err != nil {
 		return &Refusal{Reason: policy.ReasonBadRequest, Detail: "The body of the request broke off.", Err: err}
 	}
-	r := ratelimit.Request{Key: ex.lane, Client: ex.client.Name, Delay: d.Delay, MaxWait: ex.maxWait(req.Header)}
-	r.Patient = ex.preference != ""
-	if p.options.PaceAddr != nil {
-		r.Addr = p.options.PaceAddr(req.Context(), ex.origin)
-	}
+	r, deviation := ex.paced(req, d.Delay)
 	if d.Mode == policy.Report {
 		ex.reckon(p.options.Limiter, r, d.Opens)
 		return nil
@@ -35,7 +53,38 @@ func (p pipeline) pace(req *http.Request, ex *exchange, d policy.Decision) *Refu
 		return paceRefusal(ex, r, err)
 	}
 	ex.hold(grant)
+	if grant.Rode() {
+		ex.rec.Deviation = deviation
+	}
 	return nil
+}
+
+// paced returns what is asked of the pace for req, and the word for the record if it goes on the slot of another.
+func (ex *exchange) paced(req *http.Request, delay time.Duration) (r ratelimit.Request, deviation string) {
+	pace, now := ex.server.options.Pace, time.Now()
+	r = ratelimit.Request{Key: ex.lane, Client: ex.client.Name, Delay: delay, MaxWait: ex.maxWait(req.Header)}
+	r.Patient = ex.preference != ""
+	if pace.Addr != nil {
+		r.Addr = pace.Addr(req.Context(), ex.origin)
+	}
+	if page, said := isPage(req.Header); said && !page && ex.client.Pages && ex.server.rides.part(ex, now) {
+		r.Ride, deviation = true, "subresource"
+	}
+	if pace.RideRedirects && ex.server.rides.hop(ex, now) {
+		r.Ride, deviation = true, "redirect"
+	}
+	return r, deviation
+}
+
+// giveRides lets others go on the slot of ex, which was just answered.
+func (ex *exchange) giveRides(resp *http.Response) {
+	now := time.Now()
+	if ex.server.options.Pace.RideRedirects {
+		ex.server.rides.redirected(ex, resp, now)
+	}
+	if page, _ := isPage(resp.Request.Header); page && ex.client.Pages && ex.grant != nil {
+		ex.server.rides.page(ex, now)
+	}
 }
 
 // awaitOpening waits for the site's visiting hours, if they begin soon enough.

@@ -1,11 +1,17 @@
 package proxy
 
 import (
+	"fmt"
 	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
 )
@@ -148,7 +154,7 @@ func TestOneAddressManyHosts(t *testing.T) {
 		if o.Limiter, err = ratelimit.New(ratelimit.Options{AddrDelay: 200 * time.Millisecond}); err != nil {
 			t.Fatal(err)
 		}
-		o.Snapshots, o.PaceAddr = fixed(""), NewAddresses(o.Egress).Of
+		o.Snapshots, o.Pace.Addr = fixed(""), NewAddresses(o.Egress).Of
 	})
 	c := r.client(true)
 	r.get(c, r.url("http", "/page/1"))
@@ -160,4 +166,143 @@ func TestOneAddressManyHosts(t *testing.T) {
 	if rec := r.last(2); rec.DelaySource != "ip" || rec.Waited == 0 {
 		t.Errorf("the second record says %q and a wait of %v, want ip", rec.DelaySource, rec.Waited)
 	}
+}
+
+// TestRedirectsRide has a chain of redirects under a long Crawl-delay: five hops ride, on the host that gave them, for the
+// client that got them, once each, and are recorded as deviations.
+func TestRedirectsRide(t *testing.T) {
+	chain := func(t *testing.T, ride bool) *rig {
+		r := newRig(t, func(o *Options) {
+			o.Snapshots, o.MaxWait = fixed("User-agent: *\nDisallow: /private\nCrawl-delay: 1000\n"), time.Second
+			o.Pace.RideRedirects = ride
+		})
+		for i := range 9 {
+			r.site.SetPage("a.example", "/hop/"+strconv.Itoa(i), answering(302, "Location", "/hop/"+strconv.Itoa(i+1)+"?x=1"))
+		}
+		return r
+	}
+	ask := func(r *rig, path string) int {
+		resp, _ := r.get(r.client(true), r.url("http", path))
+		return resp.StatusCode
+	}
+	t.Run("five hops", func(t *testing.T) {
+		r := chain(t, true)
+		got := []int{ask(r, "/hop/0")}
+		for i := 1; i < 7; i++ {
+			got = append(got, ask(r, "/hop/"+strconv.Itoa(i)+"?x=1"))
+		}
+		if want := []int{302, 302, 302, 302, 302, 302, 429}; !slices.Equal(got, want) {
+			t.Errorf("the hops were answered %v, want %v", got, want)
+		}
+		for i, want := range []string{"", "redirect", "redirect", "redirect", "redirect", "redirect", ""} {
+			if rec := r.last(i + 1); rec.Deviation != want {
+				t.Errorf("record %d has the deviation %q, want %q", i, rec.Deviation, want)
+			}
+		}
+	})
+	t.Run("not without the option", func(t *testing.T) {
+		r := chain(t, false)
+		ask(r, "/hop/0")
+		if got := ask(r, "/hop/1?x=1"); got != 429 {
+			t.Errorf("status %d, want 429", got)
+		}
+	})
+	t.Run("once, and only where it leads", func(t *testing.T) {
+		r := chain(t, true)
+		ask(r, "/hop/0")
+		got := []int{ask(r, "/hop/1"), ask(r, "/hop/1?x=1"), ask(r, "/hop/1?x=1")}
+		if want := []int{429, 302, 429}; !slices.Equal(got, want) {
+			t.Errorf("answered %v, want %v", got, want)
+		}
+	})
+	t.Run("still judged", func(t *testing.T) {
+		r := chain(t, true)
+		r.site.SetPage("a.example", "/in", answering(302, "Location", "/private"))
+		ask(r, "/in")
+		if got := ask(r, "/private"); got != 403 {
+			t.Errorf("status %d, want 403", got)
+		}
+	})
+	t.Run("not in a pause", func(t *testing.T) {
+		r := chain(t, true)
+		ask(r, "/hop/0")
+		r.limiter.Hear("a.example", "b", ratelimit.Outcome{Status: 503, RetryAfter: time.Hour})
+		if got := ask(r, "/hop/1?x=1"); got != 429 {
+			t.Errorf("status %d, want 429", got)
+		}
+	})
+	t.Run("not to another host", func(t *testing.T) {
+		r := chain(t, true)
+		elsewhere := strings.Replace(r.url("http", "/page/1"), "a.example", "b.example", 1)
+		r.site.SetPage("a.example", "/out", answering(302, "Location", elsewhere))
+		r.get(r.client(true), elsewhere)
+		ask(r, "/out")
+		if resp, _ := r.get(r.client(true), elsewhere); resp.StatusCode != 429 {
+			t.Errorf("status %d, want 429", resp.StatusCode)
+		}
+	})
+}
+
+// TestSubresourcesShareTheirPage has a browser load a page under a long Crawl-delay.
+func TestSubresourcesShareTheirPage(t *testing.T) {
+	for _, pages := range []bool{true, false} {
+		t.Run(fmt.Sprint(pages), func(t *testing.T) {
+			r := newRig(t, func(o *Options) {
+				o.Snapshots, o.MaxWait = fixed("User-agent: *\nDisallow: /private\nCrawl-delay: 1000\n"), time.Second
+				o.Clients = []Client{{Client: policy.Client{Name: "browser"}, Prefixes: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Pages: pages}}
+			})
+			ask := func(path, dest string) int {
+				req, _ := http.NewRequest("GET", r.url("http", path), nil)
+				if dest != "" {
+					req.Header.Set("Sec-Fetch-Dest", dest)
+				}
+				resp, err := r.client(true).Do(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp.Body.Close()
+				return resp.StatusCode
+			}
+			got := []int{
+				ask("/page/1", "document"), ask("/page/2", "image"), ask("/page/3", "empty"),
+				ask("/private", "script"), ask("/page/4", "iframe"), ask("/page/5", "document"), ask("/page/6", ""),
+			}
+			want := []int{200, 200, 200, 403, 429, 429, 429}
+			if !pages {
+				want = []int{200, 429, 429, 403, 429, 429, 429}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("answered %v, want %v", got, want)
+			}
+			if rec := r.last(2); (rec.Deviation == "subresource") != pages {
+				t.Errorf("the record of the image has the deviation %q", rec.Deviation)
+			}
+		})
+	}
+}
+
+func TestRidesAreBounded(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Pace.RideRedirects = true })
+	ex := &exchange{server: r.server, client: local, origin: mustOrigin(t, "http://a.example"), lane: "a.example", grant: &ratelimit.Grant{}}
+	var rs rides
+	for i := range 3 * mostRides {
+		req := &http.Request{URL: &url.URL{Scheme: "http", Host: "a.example", Path: "/"}}
+		rs.redirected(ex, &http.Response{StatusCode: 302, Header: http.Header{"Location": {"/" + strconv.Itoa(i)}}, Request: req}, time.Now())
+		if len(rs.hops) > mostRides {
+			t.Fatalf("%d hops are remembered, want at most %d", len(rs.hops), mostRides)
+		}
+	}
+	ex.target = "/" + strconv.Itoa(3*mostRides-1)
+	if rs.hop(ex, time.Now().Add(longestRide+1)) {
+		t.Error("a hop rides after half a minute")
+	}
+}
+
+func mustOrigin(t *testing.T, s string) origin.Origin {
+	t.Helper()
+	o, err := origin.Parse(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
 }

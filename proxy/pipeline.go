@@ -47,7 +47,7 @@ func (p pipeline) admit(req *http.Request, ex *exchange) *Refusal {
 	if err := p.options.Egress.Check(ex.origin); err != nil {
 		return egressRefusal(ex, err)
 	}
-	ex.lane = p.options.PaceKey(ex.origin.Host())
+	ex.lane = p.options.Pace.key(ex.origin.Host())
 	if err := p.options.Limiter.Stopped(ex.lane); err != nil {
 		return paceRefusal(ex, ratelimit.Request{}, err)
 	}
@@ -164,6 +164,7 @@ func (ex *exchange) gotHeader() {
 func (p pipeline) receive(resp *http.Response, ex *exchange) {
 	ex.rec.Status = resp.StatusCode
 	ex.hear(resp)
+	ex.giveRides(resp)
 	switching := resp.StatusCode == http.StatusSwitchingProtocols
 	removeHopFields(resp.Header, switching)
 	removeOwnFields(resp.Header)

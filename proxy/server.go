@@ -26,7 +26,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -64,19 +63,18 @@ type Options struct {
 	Egress    *Egress
 	Transport http.RoundTripper // to origins; it must dial through Egress
 
-	Clients        []Client                                        // who may use the proxy, the first that matches; if nil, everybody, who is then "local"
-	MaxWait        time.Duration                                   // how long a request may be held for its host's pace; if zero, 150 s; if negative, not at all
-	MaxWaitCap     time.Duration                                   // up to which a request may prefer to be held longer; if zero, none may
-	PaceKey        func(host string) string                        // whose pace a canonical host's requests share; if nil, that of the host itself
-	PaceAddr       func(context.Context, origin.Origin) netip.Addr // the address whose gate holds for requests to an origin; if nil, none does
-	RefusalStatus  int                                             // of a refusal by robots.txt; if zero, 403
-	ResponseFields bool                                            // forwarded answers carry Robotsproxy-Request-Id and Robotsproxy-Waited
-	ServeRobots    bool                                            // answer requests for /robots.txt with the file that is enforced
-	Query          audit.QueryMode                                 // what records keep of queries; if zero, credentials are masked
-	HeaderTimeout  time.Duration                                   // for a request's header and a TLS handshake; if zero, 10 s
-	IdleTimeout    time.Duration                                   // for a connection between two requests; if zero, 2 minutes
-	Onboarding     http.Handler                                    // what a browser sees that opens the proxy itself; if nil, 404
-	Logger         *slog.Logger                                    // if nil, nothing is logged
+	Clients        []Client        // who may use the proxy, the first that matches; if nil, everybody, who is then "local"
+	MaxWait        time.Duration   // how long a request may be held for its host's pace; if zero, 150 s; if negative, not at all
+	MaxWaitCap     time.Duration   // up to which a request may prefer to be held longer; if zero, none may
+	Pace           Pace            // what shares a pace, and what rides on another's slot
+	RefusalStatus  int             // of a refusal by robots.txt; if zero, 403
+	ResponseFields bool            // forwarded answers carry Robotsproxy-Request-Id and Robotsproxy-Waited
+	ServeRobots    bool            // answer requests for /robots.txt with the file that is enforced
+	Query          audit.QueryMode // what records keep of queries; if zero, credentials are masked
+	HeaderTimeout  time.Duration   // for a request's header and a TLS handshake; if zero, 10 s
+	IdleTimeout    time.Duration   // for a connection between two requests; if zero, 2 minutes
+	Onboarding     http.Handler    // what a browser sees that opens the proxy itself; if nil, 404
+	Logger         *slog.Logger    // if nil, nothing is logged
 }
 
 // onboarding is the name under which the onboarding pages are reached through the proxy.
@@ -103,6 +101,7 @@ type Server struct {
 	life       context.Context // that of every request; it ends when Shutdown's grace does
 	end        context.CancelCauseFunc
 	unrecorded atomic.Int64 // refusals that could not be recorded
+	rides      rides
 
 	mu    sync.Mutex // guards conns
 	conns map[net.Conn]struct{}
@@ -148,9 +147,6 @@ func (o *Options) complete() error {
 	}
 	if o.IdleTimeout == 0 {
 		o.IdleTimeout = 2 * time.Minute
-	}
-	if o.PaceKey == nil {
-		o.PaceKey = func(host string) string { return host }
 	}
 	if o.Onboarding == nil {
 		o.Onboarding = http.NotFoundHandler()

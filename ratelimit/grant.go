@@ -26,6 +26,7 @@ type Grant struct {
 	delay  time.Duration // the Delay that applied
 	source Source        // what held the request up beyond its own Delay
 	hasGap bool
+	rode   bool // on the slot of another
 
 	// Guarded by lane.mu.
 	done         bool      // given back, by the caller or by the lane itself after ReleaseAfter
@@ -61,6 +62,10 @@ func (g *Grant) Required() (time.Duration, Source) {
 	}
 	return g.delay, g.source
 }
+
+// Rode reports whether the request started on the slot of another, which it could not have done otherwise: see
+// Request.Ride. Its Gap may be less than is Required.
+func (g *Grant) Rode() bool { return g != nil && g.rode }
 
 // Hear tells what the host answered, as soon as that is known: a host that pushes back should not have to wait until its
 // answer has ended. The Outcome of Release then counts no more.

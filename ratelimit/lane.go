@@ -54,6 +54,11 @@ func (ln *lane) enter(ctx context.Context, r Request, now time.Time) (*Grant, *w
 	if ln.queue == nil && ln.until(now, delay) <= 0 && ln.limiter.gates.allow(r.Addr, now) {
 		return ln.grant(now, now, r.Client, r.delay()), nil, nil
 	}
+	if r.Ride && ln.restraint.rest(now) <= 0 && !ln.blocked(0) {
+		g := ln.grant(now, now, r.Client, r.delay())
+		g.rode = true
+		return g, nil, nil
+	}
 	w, err := ln.line(ctx, r, now)
 	if err != nil {
 		return nil, nil, err

@@ -96,6 +96,11 @@ type Request struct {
 	// than foreseen; the context's deadline bounds that.
 	MaxWait time.Duration
 
+	// Ride has the request start at once, on the slot of one that was granted just before, even while a Delay applies. It
+	// still counts towards MaxConcurrent, waits as others do while the host is paused, and the next one keeps its Delay
+	// from it.
+	Ride bool
+
 	// Addr is where the request goes, if Options.AddrDelay is to hold for it.
 	Addr netip.Addr
 

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
@@ -84,7 +83,7 @@ func (p *parts) newServer(cfg *config.Config, transport *proxy.Transport, log *s
 		Snapshots: snapshots, Policy: judge, Limiter: p.limiter, Authority: p.ca,
 		Recorder: observedRecorder{p.records, observers}, Egress: p.egress, Transport: transport,
 		Clients: newClients(cfg), MaxWait: orNone(cfg.Pacing.MaxWait), MaxWaitCap: cfg.Pacing.MaxWaitCap,
-		PaceKey:       paceKey(cfg),
+		Pace:          p.pace(cfg),
 		RefusalStatus: cfg.Refusal.Status, ResponseFields: cfg.ResponseFields, ServeRobots: cfg.Robots.ServeFromCache,
 		Query: query, Onboarding: proxy.Onboarding(p.ca.PEM()), Logger: log,
 	})
@@ -187,20 +186,15 @@ func newLimiter(cfg *config.Config) (*ratelimit.Limiter, error) {
 	})
 }
 
-// paceKey says whose pace a host's requests share. Nil: that of the host itself.
-func paceKey(cfg *config.Config) func(host string) string {
+func (p *parts) pace(cfg *config.Config) proxy.Pace {
+	pace := proxy.Pace{RideRedirects: cfg.Pacing.Redirects == config.RedirectsRide}
 	if cfg.Pacing.Key == config.PaceKeyDomain {
-		return ratelimit.Domain
+		pace.Key = ratelimit.Domain
 	}
-	return nil
-}
-
-// paceAddr says whose gate holds for an origin's requests. Nil: there are no gates.
-func (p *parts) paceAddr(cfg *config.Config) func(context.Context, origin.Origin) netip.Addr {
-	if cfg.Pacing.IPDelay == 0 {
-		return nil
+	if cfg.Pacing.IPDelay > 0 {
+		pace.Addr = proxy.NewAddresses(p.egress).Of
 	}
-	return proxy.NewAddresses(p.egress).Of
+	return pace
 }
 
 func newRecords(cfg *config.Config, log *slog.Logger) (*audit.JSONL, error) {
@@ -230,7 +224,7 @@ func newClients(cfg *config.Config) []proxy.Client {
 	for i, c := range cfg.Clients {
 		clients[i] = proxy.Client{
 			Client:   policy.Client{Name: c.Name, ProductToken: c.ProductToken, Mode: c.Mode, Dialect: c.Dialect, MaxCrawlDelay: c.MaxCrawlDelay},
-			Prefixes: c.CIDR, MaxWait: c.MaxWait, Purpose: c.Purpose,
+			Prefixes: c.CIDR, MaxWait: c.MaxWait, Purpose: c.Purpose, Pages: c.Subresources == config.SubresourcesPage,
 		}
 	}
 	return clients

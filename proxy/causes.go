@@ -129,8 +129,11 @@ func upstreamRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 		ex.grant.Cancel() // nothing was sent, so no place in the pace is taken
 		return egressRefusal(ex, err)
 	}
-	if req.Context().Err() != nil {
+	if ex.ctx.Err() != nil {
 		return ex.gone(errClientLeft)
+	}
+	if ex.unpaced != nil {
+		return paceRefusal(ex, ex.asked, ex.unpaced)
 	}
 	ref := &Refusal{Reason: policy.ReasonUpstream, ProxyError: robots.ErrorType(err), Err: err}
 	switch ref.ProxyError {

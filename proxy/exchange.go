@@ -12,6 +12,7 @@ import (
 	"net/textproto"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/audit"
@@ -31,7 +32,11 @@ type exchange struct {
 	lane   string // whose pace is kept
 	hops   int    // redirects that led here on one slot
 
-	ctx        context.Context // the request's: it ends when the client leaves
+	ctx        context.Context         // the request's: it ends when the client leaves
+	abort      context.CancelCauseFunc // ends the attempt to send it
+	wrote      atomic.Bool             // its header was written to the origin
+	asked      ratelimit.Request       // of the pace
+	unpaced    error                   // why the pace had no place for its repetition
 	writer     http.ResponseWriter
 	http10     bool             // the client speaks HTTP/1.0
 	webSocket  bool             // the client asks for the upgrade
@@ -152,10 +157,15 @@ func (ex *exchange) note(ref *Refusal) {
 // what the origin says before its final header.
 func (ex *exchange) withTrace(ctx context.Context) context.Context {
 	ctx = context.WithValue(ctx, exchangeKey{}, ex)
-	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: ex.gotConn, Got1xxResponse: ex.got1xx})
+	ctx, ex.abort = context.WithCancelCause(ctx)
+	wrote := func() { ex.wrote.Store(true) }
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: ex.gotConn, WroteHeaders: wrote, Got1xxResponse: ex.got1xx})
 }
 
 func (ex *exchange) gotConn(info httptrace.GotConnInfo) {
+	if ex.wrote.Swap(false) {
+		ex.repace(info.Conn)
+	}
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
 	if !ex.ended {

@@ -53,6 +53,7 @@ func (p pipeline) pace(req *http.Request, ex *exchange, d policy.Decision) *Refu
 		return paceRefusal(ex, r, err)
 	}
 	ex.hold(grant)
+	ex.asked = r
 	if grant.Rode() {
 		ex.rec.Deviation = deviation
 	}

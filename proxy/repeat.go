@@ -1,0 +1,45 @@
+package proxy
+
+import (
+	"crypto/tls"
+	"net"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/ratelimit"
+)
+
+// repace takes another place in the pace for a request that net/http sends again by itself: one without a body whose kept
+// connection was closed under it, before an answer (RFC 9110 section 9.2.2 allows that), or one that an HTTP/2 origin did
+// not process. Nobody is told of it but the trace, which calls this once the new connection is there, and before anything
+// is written to it. If the pace has no place that is near enough, the attempt ends here.
+//
+// The first sending counts as a request, since nobody knows whether it arrived.
+func (ex *exchange) repace(conn net.Conn) {
+	if ex.grant == nil {
+		return // mode report or off: nothing is changed
+	}
+	ex.grant.Release(ratelimit.Outcome{})
+	ex.asked.Ride = false
+	grant, err := ex.server.options.Limiter.Acquire(ex.ctx, ex.asked)
+	if err != nil {
+		ex.unpaced = err
+		ex.abort(err)
+		closeUnshared(conn)
+		return
+	}
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	waited := ex.rec.Waited
+	ex.hold(grant)
+	ex.rec.Waited += waited
+	ex.rec.SentAt = time.Now()
+}
+
+// closeUnshared closes a connection of HTTP/1.1: net/http would write the request to it although its context has ended.
+// One of HTTP/2, which others use as well, is written to only after a look at the context.
+func closeUnshared(conn net.Conn) {
+	if c, ok := conn.(*tls.Conn); ok && c.ConnectionState().NegotiatedProtocol == "h2" {
+		return
+	}
+	conn.Close()
+}

@@ -1,0 +1,181 @@
+package proxy
+
+import (
+	"bufio"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"github.com/robotsproxy/robotsproxy/policy"
+)
+
+// A flaky origin answers the first request of each connection, and closes the connection under the second, unanswered,
+// which is what net/http repeats by itself. It notes when requests came.
+type flaky struct {
+	listener net.Listener
+	mu       sync.Mutex
+	came     []time.Time
+}
+
+func newFlaky(t *testing.T, serve func(*flaky, net.Conn)) *flaky {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &flaky{listener: l}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for conn, err := l.Accept(); err == nil; conn, err = l.Accept() {
+			all.Go(func() {
+				defer conn.Close()
+				serve(f, conn)
+			})
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		all.Wait()
+	})
+	return f
+}
+
+func (f *flaky) note() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.came = append(f.came, time.Now())
+}
+
+func (f *flaky) times() []time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]time.Time(nil), f.came...)
+}
+
+// serveOnce speaks HTTP/1.1.
+func serveOnce(f *flaky, conn net.Conn) {
+	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	r := bufio.NewReader(conn)
+	for i := 0; ; i++ {
+		if _, err := http.ReadRequest(r); err != nil {
+			return
+		}
+		f.note()
+		if i == 1 {
+			return
+		}
+		io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+	}
+}
+
+// refuseOnce speaks HTTP/2, and refuses the first stream of its origin (RFC 9113 section 8.7).
+func refuseOnce(f *flaky, conn net.Conn) {
+	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	preface := make([]byte, len(http2.ClientPreface))
+	if _, err := io.ReadFull(conn, preface); err != nil {
+		return
+	}
+	framer := http2.NewFramer(conn, conn)
+	framer.WriteSettings()
+	for {
+		frame, err := framer.ReadFrame()
+		if err != nil {
+			return
+		}
+		headers, ok := frame.(*http2.HeadersFrame)
+		if !ok {
+			continue
+		}
+		f.note()
+		if len(f.times()) == 1 {
+			framer.WriteRSTStream(headers.StreamID, http2.ErrCodeRefusedStream)
+			continue
+		}
+		framer.WriteHeaders(http2.HeadersFrameParam{StreamID: headers.StreamID, BlockFragment: []byte{0x88}, EndHeaders: true, EndStream: true}) // :status 200
+	}
+}
+
+const repeatDelay = 400 * time.Millisecond
+
+// TestRepeatsArePaced has net/http send a request again by itself: the origin sees it once more, and not before the Delay
+// has passed.
+func TestRepeatsArePaced(t *testing.T) {
+	f := newFlaky(t, serveOnce)
+	r := newRig(t, func(o *Options) { o.Snapshots = fixed("User-agent: *\nCrawl-delay: 0.4\n") })
+	for i := range 2 {
+		if resp, body := r.get(r.client(true), "http://"+at(f, "a.example")+"/page"); resp.StatusCode != 200 {
+			t.Fatalf("request %d: status %d\n%s", i, resp.StatusCode, body)
+		}
+	}
+	came := f.times()
+	if len(came) != 3 {
+		t.Fatalf("the origin saw %d requests, want 3: two, and one again", len(came))
+	}
+	if gap := came[2].Sub(came[1]); gap < repeatDelay*3/4 {
+		t.Errorf("the repetition came %v after the request, want %v", gap, repeatDelay)
+	}
+	rec := r.last(2)
+	if time.Duration(rec.Waited) < 3*repeatDelay/2 || time.Duration(rec.Gap) < repeatDelay || !rec.SentAt.After(came[1]) {
+		t.Errorf("the record of the request that was sent twice: %+v, want both waits, and the last gap and sending", rec)
+	}
+}
+
+// TestRepeatsThatMayNotWait has the host slowed down while a request is under way: there is no place for the repetition
+// within MaxWait, so it is not sent, and the client is told when to come back.
+func TestRepeatsThatMayNotWait(t *testing.T) {
+	var r *rig
+	f := newFlaky(t, func(f *flaky, conn net.Conn) {
+		serveOnce(f, conn)
+		if err := r.limiter.SetFloor("a.example", time.Hour); err != nil {
+			t.Errorf("SetFloor: %v", err)
+		}
+	})
+	r = newRig(t, func(o *Options) { o.Snapshots, o.MaxWait = fixed(""), time.Second })
+	url := "http://" + at(f, "a.example") + "/page"
+	r.get(r.client(true), url)
+	resp, _ := r.get(r.client(true), url)
+	if resp.StatusCode != 429 || resp.Header.Get("Robotsproxy-Reason") != "pace" || resp.Header.Get("Retry-After") != "3600" {
+		t.Errorf("status %d, fields %v; want 429, pace, and an hour", resp.StatusCode, resp.Header)
+	}
+	if came := f.times(); len(came) != 2 {
+		t.Errorf("the origin saw %d requests, want 2: the repetition has no place", len(came))
+	}
+	if rec := r.last(2); rec.Decision != policy.Throttle || rec.SentAt.IsZero() {
+		t.Errorf("the record says %s, sent at %v; want a throttle of what was sent once", rec.Decision, rec.SentAt)
+	}
+}
+
+// TestRepeatsOverHTTP2ArePaced has an origin refuse a stream, which net/http's HTTP/2 repeats by itself.
+func TestRepeatsOverHTTP2ArePaced(t *testing.T) {
+	certified := httptest.NewTLSServer(nil)
+	defer certified.Close()
+	config := &tls.Config{Certificates: certified.TLS.Certificates, NextProtos: []string{"h2"}}
+	f := newFlaky(t, func(f *flaky, conn net.Conn) { refuseOnce(f, tls.Server(conn, config)) })
+	r := newRig(t, func(o *Options) {
+		o.Snapshots = fixed("User-agent: *\nCrawl-delay: 0.4\n")
+		o.Transport = &http.Transport{DialContext: o.Egress.DialContext, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true, IdleConnTimeout: time.Second}
+		t.Cleanup(o.Transport.(*http.Transport).CloseIdleConnections)
+	})
+	if resp, body := r.get(r.client(true), "https://"+at(f, "a.example")+"/page"); resp.StatusCode != 200 {
+		t.Fatalf("status %d\n%s", resp.StatusCode, body)
+	}
+	came := f.times()
+	if len(came) != 2 {
+		t.Fatalf("the origin saw %d requests, want 2: one, and once again", len(came))
+	}
+	if gap := came[1].Sub(came[0]); gap < repeatDelay*3/4 {
+		t.Errorf("the repetition came %v after the request, want %v", gap, repeatDelay)
+	}
+}
+
+// at returns the authority of the flaky origin under a name that the rig resolves.
+func at(f *flaky, host string) string {
+	_, port, _ := net.SplitHostPort(f.listener.Addr().String())
+	return host + ":" + port
+}

@@ -13,10 +13,7 @@ import (
 // machine. A gate is lighter than a lane: it has no queue. The head of a lane, when it could start, reserves the next
 // slot at the gate and starts then.
 type gates struct {
-	delay  time.Duration  // 0: there are no gates
-	exempt []netip.Prefix // machines that bear more, such as those of a CDN
-
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards all that follows
 	of   map[netip.Addr]*rate.Limiter
 	most int // at so many, those that are as good as new are dropped
 }
@@ -25,46 +22,47 @@ type gates struct {
 const fewGates = 1024
 
 // gate returns the gate of addr, nil if nothing holds up what goes there.
-func (gs *gates) gate(addr netip.Addr, now time.Time) *rate.Limiter {
-	if gs.delay == 0 || !addr.IsValid() {
+func (l *Limiter) gate(addr netip.Addr, now time.Time) *rate.Limiter {
+	o := l.rules()
+	if o.AddrDelay == 0 || !addr.IsValid() {
 		return nil
 	}
 	addr = addr.Unmap().WithZone("")
-	if slices.ContainsFunc(gs.exempt, func(p netip.Prefix) bool { return p.Contains(addr) }) {
+	if slices.ContainsFunc(o.AddrExempt, func(p netip.Prefix) bool { return p.Contains(addr) }) {
 		return nil
 	}
+	return l.gates.get(addr, rate.Every(o.AddrDelay), now)
+}
+
+// get returns the gate of addr, and makes it if there is none.
+func (gs *gates) get(addr netip.Addr, limit rate.Limit, now time.Time) *rate.Limiter {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	gate := gs.of[addr]
 	if gate == nil {
 		gs.sweep(now)
-		gate = rate.NewLimiter(rate.Every(gs.delay), 1)
+		gate = rate.NewLimiter(limit, 1)
 		gs.of[addr] = gate
+	}
+	if gate.Limit() != limit {
+		gate.SetLimitAt(now, limit)
 	}
 	return gate
 }
 
-// allow takes a slot at addr if there is one now, and reports whether there was.
-func (gs *gates) allow(addr netip.Addr, now time.Time) bool {
-	gate := gs.gate(addr, now)
+// passes takes a slot at addr if there is one now, and reports whether there was.
+func (l *Limiter) passes(addr netip.Addr, now time.Time) bool {
+	gate := l.gate(addr, now)
 	return gate == nil || gate.AllowN(now, 1)
 }
 
-// slot reserves the next slot at addr: nil if nothing holds up what goes there.
-func (gs *gates) slot(addr netip.Addr, now time.Time) *rate.Reservation {
-	if gate := gs.gate(addr, now); gate != nil {
-		return gate.ReserveN(now, 1)
-	}
-	return nil
-}
-
-// rest returns how long it is to the next slot at addr.
-func (gs *gates) rest(addr netip.Addr, now time.Time) time.Duration {
-	gate := gs.gate(addr, now)
+// nextSlot returns how long it is to the next slot at addr.
+func (l *Limiter) nextSlot(addr netip.Addr, now time.Time) time.Duration {
+	gate := l.gate(addr, now)
 	if gate == nil {
 		return 0
 	}
-	return max(0, time.Duration((1-gate.TokensAt(now))*float64(gs.delay)))
+	return max(0, time.Duration((1-gate.TokensAt(now))/float64(gate.Limit())*float64(time.Second)))
 }
 
 // sweep drops the gates that are as good as new, each time there are twice as many as it last left. gs.mu is held.
@@ -86,10 +84,11 @@ func (gs *gates) sweep(now time.Time) {
 // pass returns how long w, which could start otherwise, must wait for its slot at the gate of its address.
 func (ln *lane) pass(w *waiter, now time.Time) time.Duration {
 	if w.slot == nil {
-		w.slot = ln.limiter.gates.slot(w.addr, now)
-	}
-	if w.slot == nil {
-		return 0
+		gate := ln.limiter.gate(w.addr, now)
+		if gate == nil {
+			return 0
+		}
+		w.slot = gate.ReserveN(now, 1)
 	}
 	wait := w.slot.DelayFrom(now)
 	w.gated = w.gated || wait > 0

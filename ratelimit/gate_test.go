@@ -97,16 +97,16 @@ func TestGateSlotsAreGivenBack(t *testing.T) {
 }
 
 func TestGatesAreSwept(t *testing.T) {
-	gs := gates{delay: time.Second}
+	l := newLimiter(t, Options{AddrDelay: time.Second})
 	now := time.Now()
 	addr := netip.MustParseAddr("10.0.0.0")
 	for i := range 100_000 {
 		now, addr = now.Add(10*time.Millisecond), addr.Next()
-		if !gs.allow(addr, now) || gs.allow(addr, now) {
+		if !l.passes(addr, now) || l.passes(addr, now) {
 			t.Fatalf("gate %d does not let exactly one through", i)
 		}
-		if len(gs.of) > fewGates {
-			t.Fatalf("%d gates are kept where a hundred are in use, want at most %d", len(gs.of), fewGates)
+		if len(l.gates.of) > fewGates {
+			t.Fatalf("%d gates are kept where a hundred are in use, want at most %d", len(l.gates.of), fewGates)
 		}
 	}
 }

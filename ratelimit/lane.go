@@ -36,9 +36,9 @@ type lane struct {
 }
 
 func newLane(l *Limiter, key string) *lane {
-	ln := &lane{limiter: l, key: key, longest: max(remembered, l.options.DefaultDelay)}
-	ln.bucket.SetLimitAt(time.Time{}, l.options.defaultLimit())
-	ln.bucket.SetBurstAt(time.Time{}, l.options.DefaultBurst) // empty at the beginning of time, so full now
+	ln := &lane{limiter: l, key: key, longest: max(remembered, l.rules().DefaultDelay)}
+	ln.bucket.SetLimitAt(time.Time{}, l.rules().defaultLimit())
+	ln.bucket.SetBurstAt(time.Time{}, l.rules().DefaultBurst) // empty at the beginning of time, so full now
 	return ln
 }
 
@@ -51,7 +51,7 @@ func (ln *lane) enter(ctx context.Context, r Request, now time.Time) (*Grant, *w
 	if err := ln.restraint.stop(now); err != nil {
 		return nil, nil, err
 	}
-	if ln.queue == nil && ln.until(now, delay) <= 0 && ln.limiter.gates.allow(r.Addr, now) {
+	if ln.queue == nil && ln.until(now, delay) <= 0 && ln.limiter.passes(r.Addr, now) {
 		return ln.grant(now, now, r.Client, r.delay()), nil, nil
 	}
 	if r.Ride && ln.restraint.rest(now) <= 0 && !ln.blocked(0) {
@@ -77,7 +77,7 @@ func (ln *lane) line(ctx context.Context, r Request, now time.Time) (*waiter, er
 		return w, err
 	}
 	wait := ln.predict(now, r.Client, ln.queue.len(r.Client), ln.restraint.delay(r.delay()))
-	wait = max(wait, ln.limiter.gates.rest(r.Addr, now))
+	wait = max(wait, ln.limiter.nextSlot(r.Addr, now))
 	if ln.full(r.Client) {
 		return nil, ln.tooLong(limit, wait, true, now)
 	}
@@ -120,7 +120,7 @@ func (ln *lane) tooLong(limit, wait time.Duration, full bool, now time.Time) err
 
 // full reports whether there is no place to wait for another request of client.
 func (ln *lane) full(client string) bool {
-	o := &ln.limiter.options
+	o := ln.limiter.rules()
 	return ln.queue != nil && (ln.queue.n >= o.MaxQueue || ln.queue.len(client) >= o.MaxQueuePerClient)
 }
 
@@ -289,7 +289,7 @@ func (ln *lane) release(g *Grant, o Outcome, now time.Time) Pause {
 // lane before it has settled, so it is enough to do this when somebody looks.
 func (ln *lane) settle(now time.Time) {
 	for g := ln.flights.oldest; g != nil; g = ln.flights.oldest {
-		end := g.start.Add(ln.limiter.options.ReleaseAfter)
+		end := g.start.Add(ln.limiter.rules().ReleaseAfter)
 		if end.After(now) {
 			return
 		}
@@ -302,7 +302,7 @@ func (ln *lane) end(g *Grant, at time.Time) {
 	g.done = true
 	ln.flights.remove(g)
 	ln.learn(at.Sub(g.start))
-	if ln.limiter.options.SpacingStart {
+	if ln.limiter.rules().SpacingStart {
 		return
 	}
 	ln.mark, ln.seen = later(ln.mark, at), later(ln.seen, at)
@@ -332,7 +332,7 @@ func (ln *lane) cancel(g *Grant, now time.Time) {
 func (ln *lane) until(now time.Time, delay time.Duration) time.Duration {
 	rest := ln.restraint.rest(now)
 	if ln.blocked(delay) {
-		return max(rest, ln.flights.oldest.start.Add(ln.limiter.options.ReleaseAfter).Sub(now))
+		return max(rest, ln.flights.oldest.start.Add(ln.limiter.rules().ReleaseAfter).Sub(now))
 	}
 	return max(rest, ln.refill(now, delay))
 }
@@ -342,7 +342,7 @@ func (ln *lane) blocked(delay time.Duration) bool {
 	if delay > 0 {
 		return ln.flights.n > 0
 	}
-	limit := ln.limiter.options.MaxConcurrent
+	limit := ln.limiter.rules().MaxConcurrent
 	return limit > 0 && ln.flights.n >= limit
 }
 
@@ -350,7 +350,7 @@ func (ln *lane) blocked(delay time.Duration) bool {
 //
 // The bucket counts in floating point; rounded up, the answer is never too soon, and too late by a nanosecond at most.
 func (ln *lane) refill(now time.Time, delay time.Duration) time.Duration {
-	if delay == 0 && ln.limiter.options.DefaultDelay == 0 {
+	if delay == 0 && ln.limiter.rules().DefaultDelay == 0 {
 		return 0
 	}
 	ln.set(now, delay)
@@ -374,10 +374,11 @@ func (ln *lane) set(now time.Time, delay time.Duration) {
 		ln.bucket.SetBurstAt(ln.mark, 1)
 		return
 	}
-	if ln.spaced {
+	o := ln.limiter.rules()
+	if ln.spaced || ln.bucket.Limit() != o.defaultLimit() || ln.bucket.Burst() != o.DefaultBurst {
 		ln.spaced = false
-		ln.bucket.SetLimitAt(now, ln.limiter.options.defaultLimit())
-		ln.bucket.SetBurstAt(now, ln.limiter.options.DefaultBurst)
+		ln.bucket.SetLimitAt(now, o.defaultLimit())
+		ln.bucket.SetBurstAt(now, o.DefaultBurst)
 	}
 }
 
@@ -385,7 +386,7 @@ func (ln *lane) set(now time.Time, delay time.Duration) {
 func (ln *lane) idle(now time.Time) bool {
 	ln.settle(now)
 	return ln.queue == nil && ln.flights.n == 0 && ln.restraint.over(now) &&
-		now.Sub(later(ln.seen, ln.virtual)) >= ln.longest &&
+		now.Sub(later(ln.seen, ln.virtual)) >= max(ln.longest, ln.limiter.rules().DefaultDelay) &&
 		ln.bucket.TokensAt(now) >= float64(ln.bucket.Burst())
 }
 

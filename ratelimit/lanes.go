@@ -50,10 +50,10 @@ func (l *Limiter) find(key string) (*lane, error) {
 	if ln := l.lanes[key]; ln != nil {
 		return ln, nil // made by another since
 	}
-	if len(l.lanes) >= l.options.MaxLanes {
+	if len(l.lanes) >= l.rules().MaxLanes {
 		l.sweep(time.Now(), sweepMany)
 	}
-	if len(l.lanes) >= l.options.MaxLanes {
+	if len(l.lanes) >= l.rules().MaxLanes {
 		return nil, ErrTooManyLanes
 	}
 	ln := newLane(l, strings.Clone(key)) // key may be part of a whole request

@@ -43,8 +43,8 @@ import (
 //
 // A Limiter is safe for concurrent use. It has nothing to close.
 type Limiter struct {
-	options Options
-	pauses  Pauses // nil: none are kept
+	options atomic.Pointer[Options] // complete
+	pauses  Pauses                  // nil: none are kept
 
 	patiences patiences
 	gates     gates
@@ -73,10 +73,25 @@ func New(o Options) (*Limiter, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	l := &Limiter{options: o.withDefaults(), pauses: o.Pauses, lanes: make(map[string]*lane)}
-	l.gates.delay, l.gates.exempt = o.AddrDelay, o.AddrExempt
-	return l, l.restore(o.Pauses)
+	l := &Limiter{pauses: o.Pauses, lanes: make(map[string]*lane)}
+	l.options.Store(o.withDefaults())
+	if err := l.restore(o.Pauses); err != nil {
+		return nil, err
+	}
+	return l, nil
 }
+
+// Reload has other rules hold from now on, for the lanes that there are as well: none loses what it knows. Pauses are kept
+// where they were.
+func (l *Limiter) Reload(o Options) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	l.options.Store(o.withDefaults())
+	return nil
+}
+
+func (l *Limiter) rules() *Options { return l.options.Load() }
 
 // A Request asks for one place in a lane.
 type Request struct {

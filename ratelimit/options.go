@@ -48,7 +48,7 @@ type Options struct {
 }
 
 // withDefaults returns o with each zero field filled in.
-func (o Options) withDefaults() Options {
+func (o Options) withDefaults() *Options {
 	for _, f := range []struct {
 		field *int
 		value int
@@ -66,7 +66,7 @@ func (o Options) withDefaults() Options {
 	if o.ReleaseAfter == 0 {
 		o.ReleaseAfter = 30 * time.Second
 	}
-	return o
+	return &o
 }
 
 // check says what is wrong with o, as its owner wrote it.

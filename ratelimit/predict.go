@@ -65,7 +65,7 @@ func (ln *lane) expectUnpaused(now time.Time, delay, took time.Duration) time.Du
 		return max(rest(ln.flights.oldest, now, took), ln.refill(now, delay))
 	}
 	rest := rest(ln.flights.newest, now, took)
-	if ln.limiter.options.SpacingStart {
+	if ln.limiter.rules().SpacingStart {
 		return max(rest, ln.refill(now, delay))
 	}
 	return plus(rest, delay)
@@ -78,7 +78,7 @@ func rest(g *Grant, now time.Time, took time.Duration) time.Duration {
 
 // step returns the time from the start of one request to the start of the next, which has this delay.
 func (ln *lane) step(delay, took time.Duration) time.Duration {
-	o := &ln.limiter.options
+	o := ln.limiter.rules()
 	switch {
 	case delay == 0 && o.MaxConcurrent < 0:
 		return o.DefaultDelay
@@ -94,7 +94,7 @@ func (ln *lane) step(delay, took time.Duration) time.Duration {
 // reckon takes a slot of the ledger for r, and says how far away it is. Like a bucket, the ledger lets the requests of a
 // burst start before their slots.
 func (ln *lane) reckon(r Request, now time.Time) (time.Duration, bool) {
-	o := &ln.limiter.options
+	o := ln.limiter.rules()
 	delay, burst := ln.restraint.delay(r.delay()), 1
 	if delay == 0 {
 		delay, burst = o.DefaultDelay, o.DefaultBurst

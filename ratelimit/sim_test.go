@@ -21,6 +21,7 @@ const host = "a.example"
 type visit struct {
 	client           string
 	delay            time.Duration
+	asked            time.Time
 	start, end       time.Time
 	gap              time.Duration
 	hasGap           bool
@@ -38,13 +39,13 @@ type site struct {
 // visit acquires, holds the lane for took, and releases.
 func (s *site) visit(ctx context.Context, r Request, took time.Duration) error {
 	s.mu.Lock()
-	before := len(s.visits)
+	before, asked := len(s.visits), time.Now()
 	s.mu.Unlock()
 	g, err := s.limiter.Acquire(ctx, r)
 	if err != nil {
 		return err
 	}
-	v := visit{client: r.Client, delay: r.Delay, start: time.Now(), moves: g.moves}
+	v := visit{client: r.Client, delay: r.Delay, asked: asked, start: time.Now(), moves: g.moves}
 	v.gap, v.hasGap = g.Gap()
 	s.mu.Lock()
 	v.grantsSinceAsked = len(s.visits) - before
@@ -63,10 +64,10 @@ func (s *site) visit(ctx context.Context, r Request, took time.Duration) error {
 // passed since the last of them ended (or gave the lane back); without, fewer than MaxConcurrent are under way.
 func (s *site) check(tb rapid.TB) {
 	tb.Helper()
-	o := s.limiter.options
-	slices.SortFunc(s.visits, func(a, b visit) int { return cmp.Compare(a.moves, b.moves) })
+	o := s.limiter.rules()
+	slices.SortFunc(s.visits, func(a, b visit) int { return cmp.Or(a.start.Compare(b.start), cmp.Compare(a.moves, b.moves)) })
 	for i, v := range s.visits {
-		underWay := 0
+		underWay, latest := 0, time.Time{}
 		for j, w := range s.visits[:i] {
 			end := w.start.Add(o.ReleaseAfter)
 			if w.end.Before(end) {
@@ -75,6 +76,7 @@ func (s *site) check(tb rapid.TB) {
 			if end.After(v.start) {
 				underWay++
 			}
+			latest = later(latest, end)
 			from := end
 			if o.SpacingStart {
 				from = w.start
@@ -83,7 +85,7 @@ func (s *site) check(tb rapid.TB) {
 				tb.Errorf("request %d (%s) started %v after request %d (%s), want at least %v", i, v.client, gap, j, w.client, v.delay)
 			}
 		}
-		if v.hasGap && v.gap < v.delay || !v.hasGap && i > 0 {
+		if v.hasGap && v.gap < v.delay || !v.hasGap && v.start.Sub(latest) < remembered {
 			tb.Errorf("request %d (%s): Gap() = %v, %v, want at least %v", i, v.client, v.gap, v.hasGap, v.delay)
 		}
 		if v.delay > 0 && underWay > 0 {

@@ -1,0 +1,54 @@
+package ratelimit
+
+import "time"
+
+// A View is a lane as it stands at one moment, for people to look at.
+type View struct {
+	Waiting  int // requests that wait
+	Clients  int // whose requests wait, or have places kept for them
+	Kept     int // places kept for clients that were told to come back
+	UnderWay int
+
+	Last  time.Time     // the last start or end of a request; zero: none is remembered
+	Took  time.Duration // how long requests have taken of late
+	Floor time.Duration // an operator's least Delay
+
+	PausedUntil  time.Time // zero: the host is not paused
+	PausedBy     Source    // Backoff or RetryAfter
+	Stopped      bool
+	StoppedUntil time.Time // zero: until the stop is lifted
+}
+
+// Peek returns how the lane of key stands now, and false if there is none, which is as good as an idle one. It changes
+// nothing.
+func (l *Limiter) Peek(key string) (View, bool) {
+	ln := l.present(key)
+	if ln == nil {
+		return View{}, false
+	}
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	now := time.Now()
+	ln.settle(now)
+	v := View{UnderWay: ln.flights.n, Last: ln.seen, Took: ln.usual}
+	if ln.queue != nil {
+		v.Clients = len(ln.queue.files)
+		for w := range ln.queue.all() {
+			if w.kept() {
+				v.Kept++
+			} else {
+				v.Waiting++
+			}
+		}
+	}
+	if rs := ln.restraint; rs != nil {
+		v.Floor, v.Stopped = rs.floor, rs.stop(now) != nil
+		if v.Stopped {
+			v.StoppedUntil = rs.stopUntil
+		}
+		if rs.rest(now) > 0 {
+			v.PausedUntil, v.PausedBy = rs.until, rs.source
+		}
+	}
+	return v, true
+}

@@ -1,0 +1,72 @@
+package ratelimit
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestPeek(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{})
+		if v, ok := l.Peek(host); ok {
+			t.Errorf("Peek without a lane = %+v, true", v)
+		}
+		begin := time.Now()
+		g := acquire(t, l, Request{Key: host, Client: "a", Delay: minute})
+		for _, client := range []string{"a", "a", "b"} {
+			go l.Acquire(t.Context(), Request{Key: host, Client: client, Delay: minute, MaxWait: 2 * time.Hour})
+			synctest.Wait()
+		}
+		turnedAway(t, l, Request{Key: host, Client: "c", Delay: minute})
+		time.Sleep(2 * time.Second)
+		g.Hear(Outcome{Status: 429, RetryAfter: time.Hour})
+		if err := l.SetFloor(host, 2*minute); err != nil {
+			t.Fatal(err)
+		}
+		want := View{Waiting: 3, Clients: 3, Kept: 1, UnderWay: 1, Last: begin, Floor: 2 * minute, PausedUntil: begin.Add(time.Hour + 2*time.Second), PausedBy: RetryAfter}
+		if v, ok := l.Peek(host); !ok || !cmp.Equal(v, want) {
+			t.Errorf("Peek while some wait: %s", cmp.Diff(want, v))
+		}
+		g.Release(Outcome{})
+		if err := l.Stop(host, time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Hour)
+		want = View{Last: begin.Add(2 * time.Second), Took: 2 * time.Second, Floor: 2 * minute, Stopped: true}
+		if v, ok := l.Peek(host); !ok || !cmp.Equal(v, want) {
+			t.Errorf("Peek when it is stopped: %s", cmp.Diff(want, v))
+		}
+	})
+}
+
+// TestReload has the rules change while lanes are in use: they hold for the next request, and no lane forgets its last.
+func TestReload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{MaxConcurrent: 1})
+		r := Request{Key: host, MaxWait: time.Hour}
+		send(t, l, r, time.Second)
+		if err := l.Reload(Options{MaxConcurrent: -1, DefaultDelay: minute, MaxQueue: 1}); err != nil {
+			t.Fatal(err)
+		}
+		send(t, l, r, 0) // there was no pace so far, so the bucket is full
+		if got := send(t, l, r, 0); !in(got, minute) {
+			t.Errorf("with a DefaultDelay of a minute the request waited %v", got)
+		}
+		if err := l.Reload(Options{DefaultDelay: -1}); err == nil {
+			t.Error("Reload takes rules that New refuses")
+		}
+		if err := l.Reload(Options{SpacingStart: true}); err != nil {
+			t.Fatal(err)
+		}
+		r.Delay = minute
+		if got := send(t, l, r, 40*time.Second); !in(got, minute) {
+			t.Errorf("the first request with a Delay waited %v after the one before, want a minute", got)
+		}
+		if got := send(t, l, r, 0); !in(got, 20*time.Second) {
+			t.Errorf("spaced from the start the request waited %v, want the other 20s", got)
+		}
+	})
+}

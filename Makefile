@@ -1,6 +1,6 @@
 # Every target works on a fresh machine with Go; "make" alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help run build test lint fmt bench fuzz check
+.PHONY: help run build test lint fmt bench soak fuzz check
 
 GO       ?= go
 TOOL     := $(GO) tool -modfile=tools/go.mod
@@ -31,6 +31,10 @@ fmt: ## say which files gofumpt would change
 
 bench: ## measure against bare goproxy in one run, on one core; prints the ratios
 	cd bench && $(GO) test -bench . -run '^$$' -benchtime 10s
+
+soak: ## measure what a thousand waiting clients cost, and how well the spacing is kept
+	SOAK=1 $(GO) test -count=1 -v -run '^TestSoak' ./cmd/robotsproxy
+	$(GO) test -run '^$$' -bench . -benchtime 1s ./ratelimit
 
 fuzz: ## fuzz every target for FUZZTIME (10s)
 	@for package in $$($(GO) list ./...); do \

@@ -26,6 +26,7 @@ type Grant struct {
 	delay  time.Duration // the Delay that applied
 	source Source        // what held the request up beyond its own Delay
 	hasGap bool
+	spaced bool // a Delay applied, or a floor
 	rode   bool // on the slot of another
 
 	// Guarded by lane.mu.

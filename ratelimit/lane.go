@@ -2,7 +2,6 @@ package ratelimit
 
 import (
 	"context"
-	"math"
 	"sync"
 	"time"
 
@@ -219,7 +218,7 @@ func (ln *lane) wake(d time.Duration) {
 func (ln *lane) grant(now, arrived time.Time, client string, delay time.Duration) *Grant {
 	g := &Grant{
 		lane: ln, client: client, start: now, waited: now.Sub(arrived),
-		hasGap: !ln.seen.IsZero(), mark: ln.mark, seen: ln.seen,
+		hasGap: !ln.seen.IsZero(), spaced: ln.restraint.delay(delay) > 0, mark: ln.mark, seen: ln.seen,
 	}
 	if g.hasGap {
 		g.gap = now.Sub(ln.seen)
@@ -232,46 +231,6 @@ func (ln *lane) grant(now, arrived time.Time, client string, delay time.Duration
 	ln.flights.add(g)
 	ln.limiter.granted.Add(1)
 	return g
-}
-
-// required returns the least gap to the request before of one that starts now, and what asks for more than its own delay.
-func (ln *lane) required(delay time.Duration) (time.Duration, Source) {
-	rs := ln.restraint
-	if rs == nil {
-		return delay, ""
-	}
-	var source Source
-	if rs.floor > delay {
-		delay, source = rs.floor, Floor
-	}
-	if pause := rs.until.Sub(ln.seen); pause > delay && !ln.seen.IsZero() {
-		delay, source = pause, rs.source
-	}
-	return delay, source
-}
-
-// hear takes in the host's answer to the request of g, and returns the pause that this begins, if it does.
-func (ln *lane) hear(g *Grant, o Outcome, now time.Time) Pause {
-	if g.heard {
-		return Pause{}
-	}
-	g.heard = true
-	return ln.answered(o, g.client, g.start, now)
-}
-
-// answered takes in what the host answered to a request that client sent, and returns the pause that this begins.
-func (ln *lane) answered(o Outcome, client string, sent, now time.Time) Pause {
-	if o.pushesBack() {
-		ln.limiter.pushedBack.Add(1)
-	}
-	if !o.pushesBack() && o.told() == 0 || !ln.restrain().hear(o, client, sent, now) {
-		return Pause{}
-	}
-	ln.limiter.paused.Add(1)
-	ln.review(now)
-	ln.pump(now)
-	rs := ln.restraint
-	return Pause{Key: ln.key, Until: rs.until, Source: rs.source, Streak: rs.streak}
 }
 
 // release ends the request of g, and returns the pause that its answer begins.
@@ -322,63 +281,8 @@ func (ln *lane) cancel(g *Grant, now time.Time) {
 		ln.mark, ln.seen = g.mark, g.seen
 		ln.moves--
 	}
-	if g.delay == 0 && !ln.spaced {
+	if !g.spaced && !ln.spaced {
 		ln.bucket.AllowN(now, -1) // a Reservation cannot be cancelled once its time has come
-	}
-}
-
-// until returns how long a request with this delay must wait, if it is the next: 0 or less if it may start now. While it
-// is held up by requests under way, that is when the oldest of them gives the lane back at the latest.
-func (ln *lane) until(now time.Time, delay time.Duration) time.Duration {
-	rest := ln.restraint.rest(now)
-	if ln.blocked(delay) {
-		return max(rest, ln.flights.oldest.start.Add(ln.limiter.rules().ReleaseAfter).Sub(now))
-	}
-	return max(rest, ln.refill(now, delay))
-}
-
-// blocked reports whether a request with this delay must wait for one under way to end.
-func (ln *lane) blocked(delay time.Duration) bool {
-	if delay > 0 {
-		return ln.flights.n > 0
-	}
-	limit := ln.limiter.rules().MaxConcurrent
-	return limit > 0 && ln.flights.n >= limit
-}
-
-// refill returns how long the bucket, set for this delay, takes until it holds a token. Without any delay none is needed.
-//
-// The bucket counts in floating point; rounded up, the answer is never too soon, and too late by a nanosecond at most.
-func (ln *lane) refill(now time.Time, delay time.Duration) time.Duration {
-	if delay == 0 && ln.limiter.rules().DefaultDelay == 0 {
-		return 0
-	}
-	ln.set(now, delay)
-	missing := 1 - ln.bucket.TokensAt(now)
-	if missing <= 0 {
-		return 0
-	}
-	return time.Duration(math.Ceil(missing / float64(ln.bucket.Limit()) * float64(time.Second)))
-}
-
-// set sets the bucket for the delay of the request that is next, or for DefaultDelay.
-//
-// For a Delay that is one token, of which there was none at the mark. It is stated anew each time, because a bucket
-// holds parts of a token and not moments: had 5 s of 10 s passed and were the bucket merely given the rate for a Delay of
-// 60 s, it would be full after 35 s. For no Delay the bucket goes on with what it has, so a change never makes tokens.
-func (ln *lane) set(now time.Time, delay time.Duration) {
-	if delay > 0 {
-		ln.spaced = true
-		ln.bucket.SetLimitAt(ln.mark, rate.Every(delay))
-		ln.bucket.SetBurstAt(ln.mark, 0) // which empties it
-		ln.bucket.SetBurstAt(ln.mark, 1)
-		return
-	}
-	o := ln.limiter.rules()
-	if ln.spaced || ln.bucket.Limit() != o.defaultLimit() || ln.bucket.Burst() != o.DefaultBurst {
-		ln.spaced = false
-		ln.bucket.SetLimitAt(now, o.defaultLimit())
-		ln.bucket.SetBurstAt(now, o.DefaultBurst)
 	}
 }
 
@@ -388,11 +292,4 @@ func (ln *lane) idle(now time.Time) bool {
 	return ln.queue == nil && ln.flights.n == 0 && ln.restraint.over(now) &&
 		now.Sub(later(ln.seen, ln.virtual)) >= max(ln.longest, ln.limiter.rules().DefaultDelay) &&
 		ln.bucket.TokensAt(now) >= float64(ln.bucket.Burst())
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

@@ -48,6 +48,46 @@ func (rs *restraint) delay(d time.Duration) time.Duration {
 	return max(d, rs.floor)
 }
 
+// required returns the least gap to the request before of one that starts now, and what asks for more than its own delay.
+func (ln *lane) required(delay time.Duration) (time.Duration, Source) {
+	rs := ln.restraint
+	if rs == nil {
+		return delay, ""
+	}
+	var source Source
+	if rs.floor > delay {
+		delay, source = rs.floor, Floor
+	}
+	if pause := rs.until.Sub(ln.seen); pause > delay && !ln.seen.IsZero() {
+		delay, source = pause, rs.source
+	}
+	return delay, source
+}
+
+// hear takes in the host's answer to the request of g, and returns the pause that this begins, if it does.
+func (ln *lane) hear(g *Grant, o Outcome, now time.Time) Pause {
+	if g.heard {
+		return Pause{}
+	}
+	g.heard = true
+	return ln.answered(o, g.client, g.start, now)
+}
+
+// answered takes in what the host answered to a request that client sent, and returns the pause that this begins.
+func (ln *lane) answered(o Outcome, client string, sent, now time.Time) Pause {
+	if o.pushesBack() {
+		ln.limiter.pushedBack.Add(1)
+	}
+	if !o.pushesBack() && o.told() == 0 || !ln.restrain().hear(o, client, sent, now) {
+		return Pause{}
+	}
+	ln.limiter.paused.Add(1)
+	ln.review(now)
+	ln.pump(now)
+	rs := ln.restraint
+	return Pause{Key: ln.key, Until: rs.until, Source: rs.source, Streak: rs.streak}
+}
+
 // SetFloor has requests of key spaced by d at least, from now on: those that wait already as well. If d is zero, the
 // floor is lifted. A lane with a floor is not forgotten.
 func (l *Limiter) SetFloor(key string, d time.Duration) error {

@@ -50,7 +50,7 @@ func (ln *lane) enter(ctx context.Context, r Request, now time.Time) (*Grant, *w
 	if err := ln.restraint.stop(now); err != nil {
 		return nil, nil, err
 	}
-	if ln.queue == nil && ln.until(now, delay) <= 0 && ln.limiter.passes(r.Addr, now) {
+	if ln.vacant(now) && ln.until(now, delay) <= 0 && ln.limiter.passes(r.Addr, now) {
 		return ln.grant(now, now, r.Client, r.delay()), nil, nil
 	}
 	if r.Ride && ln.restraint.rest(now) <= 0 && !ln.blocked(0) {

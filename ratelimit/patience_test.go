@@ -311,6 +311,35 @@ func TestKeptPlacesMakeRoom(t *testing.T) {
 	})
 }
 
+// TestKeptPlacesAreNoQueue has a place kept far off, since others have left: who does not wait at all is served before it
+// as if it were not there.
+func TestKeptPlacesAreNoQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{})
+		r := Request{Key: host, Client: "a", Delay: 10 * time.Second, MaxWait: time.Hour}
+		send(t, l, r, 0)
+		ctx, cancel := context.WithCancel(t.Context())
+		for range 4 {
+			go l.Acquire(ctx, r)
+		}
+		synctest.Wait()
+		b, c := r, r
+		b.Client, b.MaxWait = "b", 0
+		c.Client, c.MaxWait = "c", 0
+		turnedAway(t, l, b) // after 20 s
+		turnedAway(t, l, b) // after 40 s
+		cancel()
+		time.Sleep(10 * time.Second)
+		send(t, l, c, 0)
+		time.Sleep(9 * time.Second)
+		if we := turnedAway(t, l, c); we.Wait < 11*time.Second {
+			t.Errorf("just before a place that is kept, told to come back after %v, want it to go first", we.Wait)
+		}
+		time.Sleep(time.Second)
+		send(t, l, b, 0)
+	})
+}
+
 // TestPlacesAfterAPause has a client come back to its place while the host is paused: it is told when the pause is over,
 // and served then.
 func TestPlacesAfterAPause(t *testing.T) {

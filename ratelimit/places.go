@@ -96,3 +96,18 @@ func (ln *lane) next(now time.Time) *waiter {
 func (ln *lane) wants(w *waiter, at time.Time) bool {
 	return at.Add(ln.step(ln.restraint.delay(w.delay), ln.usual)).After(w.due)
 }
+
+// vacant reports whether nobody is before a request that comes now: nobody waits, and no kept place would be put off.
+func (ln *lane) vacant(now time.Time) bool {
+	if ln.queue == nil {
+		return true
+	}
+	for _, f := range ln.queue.files {
+		for _, w := range f.waiters {
+			if !w.kept() || ln.wants(w, now) {
+				return false
+			}
+		}
+	}
+	return true
+}

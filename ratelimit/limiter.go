@@ -39,7 +39,8 @@ import (
 
 // A Limiter holds the lanes. Its two main methods are Acquire and Reckon; most callers want Acquire. Acquire waits
 // until the request may be sent. Reckon never waits: it says how long Acquire would have, for requests that are sent
-// whatever the answer.
+// whatever the answer. Stop, SetFloor and Lift are an operator's word, Peek and Paused are for who looks on, and Reload
+// changes the rules under the lanes.
 //
 // A Limiter is safe for concurrent use. It has nothing to close.
 type Limiter struct {

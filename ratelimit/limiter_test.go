@@ -716,3 +716,42 @@ func TestReckonCountsAsSent(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 	})
 }
+
+// TestRide has requests ride on the slot of one that was just granted: at once, up to MaxConcurrent, not in a pause; and
+// the next one keeps its Delay from the last of them.
+func TestRide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{MaxConcurrent: 3})
+		r := Request{Key: host, Client: "a", Delay: 10 * time.Second, MaxWait: time.Hour}
+		ride := r
+		ride.Ride = true
+		first := acquire(t, l, ride)
+		if first.Rode() {
+			t.Error("a request rides where the way is free")
+		}
+		rides := []*Grant{acquire(t, l, ride), acquire(t, l, ride)}
+		for i, g := range rides {
+			if !g.Rode() || g.Waited() != 0 {
+				t.Errorf("ride %d: Rode() = %v after %v, want true at once", i, g.Rode(), g.Waited())
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := l.Acquire(ctx, ride); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a fourth at the same time: %v, want it to wait", err)
+		}
+		first.Release(Outcome{})
+		time.Sleep(3 * time.Second)
+		for _, g := range rides {
+			g.Release(Outcome{})
+		}
+		if g := acquire(t, l, r); !in(g.Waited(), 10*time.Second) || g.Rode() {
+			t.Errorf("the next request waited %v from the end of the last ride, want 10s", g.Waited())
+		}
+		l.Hear(host, "a", Outcome{Status: 503, RetryAfter: minute})
+		ride.MaxWait = time.Second
+		if we := turnedAway(t, l, ride); we.Source != RetryAfter {
+			t.Errorf("a ride in a pause: %+v, want it turned away for that", we)
+		}
+	})
+}

@@ -1,0 +1,210 @@
+-- The pace of one lane that several instances share. Each call is one verb, and redis.go is the only caller.
+--
+-- Every moment is in microseconds of this server's clock, and every duration in microseconds. No other clock counts.
+--
+-- KEYS[1]  hash: mark     when a request last started or ended
+--                start    when one last started
+--                mark0, start0: both as they were before the last lease, for its cancel
+--                seq      number of the last lease: the fencing token
+--                opened   when a lease was last given back or ran out
+--                paused   before when nothing starts
+-- KEYS[2]  sorted set: the leases that are held, by when they run out unless they are renewed
+-- KEYS[3]  sorted set: the instances that wait, by when they came
+-- KEYS[4]  hash: the operator's order (stop, floor, note); it expires by itself
+-- ARGV     verb, instance, key, channel, how long a lease lasts, what the verb needs
+local lane, held, line, order = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local verb, instance, key, channel, lasts = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+
+local grace = 1000000     -- how far clocks of two servers may be apart, over a failover
+local patience = 100000   -- how late the first in the line may come before the next one's turn
+local remember = 60000000 -- how long a lane is kept beyond its delay
+
+local clock = redis.call('TIME')
+local now = clock[1] * 1000000 + clock[2]
+local corrupt = 0
+
+local function text(n) return string.format('%.0f', n) end
+local function set(field, n) redis.call('HSET', lane, field, text(n)) end
+
+-- keep makes a key outlive what it holds. It never shortens a life.
+local function keep(name, duration)
+  local ms = math.ceil(duration / 1000)
+  if redis.call('PTTL', name) < ms then redis.call('PEXPIRE', name, text(ms)) end
+end
+
+-- sound removes a key that holds another type than ours.
+local function sound(name, type)
+  local found = redis.call('TYPE', name).ok
+  if found == type or found == 'none' then return true end
+  redis.call('DEL', name)
+  corrupt = 1
+end
+
+-- moment reads a field of the lane. What is no number from 0 to latest (NaN is none) is taken for now, and set so.
+local function moment(field, latest)
+  local v = redis.call('HGET', lane, field)
+  if not v then return 0 end
+  local n = tonumber(v)
+  if n and n >= 0 and n <= latest then return n end
+  corrupt = 1
+  set(field, now)
+  return now
+end
+
+if not sound(lane, 'hash') then
+  set('mark', now) -- it was in use, so a delay from now is safe
+  set('start', now)
+end
+sound(held, 'zset')
+sound(line, 'zset')
+sound(order, 'hash')
+
+local mark = moment('mark', now + grace)
+local start = moment('start', now + grace)
+local opened = moment('opened', now + grace)
+local seq = moment('seq', 2 ^ 52)
+local paused = moment('paused', now + 48 * 3600 * 1000000) -- twice the longest that a site may ask for
+
+-- wake tells the instances that wait that it is worth asking again. It is a hint: who misses it asks a little later.
+local function wake(always)
+  if always or redis.call('ZCARD', line) > 0 then redis.call('PUBLISH', channel, key) end
+end
+
+-- expire takes out the leases that ran out. Their holder is gone, and was there a renewal before the end at the latest:
+-- a third of a lease's time after it was renewed. That is when its request ended.
+local function expire()
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', held, '(' .. text(now + lasts + grace), '+inf')) do
+    redis.call('ZADD', held, text(now + lasts), member)
+    corrupt = 1
+  end
+  local ended = redis.call('ZREVRANGEBYSCORE', held, text(now), '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  if not ended then return end
+  redis.call('ZREMRANGEBYSCORE', held, '-inf', text(now))
+  mark = math.max(mark, tonumber(ended) - 2 * lasts / 3)
+  opened = math.max(opened, tonumber(ended))
+  set('mark', mark)
+  set('opened', opened)
+end
+
+-- give makes the instance a holder.
+local function give(delay)
+  local gap = -1
+  if mark > 0 then gap = now - mark end
+  local token = text(seq + 1) .. ':' .. instance
+  redis.call('HSET', lane, 'seq', text(seq + 1), 'mark0', text(mark), 'start0', text(start), 'mark', text(now), 'start', text(now))
+  redis.call('ZADD', held, text(now + lasts), token)
+  keep(lane, delay + lasts + remember)
+  keep(held, lasts + remember)
+  return token, gap
+end
+
+-- turn gives the instance its place in the line, and returns how many stand before it.
+local function turn(delay)
+  redis.call('ZADD', line, 'NX', text(now), instance)
+  keep(line, delay + lasts + remember)
+  return redis.call('ZRANK', line, instance)
+end
+
+-- lease grants the right to send one request, if fewer than limit leases are held, the delay has passed since the mark
+-- (or, where from is "start", since the last start), and nobody stands before the instance who came in time.
+-- It returns token, wait, gap (-1: unknown), rest of the pause, and the order: stop, floor, note, how long it still holds.
+local function lease(delay, limit, from)
+  local word = redis.call('HMGET', order, 'stop', 'floor', 'note')
+  local stop, floor, note = word[1] == '1' and 1 or 0, tonumber(word[2] or 0) or 0, word[3] or ''
+  local life = redis.call('PTTL', order) * 1000
+  if floor > delay then delay, limit, from = floor, 1, 'mark' end
+  expire()
+  local free = math.max((from == 'start' and start or mark) + delay, paused)
+  local n = redis.call('ZCARD', held)
+  if n >= limit then
+    free = math.max(free, tonumber(redis.call('ZRANGE', held, n - limit, n - limit, 'WITHSCORES')[2]))
+  end
+  local rest = math.max(0, paused - now)
+  if stop == 1 then return '', life, -1, rest, stop, floor, note, life end
+  local before = redis.call('ZRANK', line, instance) or redis.call('ZCARD', line)
+  if n < limit and now >= free and now >= math.max(free, opened) + before * patience then
+    redis.call('ZREMRANGEBYRANK', line, 0, before) -- with those before it, who slept
+    local token, gap = give(delay)
+    return token, 0, gap, rest, stop, floor, note, life
+  end
+  before = turn(delay)
+  return '', math.max(free, math.min(now, opened)) - now + before * patience, -1, rest, stop, floor, note, life
+end
+
+-- known reports whether token may act: it is held, or this server has forgotten it, which is seen by its number, no
+-- lower than that of the last lease. A lease that ran out and after which another one was given may not.
+local function known(token)
+  if redis.call('ZSCORE', held, token) then return true end
+  local number = tonumber(string.match(token, '^%d+'))
+  if not number or number < seq then return false end
+  set('seq', number)
+  mark = now
+  set('mark', now)
+  if start == 0 then set('start', now) end
+  return true
+end
+
+local verbs = {}
+
+function verbs.lease(delay, limit, from)
+  return lease(tonumber(delay), tonumber(limit), from)
+end
+
+-- renew makes a lease last from now.
+function verbs.renew(token, delay)
+  if not known(token) then return 0 end
+  redis.call('ZADD', held, text(now + lasts), token)
+  keep(lane, tonumber(delay) + lasts + remember)
+  keep(held, lasts + remember)
+  return 1
+end
+
+-- done gives a lease back: its request has ended now.
+verbs['end'] = function(token, delay)
+  if not known(token) then return 0 end
+  redis.call('ZREM', held, token)
+  set('mark', math.max(mark, now))
+  set('opened', now)
+  keep(lane, tonumber(delay) + remember)
+  wake()
+  return 1
+end
+
+-- cancel gives a lease back of which no use was made. The marks go back too, unless something happened since.
+function verbs.cancel(token)
+  if redis.call('ZREM', held, token) == 0 then return 0 end
+  if token == text(seq) .. ':' .. instance and mark == start then
+    set('mark', moment('mark0', now + grace))
+    set('start', moment('start0', now + grace))
+    set('seq', seq - 1)
+  end
+  set('opened', now)
+  wake()
+  return 1
+end
+
+-- pause lets nothing start for a while. The longest pause counts.
+function verbs.pause(duration)
+  paused = math.max(paused, now + tonumber(duration))
+  set('paused', paused)
+  keep(lane, paused - now + remember)
+  wake(true)
+  return paused - now
+end
+
+-- order sets the operator's order, or lifts it if its life is 0.
+function verbs.order(stop, floor, note, life)
+  redis.call('DEL', order)
+  if tonumber(life) > 0 then
+    redis.call('HSET', order, 'stop', stop, 'floor', floor, 'note', note)
+    redis.call('PEXPIRE', order, life)
+  end
+  wake(true)
+  return 1
+end
+
+-- The answer ends with what was found corrupt and the clock, whatever the verb.
+local answer = { verbs[verb](unpack(ARGV, 6)) }
+answer[#answer + 1] = corrupt
+answer[#answer + 1] = now
+return answer

@@ -1,0 +1,333 @@
+package ratelimit
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// leaseLasts is how long a lease lasts unless it is renewed: for how long a holder that is gone blocks a lane.
+	leaseLasts = 5 * time.Second
+
+	// renewEvery leaves room for one renewal that fails.
+	renewEvery = leaseLasts / 3
+
+	// instanceLasts is how long an instance counts without saying that it is here.
+	instanceLasts = 4 * beatEvery
+
+	// believedPause is somewhat less than lease.lua believes in.
+	believedPause = 47 * time.Hour
+)
+
+var (
+	//go:embed lease.lua
+	leaseSource string
+	leaseScript = redis.NewScript(leaseSource)
+)
+
+// RedisOptions say where Redis is and what to do without it.
+type RedisOptions struct {
+	// URL is the address: redis://, rediss:// (TLS) or unix://. With the parameter master_name it is a Sentinel, with
+	// the parameter addr, which may be repeated, further Sentinels or nodes of a Cluster.
+	URL string
+
+	// Prefix begins the name of every key and channel. If empty, "robotsproxy:".
+	Prefix string
+
+	// OnDown is how to pace while Redis cannot be reached. If empty, OnDownSpread.
+	OnDown OnDown
+
+	// Logger is told when Redis goes, comes back and holds what cannot be. If nil, nobody is.
+	Logger *slog.Logger
+}
+
+// Redis shares lanes by way of a Redis server, version 5 or later. It is a Shared.
+//
+// A lane is a few keys with a common hash tag, so that they are on one node of a Cluster; each ends by itself. One
+// script (lease.lua) makes every change, by the clock of Redis only. Who may send holds a lease with a fencing token: it
+// is renewed while the request is under way, and one that ran out can be neither renewed nor given back once another was
+// granted. Instances that wait stand in a line; a message wakes them when a lease is given back, and who misses it asks
+// again a little later.
+//
+// A Redis that cannot be reached is noticed by the first command that is not answered within a second; from then on
+// nobody waits for it, and a probe looks for it four times a second. What it may have forgotten is waited for: see health.
+//
+// What is not promised: a process that is stopped for longer than its lease, while its request goes on, may have another
+// request beside it; and so may requests that go on while Redis loses its memory, if their instance cannot reach it
+// afterwards.
+type Redis struct {
+	id      string
+	prefix  string
+	channel string
+	onDown  OnDown
+	log     *slog.Logger
+	client  redis.UniversalClient
+	health  *health
+	woken   atomic.Pointer[func(key string)]
+
+	// mu guards orders, the last that was heard for a key, for when Redis is down.
+	mu     sync.Mutex
+	orders map[string]Order
+
+	closing context.Context
+	close   context.CancelFunc
+	loops   sync.WaitGroup // watch and listen
+	calls   sync.WaitGroup // leases that are being given back
+
+	corrupt atomic.Uint64
+	lost    atomic.Uint64
+	downs   atomic.Uint64
+}
+
+// NewRedis returns a Redis. That it cannot be reached is no error: see OnDown. Close ends it.
+func NewRedis(o RedisOptions) (*Redis, error) {
+	switch o.OnDown {
+	case "", OnDownSpread, OnDownRefuse, OnDownLocal:
+	default:
+		return nil, fmt.Errorf("ratelimit: OnDown is %q, which is no way to pace", o.OnDown)
+	}
+	r := &Redis{
+		id: strings.ToLower(rand.Text()[:12]), prefix: cmp.Or(o.Prefix, "robotsproxy:"), onDown: cmp.Or(o.OnDown, OnDownSpread),
+		log: o.Logger, orders: make(map[string]Order),
+	}
+	if r.log == nil {
+		r.log = slog.New(slog.DiscardHandler)
+	}
+	r.channel = r.prefix + "wake"
+	r.health = newHealth(r.id, time.Now())
+	r.closing, r.close = context.WithCancel(context.Background())
+	var err error
+	if r.client, err = newRedisClient(o.URL, r.connected); err != nil {
+		r.close()
+		return nil, fmt.Errorf("ratelimit: the URL of Redis: %w", err)
+	}
+	r.beat(instanceLasts)
+	r.loops.Go(r.watch)
+	r.loops.Go(r.listen)
+	return r, nil
+}
+
+// Close waits for the leases that are being given back, says goodbye to the other instances and closes all connections.
+// No lease may be asked for any more. It takes a few seconds at most.
+func (r *Redis) Close() error {
+	r.calls.Wait()
+	r.close()
+	r.loops.Wait()
+	if r.health.down() == nil {
+		r.beat(0)
+	}
+	return r.client.Close()
+}
+
+// Watch implements Shared.
+func (r *Redis) Watch(f func(key string)) { r.woken.Store(&f) }
+
+// Lease implements Shared. It takes a little more than a second at most.
+func (r *Redis) Lease(a Ask) (Answer, error) {
+	if err := r.health.down(); err != nil {
+		return r.without(a, err)
+	}
+	if wait := r.early(a); wait > 0 {
+		return Answer{Wait: wait, Gap: -1, Mode: ModeRedis}, nil
+	}
+	answer, err := r.ask(a)
+	if err != nil {
+		return r.without(a, err)
+	}
+	if wait := r.early(a); answer.Lease != nil && wait > 0 {
+		answer.Lease.Cancel() // this very answer has shown that Redis may have forgotten something
+		answer.Lease, answer.Wait = nil, wait
+	}
+	return answer, nil
+}
+
+// early returns for how long Redis need not be asked.
+func (r *Redis) early(a Ask) time.Duration {
+	now := time.Now()
+	wait := r.health.distrusted(a.Delay, now)
+	if r.onDown == OnDownSpread && r.health.settles(now) {
+		wait += r.health.slot(a.Key, a.Delay, now.Add(wait))
+	}
+	return wait
+}
+
+// ask asks Redis.
+func (r *Redis) ask(a Ask) (Answer, error) {
+	limit, from := a.Limit, "mark"
+	if limit == 0 {
+		limit = math.MaxInt32
+	}
+	if a.Start {
+		from = "start"
+	}
+	v, err := r.call("lease", a.Key, micros(a.Delay), limit, from)
+	if err != nil {
+		return Answer{}, err
+	}
+	answer := Answer{Wait: v.duration(1), Gap: v.duration(2), Paused: v.duration(3), Order: v.order(4), Mode: ModeRedis}
+	r.keepOrder(a.Key, answer.Order)
+	if token := v.text(0); token != "" {
+		answer.Lease = r.newLease(a, token)
+	}
+	return answer, nil
+}
+
+// without answers while Redis is down.
+func (r *Redis) without(a Ask, cause error) (Answer, error) {
+	if r.onDown == OnDownRefuse {
+		return Answer{}, &UnavailableError{RetryAfter: leaseLasts, Err: cause}
+	}
+	answer := Answer{Gap: -1, Mode: ModeLocal, Order: r.keptOrder(a.Key)}
+	if answer.Order.Stop {
+		answer.Wait = time.Until(answer.Order.Until)
+		return answer, nil
+	}
+	delay, now := max(a.Delay, answer.Order.Floor), time.Now()
+	answer.Wait = r.health.distrusted(delay, now)
+	if r.onDown == OnDownSpread {
+		answer.Mode = ModeSpread
+		answer.Wait += r.health.slot(a.Key, delay, now.Add(answer.Wait))
+		if a.Limit > 0 && a.UnderWay >= max(1, a.Limit/r.health.sharers()) {
+			answer.Wait = max(answer.Wait, time.Second)
+		}
+	}
+	if answer.Wait == 0 {
+		answer.Lease = &Lease{}
+	}
+	return answer, nil
+}
+
+// Pause implements Shared. More than 47 hours is taken as that.
+func (r *Redis) Pause(key string, d time.Duration) error {
+	_, err := r.call("pause", key, micros(min(d, believedPause)))
+	return err
+}
+
+// Order sets the operator's order for key, in the place of the one before. The zero Order lifts it.
+func (r *Redis) Order(key string, o Order) error {
+	life, stop := time.Duration(0), 0
+	if o.Stop || o.Floor > 0 {
+		life = longestDelay
+	}
+	if !o.Until.IsZero() {
+		life = min(life, max(0, time.Until(o.Until)))
+	}
+	if o.Stop {
+		stop = 1
+	}
+	_, err := r.call("order", key, stop, micros(o.Floor), o.Note, life.Milliseconds())
+	return err
+}
+
+// keepOrder remembers what Redis said of key.
+func (r *Redis) keepOrder(key string, o Order) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if o == (Order{}) {
+		delete(r.orders, key)
+		return
+	}
+	r.orders[strings.Clone(key)] = o
+}
+
+func (r *Redis) keptOrder(key string) Order {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	o := r.orders[key]
+	if !o.Until.After(time.Now()) {
+		return Order{}
+	}
+	return o
+}
+
+// call runs one verb of lease.lua for one lane.
+func (r *Redis) call(verb, key string, args ...any) (reply, error) {
+	sent := time.Now()
+	ctx, cancel := context.WithTimeout(r.closing, commandTimeout)
+	defer cancel()
+	argv := append([]any{verb, r.id, key, r.channel, micros(leaseLasts)}, args...)
+	v, err := leaseScript.Run(ctx, r.client, r.keys(key), argv...).Slice()
+	if err == nil && len(v) < 3 {
+		err = errors.New("the script answered less than it should")
+	}
+	if err != nil {
+		r.failed(err)
+		return nil, fmt.Errorf("ratelimit: asking Redis to %s %s: %w", verb, key, err)
+	}
+	answer := reply(v)
+	r.health.hears(answer.duration(len(v)-1), sent, time.Now())
+	if answer.number(len(v)-2) != 0 {
+		r.corrupt.Add(1)
+		r.log.Warn("a lane in Redis held what cannot be, and was reset", "key", key)
+	}
+	return answer, nil
+}
+
+// keys returns the names of the keys of one lane, which a Cluster keeps together because of what is in braces. A lane
+// whose name might end the braces, or is no host, goes by its hash.
+func (r *Redis) keys(key string) []string {
+	if key == "" || len(key) > 255 || strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c > '~' || c == '{' || c == '}' }) {
+		sum := sha256.Sum256([]byte(key))
+		key = "sha256-" + hex.EncodeToString(sum[:])
+	}
+	lane := r.prefix + "{" + key + "}:"
+	return []string{lane + "lane", lane + "held", lane + "line", lane + "order"}
+}
+
+// RedisStats are the counts of a Redis since it was made, and its present state.
+type RedisStats struct {
+	Up        bool // Redis answers
+	Instances int  // that share the lanes, as far as known; this one is among them
+
+	Corrupt uint64 // answers in whose lane something was reset
+	Lost    uint64 // leases that ran out, or were forgotten, while their request was under way
+	Downs   uint64 // times that Redis went down
+}
+
+// Stats returns the counts.
+func (r *Redis) Stats() RedisStats {
+	return RedisStats{
+		Up: r.health.down() == nil, Instances: r.health.sharers(),
+		Corrupt: r.corrupt.Load(), Lost: r.lost.Load(), Downs: r.downs.Load(),
+	}
+}
+
+// micros is how durations are written in scripts.
+func micros(d time.Duration) int64 { return d.Microseconds() }
+
+// A reply is what a script answered: numbers and texts. What is of another type counts as zero.
+type reply []any
+
+func (v reply) number(i int) int64 {
+	n, _ := v[i].(int64)
+	return n
+}
+
+func (v reply) text(i int) string {
+	s, _ := v[i].(string)
+	return s
+}
+
+func (v reply) duration(i int) time.Duration { return time.Duration(v.number(i)) * time.Microsecond }
+
+// order reads four values: stop, floor, note, for how long.
+func (v reply) order(i int) Order {
+	if v.number(i+3) <= 0 {
+		return Order{}
+	}
+	return Order{Stop: v.number(i) == 1, Floor: v.duration(i + 1), Note: v.text(i + 2), Until: time.Now().Add(v.duration(i + 3))}
+}

@@ -1,0 +1,174 @@
+package ratelimit
+
+import (
+	"hash/fnv"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// clockGrace is how much the clock of Redis may differ from what it was and our own has counted since. More is a
+	// step, or another server.
+	clockGrace = 2 * time.Second
+
+	// settling is for how long after Redis came back an instance keeps to its share of the time as well: until all
+	// others must have seen that it is back.
+	settling = 3 * commandTimeout
+)
+
+// A health is what one instance makes of Redis: whether it can be reached, from when on its word counts, its clock, and
+// who else shares the lanes.
+//
+// Redis forgets: it is killed, a replica without the last writes takes over, its clock steps. So what it does not know of
+// the time before since proves nothing, and no Delay may be counted from before then. Since lies a little in the future,
+// so that everybody who holds a lease has renewed it, and is known again.
+type health struct {
+	id    string
+	epoch time.Time // where our own, monotonic count of the time begins
+
+	// mu guards what follows.
+	mu        sync.Mutex
+	up        bool
+	err       error // why it is not
+	since     time.Time
+	settled   time.Time     // until then the instances keep to their shares
+	clock     time.Duration // of Redis, at epoch; zero is not known yet
+	servers   map[string]bool
+	instances []string // in order; the last known while Redis is down
+}
+
+func newHealth(id string, now time.Time) *health {
+	return &health{id: id, epoch: now, servers: make(map[string]bool)}
+}
+
+// fails notes that a command was not answered, and reports whether that is news.
+func (h *health) fails(err error, now time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	news := h.up || h.err == nil
+	if h.up {
+		h.distrustLocked(now)
+	}
+	h.up, h.err = false, err
+	return news
+}
+
+// returns notes that Redis answers, and reports whether that is news.
+func (h *health) returns(now time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.up {
+		return false
+	}
+	if h.err != nil {
+		h.distrustLocked(now)
+		h.settled = now.Add(settling)
+	}
+	h.up = true
+	return true
+}
+
+// distrustLocked has no Delay counted from before now.
+func (h *health) distrustLocked(now time.Time) { h.since = later(h.since, now.Add(renewEvery)) }
+
+// serves notes a new connection to a server that started at boot. One seen for the first time by an instance that knew
+// others before has taken over from another, or has been restarted.
+func (h *health) serves(run string, boot, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.servers[run] {
+		return
+	}
+	if len(h.servers) > 0 {
+		h.distrustLocked(now)
+	}
+	h.since = later(h.since, boot)
+	h.servers[run] = true
+}
+
+// hears sets the clock by an answer that came between sent and now.
+func (h *health) hears(clock time.Duration, sent, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	clock -= sent.Add(now.Sub(sent) / 2).Sub(h.epoch)
+	if h.clock != 0 && (clock-h.clock).Abs() > clockGrace {
+		h.distrustLocked(now)
+	}
+	h.clock = clock
+}
+
+// meets notes who shares the lanes. While the instances come back one by one, those known before count.
+func (h *health) meets(instances []string, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if now.After(h.settled) || len(instances) > len(h.instances) {
+		h.instances = instances
+	}
+}
+
+// down returns why Redis cannot be reached, nil if it can.
+func (h *health) down() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.up {
+		return nil
+	}
+	return h.err
+}
+
+// sharers returns how many share the lanes, as far as known.
+func (h *health) sharers() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return max(1, len(h.instances))
+}
+
+// distrusted returns how long a request with this delay waits for what Redis may have forgotten.
+func (h *health) distrusted(delay time.Duration, now time.Time) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if delay == 0 || h.since.IsZero() {
+		return 0
+	}
+	return max(0, h.since.Add(delay).Sub(now))
+}
+
+// settles reports whether others may not know yet that Redis is back.
+func (h *health) settles(now time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return now.Before(h.settled)
+}
+
+// slot returns how long it is until the next slot of this instance in the lane of key, 0 if it has begun just now.
+//
+// The slots follow each other by the clock of Redis, which every instance goes on counting by itself, one for each
+// instance in turn. A slot is a delay long and a quarter more, 200 ms at least; what starts in the first quarter of that
+// excess leaves the rest of it for the request to end, and for clocks that differ.
+func (h *health) slot(key string, delay time.Duration, now time.Time) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	rank := slices.Index(h.instances, h.id)
+	if delay == 0 || rank < 0 || len(h.instances) < 2 {
+		return 0
+	}
+	excess := max(delay/4, 200*time.Millisecond)
+	width := delay + excess
+	round := width * time.Duration(len(h.instances))
+	into := (h.clock + now.Sub(h.epoch) + phase(key)%round - width*time.Duration(rank)) % round
+	if into < 0 {
+		into += round
+	}
+	if into <= excess/4 {
+		return 0
+	}
+	return round - into
+}
+
+// phase shifts the slots of each lane, or all lanes would start at the same moments.
+func phase(key string) time.Duration {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(key))
+	return time.Duration(hash.Sum32()) * time.Microsecond
+}

@@ -1,0 +1,389 @@
+package ratelimit
+
+import (
+	"cmp"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A redisServer is a real redis-server of this test alone.
+type redisServer struct {
+	tb      testing.TB
+	args    []string
+	network string
+	addr    string
+	cmd     *exec.Cmd
+}
+
+// startRedis starts a redis-server on a free port, or on a socket if args have one.
+func startRedis(tb testing.TB, args ...string) *redisServer {
+	tb.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		if os.Getenv("CI") == "true" {
+			tb.Fatal("redis-server is not here, and CI needs it")
+		}
+		tb.Skip("redis-server is not here")
+	}
+	s := &redisServer{tb: tb, network: "tcp", addr: freeAddr(tb)}
+	_, port, _ := net.SplitHostPort(s.addr)
+	s.args = append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", tb.TempDir()}, args...)
+	s.start()
+	tb.Cleanup(s.kill)
+	return s
+}
+
+func freeAddr(tb testing.TB) string {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func (s *redisServer) start() {
+	s.tb.Helper()
+	s.cmd = exec.Command("redis-server", s.args...)
+	if err := s.cmd.Start(); err != nil {
+		s.tb.Fatal(err)
+	}
+	for range 500 {
+		if c, err := net.Dial(s.network, s.addr); err == nil {
+			c.Close()
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	s.tb.Fatalf("redis-server does not listen on %s", s.addr)
+}
+
+// kill ends it as kill -9 does.
+func (s *redisServer) kill() {
+	_ = s.cmd.Process.Kill()
+	_ = s.cmd.Wait()
+}
+
+func (s *redisServer) url() string { return "redis://" + s.addr }
+
+// A slow is one slow host as its origin sees it.
+type slow struct {
+	mu     sync.Mutex
+	starts []time.Time
+	ends   []time.Time
+}
+
+// visit is one request: what is noted stands inside of it, so the gaps are no longer than those that the host sees.
+func (s *slow) visit(took time.Duration) {
+	s.mu.Lock()
+	s.starts = append(s.starts, time.Now())
+	s.mu.Unlock()
+	time.Sleep(took)
+	s.mu.Lock()
+	s.ends = append(s.ends, time.Now())
+	s.mu.Unlock()
+}
+
+// gaps returns the time from the end of each request to the start of the next, shortest first. A start before the end of
+// the one before it makes a negative gap.
+func (s *slow) gaps() []time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slices.SortFunc(s.starts, time.Time.Compare)
+	slices.SortFunc(s.ends, time.Time.Compare)
+	var gaps []time.Duration
+	for i, start := range s.starts[1:] {
+		if i < len(s.ends) {
+			gaps = append(gaps, start.Sub(s.ends[i]))
+		}
+	}
+	slices.SortFunc(gaps, cmp.Compare[time.Duration])
+	return gaps
+}
+
+// A figure is what a run came to.
+type figure struct {
+	grants, violations       int
+	smallest, p1, p50, p99   time.Duration
+	fewestServed, mostServed int
+}
+
+func (s *slow) figure(delay time.Duration, served []int) figure {
+	gaps := s.gaps()
+	at := func(p float64) time.Duration { return gaps[int(p*float64(len(gaps)-1))] }
+	short := slices.IndexFunc(gaps, func(g time.Duration) bool { return g >= delay })
+	if short < 0 {
+		short = len(gaps)
+	}
+	return figure{
+		grants: len(gaps) + 1, violations: short, smallest: gaps[0], p1: at(0.01), p50: at(0.5), p99: at(0.99),
+		fewestServed: slices.Min(served), mostServed: slices.Max(served),
+	}
+}
+
+func (f figure) String() string {
+	ms := func(d time.Duration) string { return fmt.Sprintf("%.1f", float64(d)/1e6) }
+	return fmt.Sprintf("%d grants; gaps in ms: smallest %s, p1 %s, p50 %s, p99 %s; %d too short; %d-%d per worker",
+		f.grants, ms(f.smallest), ms(f.p1), ms(f.p50), ms(f.p99), f.violations, f.fewestServed, f.mostServed)
+}
+
+// A crew is the workers of one instance, of whom one at a time asks for the lane.
+type crew struct {
+	redis *Redis
+	turn  chan struct{} // of capacity 1
+	woken chan struct{} // of capacity 1
+	alone int           // requests that were sent without Redis; guarded by turn
+}
+
+func newCrew(r *Redis) *crew {
+	c := &crew{redis: r, turn: make(chan struct{}, 1), woken: make(chan struct{}, 1)}
+	r.Watch(func(string) {
+		select {
+		case c.woken <- struct{}{}:
+		default:
+		}
+	})
+	return c
+}
+
+// visit waits for its turn and sends one request, unless stop comes first.
+func (c *crew) visit(s *slow, a Ask, took time.Duration, stop <-chan struct{}) bool {
+	select {
+	case c.turn <- struct{}{}:
+	case <-stop:
+		return false
+	}
+	defer func() { <-c.turn }()
+	for {
+		answer, err := c.redis.Lease(a)
+		if err != nil {
+			answer.Wait = 10 * time.Millisecond
+		}
+		if answer.Lease != nil {
+			s.visit(took)
+			answer.Lease.End()
+			if answer.Mode != ModeRedis {
+				c.alone++
+				time.Sleep(a.Delay) // what the lane of a Limiter does
+			}
+			return true
+		}
+		select {
+		case <-time.After(answer.Wait):
+		case <-c.woken:
+		case <-stop:
+			return false
+		}
+	}
+}
+
+// run has workers of the crews visit one host until it is over, and returns how often each was served.
+func run(crews []*crew, s *slow, workers int, a Ask, took, lasts time.Duration) []int {
+	stop := make(chan struct{})
+	time.AfterFunc(lasts, func() { close(stop) })
+	served := make([]int, workers)
+	var wg sync.WaitGroup
+	for i := range workers {
+		wg.Go(func() {
+			for c := crews[i%len(crews)]; c.visit(s, a, took, stop); {
+				served[i]++
+			}
+		})
+	}
+	wg.Wait()
+	return served
+}
+
+func newCrews(tb testing.TB, n int, o RedisOptions) []*crew {
+	tb.Helper()
+	crews := make([]*crew, n)
+	for i := range crews {
+		crews[i] = newCrew(newRedis(tb, o))
+	}
+	for _, c := range crews {
+		c.redis.beat(instanceLasts)
+		c.redis.health.since = time.Time{} // the server was started for this test, and has nothing to forget
+	}
+	return crews
+}
+
+func TestInstancesKeepOneDelay(t *testing.T) {
+	server := startRedis(t)
+	crews := newCrews(t, 4, RedisOptions{URL: server.url()})
+	a, s := spaced(100*time.Millisecond), &slow{}
+	served := run(crews, s, 16, a, 5*time.Millisecond, 4*time.Second)
+	f := s.figure(a.Delay, served)
+	t.Log(f)
+	if f.violations > 0 {
+		t.Errorf("%d gaps are shorter than %v", f.violations, a.Delay)
+	}
+	if f.fewestServed == 0 {
+		t.Errorf("a worker was never served: %v", served)
+	}
+}
+
+func TestRedisIsKilledAndRestarted(t *testing.T) {
+	for _, mode := range []OnDown{OnDownSpread, OnDownRefuse} {
+		t.Run(string(mode), func(t *testing.T) {
+			server := startRedis(t)
+			crews := newCrews(t, 4, RedisOptions{URL: server.url(), OnDown: mode})
+			a, s := spaced(100*time.Millisecond), &slow{}
+			go func() {
+				time.Sleep(2 * time.Second)
+				server.kill()
+			}()
+			run(crews, s, 8, a, 5*time.Millisecond, 6*time.Second)
+			server.start()
+			served := run(crews, s, 8, a, 5*time.Millisecond, 8*time.Second)
+			f := s.figure(a.Delay, served)
+			t.Log(f)
+			if f.violations > 0 {
+				t.Errorf("%d gaps are shorter than %v", f.violations, a.Delay)
+			}
+			if f.fewestServed == 0 {
+				t.Errorf("after the restart a worker was never served: %v", served)
+			}
+			for _, c := range crews {
+				if (c.alone > 0) != (mode == OnDownSpread) {
+					t.Errorf("%d requests were sent while Redis was down", c.alone)
+				}
+				if got := c.redis.Stats(); !got.Up || got.Downs == 0 || got.Instances != 4 {
+					t.Errorf("%+v, want an instance of four that saw Redis go and come back", got)
+				}
+			}
+		})
+	}
+}
+
+// A server that was restarted between two commands, without one that failed, has forgotten all the same.
+func TestRestartThatNobodySaw(t *testing.T) {
+	server := startRedis(t)
+	crews := newCrews(t, 2, RedisOptions{URL: server.url()})
+	a := spaced(time.Minute)
+	granted(t, crews[0].redis, a).End()
+	crews[0].redis.calls.Wait()
+	server.kill()
+	server.start()
+	eventually(t, "Redis is up", func() bool { return crews[1].redis.Stats().Up })
+	if answer := lease(t, crews[1].redis, a); answer.Lease != nil || answer.Wait < 50*time.Second {
+		t.Errorf("Lease: %+v, want to wait for what the server has forgotten", answer)
+	}
+	fresh := newRedis(t, RedisOptions{URL: server.url()})
+	if answer := lease(t, fresh, a); answer.Lease != nil || answer.Wait < 50*time.Second {
+		t.Errorf("a new instance: %+v, want to wait a delay from the start of the server", answer)
+	}
+}
+
+func TestRedisOverTLS(t *testing.T) {
+	cert, key := selfSigned(t)
+	server := startRedis(t)
+	server.kill()
+	_, port, _ := net.SplitHostPort(server.addr)
+	server.args = append(server.args, "--port", "0", "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-auth-clients", "no")
+	if out, _ := exec.Command("redis-server", "--tls-port", "none").CombinedOutput(); strings.Contains(string(out), "Bad directive") {
+		t.Skip("this redis-server was built without TLS")
+	}
+	server.start()
+	url := "rediss://" + server.addr
+	if r := newRedis(t, RedisOptions{URL: url}); r.Stats().Up {
+		t.Error("a certificate that nobody vouches for was accepted")
+	}
+	granted(t, newRedis(t, RedisOptions{URL: url + "?skip_verify=true"}), Ask{Key: host, Limit: 1})
+}
+
+// selfSigned returns the files of a certificate for 127.0.0.1 and its key.
+func selfSigned(t *testing.T) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "redis"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, kind string, octets []byte) string {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: octets}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "PRIVATE KEY", secret)
+}
+
+func TestRedisOverASocketWithAPassword(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "r.sock")
+	server := startRedis(t, "--unixsocket", socket, "--requirepass", "hunter2")
+	granted(t, newRedis(t, RedisOptions{URL: "unix://:hunter2@" + socket}), Ask{Key: host, Limit: 1})
+	if r := newRedis(t, RedisOptions{URL: server.url()}); r.Stats().Up || !strings.Contains(fmt.Sprint(r.health.down()), "NOAUTH") {
+		t.Errorf("without the password: %v", r.health.down())
+	}
+}
+
+// A real Cluster of one node refuses keys that are not together.
+func TestRedisCluster(t *testing.T) {
+	server := startRedis(t, "--cluster-enabled", "yes")
+	slots := exec.Command("redis-cli", "-h", "127.0.0.1", "-p", server.addr[strings.LastIndex(server.addr, ":")+1:], "cluster", "addslotsrange", "0", "16383")
+	if out, err := slots.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	url := server.url() + "?addr=" + server.addr
+	one, other := newRedis(t, RedisOptions{URL: url}), newRedis(t, RedisOptions{URL: url})
+	eventually(t, "the Cluster is ready", func() bool { return one.Stats().Up && other.Stats().Up })
+	a := spaced(20 * time.Second)
+	eventually(t, "a lease is granted", func() bool { return lease(t, one, Ask{Key: host, Limit: 1}).Lease != nil })
+	if answer := lease(t, other, a); answer.Lease != nil || answer.Mode != ModeRedis {
+		t.Errorf("Lease: %+v, want no Lease beside the other", answer)
+	}
+}
+
+// TestFigures prints the table of the documentation. It takes a while, so it is asked for by name:
+// FIGURES=1 go test ./ratelimit -run TestFigures -v
+func TestFigures(t *testing.T) {
+	if os.Getenv("FIGURES") == "" {
+		t.Skip("FIGURES is not set: it asks for a run of half a minute")
+	}
+	server := startRedis(t)
+	for _, n := range []int{1, 2, 4} {
+		a, s := Ask{Key: fmt.Sprintf("host%d", n), Delay: 100 * time.Millisecond, Limit: 1}, &slow{}
+		served := run(newCrews(t, n, RedisOptions{URL: server.url()}), s, 32, a, 0, 10*time.Second)
+		t.Logf("%d instances: %v", n, s.figure(a.Delay, served))
+	}
+}
+
+// BenchmarkLease is one lease and its end, over loopback.
+func BenchmarkLease(b *testing.B) {
+	r := newRedis(b, RedisOptions{URL: startRedis(b).url()})
+	for b.Loop() {
+		answer, err := r.Lease(Ask{Key: host, Limit: 8})
+		if err != nil || answer.Lease == nil {
+			b.Fatalf("Lease: %+v, %v", answer, err)
+		}
+		answer.Lease.End()
+		r.calls.Wait()
+	}
+}

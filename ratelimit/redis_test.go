@@ -1,0 +1,515 @@
+package ratelimit
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+)
+
+// newRedis returns an instance that shares lanes by way of the server at url.
+func newRedis(tb testing.TB, o RedisOptions) *Redis {
+	tb.Helper()
+	r, err := NewRedis(o)
+	if err != nil {
+		tb.Fatalf("NewRedis(%+v): %v", o, err)
+	}
+	tb.Cleanup(func() { r.Close() })
+	return r
+}
+
+// newMini returns a fake server and n instances that share it.
+func newMini(t *testing.T, n int) (*miniredis.Miniredis, []*Redis) {
+	t.Helper()
+	server := miniredis.RunT(t)
+	instances := make([]*Redis, n)
+	for i := range instances {
+		instances[i] = newRedis(t, RedisOptions{URL: "redis://" + server.Addr()})
+	}
+	for _, r := range instances {
+		r.beat(instanceLasts) // so that each knows all
+	}
+	return server, instances
+}
+
+// spaced asks for the next request of a lane under a Crawl-delay.
+func spaced(delay time.Duration) Ask { return Ask{Key: host, Delay: delay, Limit: 1} }
+
+func lease(t *testing.T, r *Redis, a Ask) Answer {
+	t.Helper()
+	answer, err := r.Lease(a)
+	if err != nil {
+		t.Fatalf("Lease(%+v): %v", a, err)
+	}
+	return answer
+}
+
+func granted(t *testing.T, r *Redis, a Ask) *Lease {
+	t.Helper()
+	answer := lease(t, r, a)
+	if answer.Lease == nil {
+		t.Fatalf("Lease(%+v) = %+v, want a Lease", a, answer)
+	}
+	return answer.Lease
+}
+
+func denied(t *testing.T, r *Redis, a Ask, low, high time.Duration) Answer {
+	t.Helper()
+	answer := lease(t, r, a)
+	if answer.Lease != nil || answer.Wait < low || answer.Wait > high {
+		t.Fatalf("Lease(%+v) = %+v, want no Lease and a wait of %v to %v", a, answer, low, high)
+	}
+	return answer
+}
+
+// forgetClocks has the next step of a fake clock be no step.
+func forgetClocks(in ...*Redis) {
+	for _, r := range in {
+		r.health.mu.Lock()
+		r.health.clock = 0
+		r.health.mu.Unlock()
+	}
+}
+
+// given waits until what was given back has arrived.
+func (l *Lease) given() { l.redis.calls.Wait() }
+
+func TestLeaseIsOneInstances(t *testing.T) {
+	_, in := newMini(t, 2)
+	l := granted(t, in[0], spaced(10*time.Second))
+	denied(t, in[1], spaced(10*time.Second), 9*time.Second, 10*time.Second+time.Second)
+
+	l.Cancel()
+	l.given()
+	l = granted(t, in[1], spaced(10*time.Second)) // as if it had not been granted
+	l.End()
+	l.given()
+	denied(t, in[0], spaced(10*time.Second), 9*time.Second, 10*time.Second)
+	denied(t, in[0], Ask{Key: host, Delay: 3 * time.Second, Limit: 1}, 2*time.Second, 3*time.Second)
+	if answer := lease(t, in[0], Ask{Key: "b.example", Delay: time.Second, Limit: 1}); answer.Lease == nil || answer.Gap >= 0 || answer.Mode != ModeRedis {
+		t.Errorf("another lane: %+v, want a Lease, no gap known, mode redis", answer)
+	}
+}
+
+func TestDelayCountsFromTheEndOrTheStart(t *testing.T) {
+	server, in := newMini(t, 2)
+	now := time.Now()
+	at := func(d time.Duration) { server.SetTime(now.Add(d)) }
+	at(0)
+	l := granted(t, in[0], spaced(time.Second))
+	at(800 * time.Millisecond)
+	l.End()
+	l.given()
+	denied(t, in[1], spaced(time.Second), 999*time.Millisecond, 1001*time.Millisecond)
+	at(801 * time.Millisecond)
+	denied(t, in[0], Ask{Key: host, Delay: time.Second, Start: true, Limit: 1}, 298*time.Millisecond, 300*time.Millisecond) // second in the line
+	at(1700 * time.Millisecond)
+	denied(t, in[1], spaced(time.Second), 99*time.Millisecond, 101*time.Millisecond)
+	at(1801 * time.Millisecond)
+	answer := lease(t, in[1], spaced(time.Second))
+	if answer.Lease == nil || answer.Gap != 1001*time.Millisecond {
+		t.Errorf("after the delay: %+v, want a Lease and a gap of 1.001s", answer)
+	}
+}
+
+func TestLimitHoldsForAllInstances(t *testing.T) {
+	_, in := newMini(t, 3)
+	a := Ask{Key: host, Limit: 4}
+	var leases []*Lease
+	for i := range 4 {
+		leases = append(leases, granted(t, in[i%3], a))
+	}
+	denied(t, in[0], a, time.Second, leaseLasts)
+	denied(t, in[1], a, time.Second, leaseLasts+time.Second)
+	leases[2].End()
+	leases[2].given()
+	denied(t, in[2], a, time.Millisecond, time.Second) // two stand before it
+	granted(t, in[0], a)
+	denied(t, in[1], a, time.Second, leaseLasts)
+}
+
+func TestLineIsServedInOrder(t *testing.T) {
+	server, in := newMini(t, 3)
+	now := time.Now()
+	server.SetTime(now)
+	l := granted(t, in[0], spaced(time.Second))
+	denied(t, in[2], spaced(time.Second), time.Second, leaseLasts)
+	server.SetTime(now.Add(time.Microsecond))
+	denied(t, in[1], spaced(time.Second), time.Second, leaseLasts+time.Second)
+	l.End()
+	l.given()
+	server.SetTime(now.Add(1010 * time.Millisecond))
+	denied(t, in[0], spaced(time.Second), time.Millisecond, 200*time.Millisecond)
+	denied(t, in[1], spaced(time.Second), time.Millisecond, 100*time.Millisecond)
+	server.SetTime(now.Add(1150 * time.Millisecond)) // the first sleeps
+	granted(t, in[1], spaced(time.Second))
+}
+
+func TestHolderThatIsGone(t *testing.T) {
+	server, in := newMini(t, 2)
+	now := time.Now()
+	server.SetTime(now)
+	l := granted(t, in[0], spaced(4*time.Second))
+	l.timer.Stop() // as if it had been killed
+	denied(t, in[1], spaced(4*time.Second), 4*time.Second, leaseLasts)
+	forgetClocks(in...)
+	server.SetTime(now.Add(leaseLasts))
+	denied(t, in[1], spaced(4*time.Second), 600*time.Millisecond, 700*time.Millisecond) // it may have lived for a third of its lease
+	server.SetTime(now.Add(leaseLasts + 700*time.Millisecond))
+	granted(t, in[1], spaced(4*time.Second))
+
+	// Fencing: the first may neither extend nor end what it had.
+	if v, err := in[0].call("renew", host, l.token, micros(0)); err != nil || v.number(0) != 0 {
+		t.Errorf("renewal of a lease that ran out: %v, %v, want 0", v, err)
+	}
+	l.End()
+	l.given()
+	if got := in[0].Stats().Lost; got != 1 {
+		t.Errorf("%d leases lost, want 1", got)
+	}
+	denied(t, in[0], spaced(4*time.Second), 4*time.Second, leaseLasts)
+}
+
+func TestLeaseIsRenewed(t *testing.T) {
+	server, in := newMini(t, 2)
+	now := time.Now()
+	server.SetTime(now)
+	l := granted(t, in[0], spaced(time.Second))
+	server.SetTime(now.Add(1900 * time.Millisecond))
+	l.renew()
+	server.SetTime(now.Add(leaseLasts + time.Second))
+	forgetClocks(in...)
+	denied(t, in[1], spaced(time.Second), 800*time.Millisecond, time.Second)
+	l.renew()
+	denied(t, in[1], spaced(time.Second), leaseLasts-time.Second, leaseLasts)
+}
+
+func TestLeaseIsHeldNoLongerThanHold(t *testing.T) {
+	_, in := newMini(t, 2)
+	a := spaced(10 * time.Millisecond)
+	a.Hold = 50 * time.Millisecond
+	granted(t, in[0], a)
+	eventually(t, "the lease is given back", func() bool { return lease(t, in[1], a).Lease != nil })
+}
+
+func TestPauseIsShared(t *testing.T) {
+	_, in := newMini(t, 2)
+	woken := make(chan string, 8)
+	in[1].Watch(func(key string) { woken <- key })
+	eventually(t, "a message arrives", func() bool {
+		if err := in[0].Pause(host, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case key := <-woken:
+			return key == host
+		case <-time.After(10 * time.Millisecond):
+			return false
+		}
+	})
+	if err := in[1].Pause(host, time.Second); err != nil { // the longest counts
+		t.Fatal(err)
+	}
+	for _, a := range []Ask{spaced(time.Second), {Key: host, Limit: 8}} {
+		answer := denied(t, in[1], a, 58*time.Second, time.Minute+time.Second)
+		if answer.Paused < 58*time.Second {
+			t.Errorf("paused for %v, want a minute", answer.Paused)
+		}
+	}
+}
+
+func TestOrdersAreShared(t *testing.T) {
+	server, in := newMini(t, 2)
+	order := func(o Order) {
+		t.Helper()
+		if err := in[0].Order(host, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	order(Order{Stop: true, Note: "asked by the site", Until: time.Now().Add(time.Hour)})
+	answer := denied(t, in[1], Ask{Key: host, Limit: 8}, 59*time.Minute, time.Hour)
+	if !answer.Order.Stop || answer.Order.Note != "asked by the site" {
+		t.Errorf("the order is %+v", answer.Order)
+	}
+	order(Order{Floor: 10 * time.Second})
+	granted(t, in[1], Ask{Key: host, Limit: 8}).End()
+	in[1].calls.Wait()
+	if answer := denied(t, in[0], Ask{Key: host, Limit: 8}, 9*time.Second, 10*time.Second); answer.Order.Floor != 10*time.Second {
+		t.Errorf("the floor is %v, want 10s", answer.Order.Floor)
+	}
+
+	// It holds where Redis is gone, for who has heard of it.
+	order(Order{Stop: true})
+	denied(t, in[1], Ask{Key: host, Limit: 8}, 300*24*time.Hour, longestDelay)
+	server.Close()
+	eventually(t, "Redis is seen to be down", func() bool { return !in[1].Stats().Up || in[1].Pause("b.example", 0) == nil })
+	if answer := denied(t, in[1], Ask{Key: host, Limit: 8}, 300*24*time.Hour, longestDelay); answer.Mode == ModeRedis {
+		t.Errorf("mode %s while Redis is gone", answer.Mode)
+	}
+	if err := server.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "Redis is back", func() bool { return in[0].Stats().Up && in[1].Stats().Up })
+	order(Order{})
+	granted(t, in[1], Ask{Key: host, Limit: 8})
+}
+
+func TestCorruptLanesAreReset(t *testing.T) {
+	const week = 7 * 24 * time.Hour
+	for name, spoil := range map[string]func(*miniredis.Miniredis, []string){
+		"a mark in the future": func(s *miniredis.Miniredis, k []string) {
+			s.HSet(k[0], "mark", fmt.Sprint(time.Now().Add(week).UnixMicro()))
+		},
+		"a mark that is no number": func(s *miniredis.Miniredis, k []string) { s.HSet(k[0], "mark", "soon") },
+		"a mark that is NaN":       func(s *miniredis.Miniredis, k []string) { s.HSet(k[0], "mark", "nan") },
+		"a negative start":         func(s *miniredis.Miniredis, k []string) { s.HSet(k[0], "start", "-5") },
+		"an endless pause":         func(s *miniredis.Miniredis, k []string) { s.HSet(k[0], "paused", "1e300") },
+		"a number without end":     func(s *miniredis.Miniredis, k []string) { s.HSet(k[0], "seq", "inf") },
+		"a lease for a week":       func(s *miniredis.Miniredis, k []string) { s.ZAdd(k[1], float64(time.Now().Add(week).UnixMicro()), "?") },
+		"a lane that is a list":    func(s *miniredis.Miniredis, k []string) { s.Del(k[0]); s.Lpush(k[0], "x") },
+		"leases that are a text":   func(s *miniredis.Miniredis, k []string) { s.Del(k[1]); s.Set(k[1], "x") },
+		"a line that is a hash":    func(s *miniredis.Miniredis, k []string) { s.Del(k[2]); s.HSet(k[2], "x", "y") },
+		"an order that is a set":   func(s *miniredis.Miniredis, k []string) { s.Del(k[3]); s.SetAdd(k[3], "x") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, in := newMini(t, 1)
+			granted(t, in[0], spaced(time.Millisecond)).End()
+			in[0].calls.Wait()
+			spoil(server, in[0].keys(host))
+			a := spaced(20 * time.Millisecond)
+			if answer := lease(t, in[0], a); answer.Wait > leaseLasts+time.Second {
+				t.Errorf("the first answer is %+v, want a wait no longer than a lease", answer)
+			}
+			if got := in[0].Stats().Corrupt; got != 1 {
+				t.Errorf("%d reports of what was reset, want 1", got)
+			}
+			if name == "a lease for a week" {
+				return // its end is nobody's, and is waited for
+			}
+			eventually(t, "the lane is free again", func() bool { return lease(t, in[0], a).Lease != nil })
+			if got := in[0].Stats().Corrupt; got != 1 {
+				t.Errorf("%d reports after all, want 1", got)
+			}
+		})
+	}
+}
+
+// A clock that steps by an hour neither opens a lane nor blocks it.
+func TestClockOfRedisSteps(t *testing.T) {
+	for _, step := range []time.Duration{time.Hour, -time.Hour} {
+		t.Run(step.String(), func(t *testing.T) {
+			server, in := newMini(t, 2)
+			a := spaced(300 * time.Millisecond)
+			l := granted(t, in[0], a)
+			server.SetTime(time.Now().Add(step))
+			denied(t, in[1], a, a.Delay, leaseLasts+time.Second)
+			in[1].calls.Wait() // it gives back what it should not have been granted
+			l.End()
+			l.given()
+			end := time.Now()
+			var started time.Time
+			eventually(t, "the lane goes on", func() bool {
+				server.SetTime(time.Now().Add(step)) // the fake clock stands still
+				started = time.Now()
+				return lease(t, in[1], a).Lease != nil
+			})
+			if gap := started.Sub(end); gap < a.Delay {
+				t.Errorf("the next request started %v after the end of the one before, want %v", gap, a.Delay)
+			}
+			if got := in[0].Stats().Lost; got != 0 {
+				t.Errorf("%d leases lost", got)
+			}
+		})
+	}
+}
+
+func TestServerThatForgot(t *testing.T) {
+	server, in := newMini(t, 2)
+	a := spaced(time.Second)
+	l := granted(t, in[0], a)
+	server.FlushAll()
+	l.renew()
+	denied(t, in[1], a, a.Delay, leaseLasts) // the holder has told of itself
+	server.FlushAll()
+	l.End()
+	l.given()
+	denied(t, in[1], a, a.Delay-100*time.Millisecond, a.Delay)
+	if got := in[0].Stats().Lost; got != 0 {
+		t.Errorf("%d leases lost, want none", got)
+	}
+}
+
+func TestNothingStaysForEver(t *testing.T) {
+	server, in := newMini(t, 2)
+	granted(t, in[0], spaced(time.Second))
+	lease(t, in[1], spaced(time.Second))
+	if err := in[0].Pause("b.example", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if err := in[0].Order(host, Order{Floor: time.Second, Until: time.Now().Add(time.Minute)}); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range server.Keys() {
+		if ttl := server.TTL(key); ttl <= 0 || ttl > 2*time.Hour {
+			t.Errorf("%s lives for %v", key, ttl)
+		}
+		if !strings.HasPrefix(key, "robotsproxy:{") {
+			t.Errorf("%s has no hash tag", key)
+		}
+	}
+}
+
+func TestKeysOfOneLaneAreTogether(t *testing.T) {
+	r := &Redis{prefix: "p:"}
+	for key, tag := range map[string]string{
+		"a.example":              "a.example",
+		"2001:db8::1":            "2001:db8::1",
+		"":                       "sha256-e3b0c442",
+		"a}b":                    "sha256-",
+		"{x":                     "sha256-",
+		"a\nb":                   "sha256-",
+		strings.Repeat("a", 300): "sha256-",
+	} {
+		for _, name := range r.keys(key) {
+			if !strings.HasPrefix(name, "p:{"+tag) || strings.Count(name, "{") != 1 || strings.Count(name, "}") != 1 || len(name) > 300 {
+				t.Errorf("keys(%q) has %q", key, name)
+			}
+		}
+	}
+}
+
+func TestDownModes(t *testing.T) {
+	for mode, want := range map[OnDown]Mode{OnDownSpread: ModeSpread, OnDownLocal: ModeLocal} {
+		t.Run(string(mode), func(t *testing.T) {
+			server := miniredis.RunT(t)
+			r := newRedis(t, RedisOptions{URL: "redis://" + server.Addr(), OnDown: mode})
+			server.Close()
+			a := Ask{Key: host, Limit: 8}
+			if answer := lease(t, r, a); answer.Lease == nil || answer.Mode != want {
+				t.Errorf("without Redis: %+v, want a Lease in mode %s", answer, want)
+			}
+			granted(t, r, a).End()
+			if answer := lease(t, r, spaced(time.Second)); answer.Lease != nil {
+				t.Error("a delay was not kept from what another instance may have sent at the last moment")
+			}
+			if err := server.Restart(); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "Redis is used again", func() bool { return lease(t, r, a).Mode == ModeRedis })
+		})
+	}
+	t.Run("refuse", func(t *testing.T) {
+		server := miniredis.RunT(t)
+		r := newRedis(t, RedisOptions{URL: "redis://" + server.Addr(), OnDown: OnDownRefuse})
+		server.Close()
+		for range 2 {
+			_, err := r.Lease(Ask{Key: host, Limit: 8})
+			var unavailable *UnavailableError
+			if !errors.As(err, &unavailable) || unavailable.RetryAfter <= 0 || unavailable.Err == nil {
+				t.Errorf("Lease: %v, want an UnavailableError with a time and a cause", err)
+			}
+		}
+		if got := r.Stats(); got.Up || got.Downs != 1 {
+			t.Errorf("%+v, want one fall", got)
+		}
+	})
+}
+
+// In spread, the limit is shared too.
+func TestSpreadSharesTheLimit(t *testing.T) {
+	server, in := newMini(t, 4)
+	server.Close()
+	a := Ask{Key: host, Limit: 8, UnderWay: 1}
+	granted(t, in[0], a)
+	a.UnderWay = 2
+	denied(t, in[0], a, time.Second, time.Second)
+}
+
+// No two instances are in their slots at a time, and from the last start of one to the first of the next is a delay.
+func TestSlotsFollowEachOther(t *testing.T) {
+	const step, delay = 10 * time.Millisecond, 400 * time.Millisecond
+	epoch := time.Now()
+	ids := []string{"a", "b", "c"}
+	var all []*health
+	for i, id := range ids {
+		h := newHealth(id, epoch.Add(time.Duration(i)*time.Hour)) // each has its own count
+		h.instances = ids
+		h.clock = time.Duration(i) * time.Hour
+		all = append(all, h)
+	}
+	last, lastAt, turns := "", time.Duration(0), 0
+	for at := time.Duration(0); at < time.Minute; at += step {
+		for _, h := range all {
+			if h.slot(host, delay, epoch.Add(at)) > 0 {
+				continue
+			}
+			if h.id != last {
+				if turns++; turns > 1 && at-lastAt < delay+100*time.Millisecond {
+					t.Fatalf("%s starts %v after %s, want %v and time for its request", h.id, at-lastAt, last, delay)
+				}
+			}
+			last, lastAt = h.id, at
+		}
+	}
+	if want := int(time.Minute / (600 * time.Millisecond)); turns < want-1 || turns > want+1 {
+		t.Errorf("%d slots in a minute, want %d", turns, want)
+	}
+	if wait := all[0].slot(host, delay, epoch.Add(time.Second)); all[0].slot(host, delay, epoch.Add(time.Second+wait)) != 0 {
+		t.Errorf("the wait of %v does not lead to a slot", wait)
+	}
+}
+
+func TestPasswordsStayOutOfErrorsAndLogs(t *testing.T) {
+	const secret = "hunter2"
+	for _, url := range []string{
+		"redis://user:" + secret + "@[::1", "http://user:" + secret + "@h", "redis://u:" + secret + "@h/x", "redis://u:" + secret + "@h/0?no=1",
+		"redis://u:" + secret + "@h?addr=x", "unix://u:" + secret + "@h?master_name=m", "re dis://u:" + secret + "@h:port", "",
+	} {
+		_, err := NewRedis(RedisOptions{URL: url})
+		if err == nil || strings.Contains(err.Error(), secret) {
+			t.Errorf("NewRedis(%q): %v, want an error without the password", url, err)
+		}
+	}
+	var log bytes.Buffer
+	r := newRedis(t, RedisOptions{URL: "redis://user:" + secret + "@127.0.0.1:1/0", Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	r.Close()
+	if strings.Contains(log.String(), secret) || !strings.Contains(log.String(), "Redis is down") {
+		t.Errorf("the log is %s", log.String())
+	}
+}
+
+func TestURLsOfEachKind(t *testing.T) {
+	for _, url := range []string{
+		"redis://u:p@127.0.0.1:1/2", "rediss://127.0.0.1:1", "unix:///nowhere.sock?db=1", "redis://127.0.0.1:1?master_name=main&addr=127.0.0.1:2&password=p",
+		"rediss://127.0.0.1:1?addr=127.0.0.1:2&addr=127.0.0.1:3",
+	} {
+		r, err := NewRedis(RedisOptions{URL: url})
+		if err != nil {
+			t.Errorf("NewRedis(%s): %v", url, err)
+			continue
+		}
+		if r.Stats().Up {
+			t.Errorf("%s is up", url)
+		}
+		r.Close()
+	}
+	if _, err := NewRedis(RedisOptions{URL: "redis://127.0.0.1:1", OnDown: "hope"}); err == nil {
+		t.Error("OnDown hope was taken")
+	}
+}
+
+// eventually tries for a while.
+func eventually(t *testing.T, what string, try func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if try() {
+			return
+		}
+	}
+	t.Fatalf("in 20 s it never happened that %s", what)
+}

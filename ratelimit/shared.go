@@ -1,0 +1,87 @@
+package ratelimit
+
+import (
+	"fmt"
+	"time"
+)
+
+// Shared is where several instances agree on whose turn it is, so that a host sees them as one. See Redis.
+type Shared interface {
+	// Lease asks for the right to send one request, without waiting for it: if the answer holds no Lease, it says when
+	// to ask again. One request for each key asks at a time, the one whose turn it is in this instance, and only when it
+	// may start by what this instance itself knows. The error is an *UnavailableError.
+	Lease(Ask) (Answer, error)
+
+	// Pause lets no request to key start for d, in any instance. Of several pauses the one that ends last counts.
+	Pause(key string, d time.Duration) error
+
+	// Watch has f called when it is worth asking again for key. It is a hint, which may be lost; f must not block.
+	Watch(f func(key string))
+}
+
+// An Ask is for the right to send one request.
+type Ask struct {
+	Key      string        // of the lane
+	Delay    time.Duration // that must have passed since the request before
+	Start    bool          // the Delay counts from the start of that request, and not from its end
+	Limit    int           // how many requests may be under way in all instances; 0 is no limit. With a Crawl-delay, 1
+	UnderWay int           // how many are, in this instance
+	Hold     time.Duration // after how long a request that goes on gives its lease back; 0 is never
+}
+
+// An Answer is what came of an Ask.
+type Answer struct {
+	Lease  *Lease        // the right to send; nil if it is not its turn yet
+	Wait   time.Duration // when to ask again, if there is no Lease
+	Gap    time.Duration // since the last request of any instance started or ended; negative if there is none known
+	Paused time.Duration // how long the lane still is paused
+	Order  Order         // the operator's, zero if there is none. While it is a stop, there is no Lease
+	Mode   Mode
+}
+
+// An Order is an operator's word on one lane, for all instances. The zero value is none.
+type Order struct {
+	Stop  bool          // nothing is sent
+	Floor time.Duration // the least Delay
+	Note  string        // why, and who says so
+	Until time.Time     // when it ends; zero is a year from now
+}
+
+// Mode says by what a request was paced.
+type Mode string
+
+// The modes.
+const (
+	ModeLocal  Mode = "local"  // by this instance alone
+	ModeRedis  Mode = "redis"  // by all instances together
+	ModeSpread Mode = "spread" // by this instance, in its share of the time
+)
+
+// OnDown says how to pace while Redis cannot be reached.
+type OnDown string
+
+// The ways to pace without Redis. The empty OnDown is OnDownSpread.
+const (
+	// OnDownSpread gives each of the instances last known its own share of the time: a Delay is kept as if it were at
+	// least so many times as long, and no two instances send at one time as long as a request takes less than 3/16 of
+	// its Delay or 150 ms, whichever is longer.
+	OnDownSpread OnDown = "spread"
+
+	// OnDownRefuse sends nothing.
+	OnDownRefuse OnDown = "refuse"
+
+	// OnDownLocal paces as if there were no other instance.
+	OnDownLocal OnDown = "local"
+)
+
+// An UnavailableError says that nothing is sent, because Redis cannot be reached and Options say so.
+type UnavailableError struct {
+	RetryAfter time.Duration // when it is worth coming back
+	Err        error         // what Redis said last
+}
+
+func (e *UnavailableError) Error() string {
+	return fmt.Sprintf("ratelimit: the pace that is shared with other instances is not known: %v", e.Err)
+}
+
+func (e *UnavailableError) Unwrap() error { return e.Err }

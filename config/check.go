@@ -23,6 +23,7 @@ func (l *loader) check(now time.Time) {
 	atMost(l, "robots.max_size", &c.Robots.MaxSize, "robots.cache_size", c.Robots.CacheSize)
 	atMost(l, "pacing.max_queue_per_client", &c.Pacing.MaxQueuePerClient, "pacing.max_queue", c.Pacing.MaxQueue)
 	l.checkTogether("intercept.ca_cert", c.Intercept.CACert, "intercept.ca_key", c.Intercept.CAKey)
+	l.checkOneOf("redis.url", c.Redis.URL, "redis.url_file", c.Redis.URLFile)
 	l.checkEgress()
 	l.checkClients()
 	l.checkHosts()
@@ -52,6 +53,13 @@ func (l *loader) checkTogether(a, valueA, b, valueB string) {
 		a, b = b, a
 	}
 	l.faultAt(l.at(a), b, "found none, expected one beside %s", a)
+}
+
+// checkOneOf reports two keys that say the same thing.
+func (l *loader) checkOneOf(a, valueA, b, valueB string) {
+	if l.ok(a, b) && valueA != "" && valueB != "" {
+		l.fault(b, "found one beside %s (%s), expected one of the two", a, l.at(a))
+	}
 }
 
 func (l *loader) checkListeners() {
@@ -231,6 +239,7 @@ func (l *loader) checkFiles() {
 	l.checkFile("intercept.ca_cert", c.Intercept.CACert)
 	l.checkFile("intercept.ca_key", c.Intercept.CAKey)
 	l.checkFile("egress.ca_file", c.Egress.CAFile)
+	l.checkFile("redis.url_file", c.Redis.URLFile)
 	for i, h := range c.Hosts {
 		l.checkFile(join(item("hosts", i), "robots_file"), h.RobotsFile)
 	}

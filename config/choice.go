@@ -64,6 +64,15 @@ const (
 	OnFailureContinue OnFailure = "continue"
 )
 
+// OnDown is how to pace while the Redis that several instances share cannot be reached.
+type OnDown string
+
+const (
+	OnDownSpread OnDown = "spread" // each instance in its share of the time
+	OnDownRefuse OnDown = "refuse" // not at all
+	OnDownLocal  OnDown = "local"  // as if there were no other instance
+)
+
 // Query is how much of a URL's query is recorded.
 type Query string
 

@@ -44,6 +44,7 @@ type Config struct {
 	ResponseFields bool
 	Grace          time.Duration `range:"0s..1h"`
 	Audit          Audit
+	Redis          Redis
 	Log            Log
 	Clients        []Client           // the first that matches; none: everybody, who can only be local
 	Hosts          []Host             // the first whose pattern matches
@@ -128,6 +129,14 @@ type Audit struct {
 	Query     Query
 }
 
+// Redis is where several instances share their pace. Where URL and URLFile are empty, this instance is alone.
+type Redis struct {
+	URL     string `as:"redis"`
+	URLFile string `as:"path"` // holds the URL, so that its password is in no configuration
+	Prefix  string `as:"prefix"`
+	OnDown  OnDown
+}
+
 // Log is about the program's own messages, which are not the audit.
 type Log struct {
 	Level  slog.Level
@@ -193,6 +202,7 @@ func Default() Config {
 		Refusal: Refusal{Status: 403},
 		Grace:   30 * time.Second,
 		Audit:   Audit{Buffer: 100_000, OnFailure: OnFailureRefuse, Query: QueryMask},
+		Redis:   Redis{Prefix: "robotsproxy:", OnDown: OnDownSpread},
 		Log:     Log{Level: slog.LevelInfo, Format: LogAuto},
 	}
 }

@@ -119,7 +119,7 @@ func TestKeys(t *testing.T) {
 		pacing.max_wait pacing.max_wait_cap pacing.max_queue pacing.max_queue_per_client pacing.release_after
 		intercept.ca_cert intercept.ca_key
 		egress.allow_addresses egress.deny_addresses egress.ports egress.resolve egress.ca_file egress.insecure_hosts
-		refusal.status response_fields grace audit.jsonl audit.buffer audit.on_failure audit.query log.level log.format
+		refusal.status response_fields grace audit.jsonl audit.buffer audit.on_failure audit.query redis.url redis.url_file redis.prefix redis.on_down log.level log.format
 		clients[0].name clients[0].cidr clients[0].product_token clients[0].mode clients[0].dialect clients[0].purpose clients[0].max_wait
 		clients[0].max_crawl_delay clients[0].subresources hosts[0].host hosts[0].mode hosts[0].dialect hosts[0].delay hosts[0].robots_file
 		exemptions[0].host exemptions[0].path exemptions[0].client exemptions[0].effect exemptions[0].reason

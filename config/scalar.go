@@ -18,6 +18,7 @@ import (
 type scalar struct {
 	expected string                    // what a fault says should stand there
 	plain    bool                      // in YAML it stands without quotes
+	secret   bool                      // what stands there is not repeated
 	words    []string                  // the closed list, if there is one
 	parse    func(string) (any, error) // its error is a hint beyond "found this, expected that", or errNoHint
 	format   func(any) string
@@ -47,6 +48,7 @@ var scalars = map[reflect.Type]scalar{
 	reflect.TypeFor[PaceKey]():       oneOf(word, PaceKeyHost, PaceKeyDomain),
 	reflect.TypeFor[Spacing]():       oneOf(word, SpacingEnd, SpacingStart),
 	reflect.TypeFor[OnFailure]():     oneOf(word, OnFailureRefuse, OnFailureContinue),
+	reflect.TypeFor[OnDown]():        oneOf(word, OnDownSpread, OnDownRefuse, OnDownLocal),
 	reflect.TypeFor[Query]():         oneOf(word, QueryMask, QueryKeep, QueryHash, QueryDrop),
 	reflect.TypeFor[LogFormat]():     oneOf(word, LogAuto, LogText, LogJSON),
 }

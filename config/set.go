@@ -81,7 +81,7 @@ func (l *loader) assign(v reflect.Value, text, key string, tag reflect.StructTag
 	s, _ := scalarFor(v.Type(), tag)
 	value, err := s.parse(text)
 	if err != nil {
-		l.fault(key, "found %s, expected %s%s", quote(text), s.expected, s.hint(text, err))
+		l.fault(key, "found %s, expected %s%s", s.found(text), s.expected, s.hint(text, err))
 		return
 	}
 	if bound := s.outside(value, tag); bound != "" {
@@ -92,6 +92,14 @@ func (l *loader) assign(v reflect.Value, text, key string, tag reflect.StructTag
 		value = l.placePath(text)
 	}
 	v.Set(reflect.ValueOf(value))
+}
+
+// found names text as it stands there.
+func (s scalar) found(text string) string {
+	if s.secret {
+		return "something else (not shown, it may hold a password)"
+	}
+	return quote(text)
 }
 
 // hint is what can be said beyond "found this, expected that".

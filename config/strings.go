@@ -21,6 +21,8 @@ var texts = map[string]scalar{
 	"host":    text("a host such as a.example", parseHost),
 	"pattern": text("a host such as a.example, or *.example for every host below it", parsePattern),
 	"product": text("a product token such as NewsBot: letters, digits, - and _ (RFC 9309 section 2.2.1)", parseProduct),
+	"prefix":  text("a prefix of keys without { and }", parsePrefixOfKeys),
+	"redis":   secret("redis://host:6379, rediss:// over TLS or unix:///run/redis.sock", parseRedis, redacted),
 	"contact": text("a URL such as https://example.org/crawler, or mailto:crawler@example.org", parseContact),
 }
 
@@ -31,6 +33,14 @@ func text(expected string, parse func(string) (string, error)) scalar {
 		}
 		return parse(s)
 	}, func(s string) string { return s })
+}
+
+// secret is a text with a password in it, which show leaves out.
+func secret(expected string, parse func(string) (string, error), show func(string) string) scalar {
+	s := text(expected, parse)
+	s.secret = true
+	s.format = func(v any) string { return show(v.(string)) }
+	return s
 }
 
 func parseLine(s string) (string, error) {
@@ -54,6 +64,43 @@ func parseAddress(s string) (string, error) {
 	}
 	if _, err := origin.Host(host); err != nil {
 		return "", hint(err)
+	}
+	return s, nil
+}
+
+// parseRedis reads the address of a Redis as far as can be told without its client. Empty is none.
+func parseRedis(s string) (string, error) {
+	if s == "" {
+		return s, nil
+	}
+	u, err := url.Parse(s)
+	switch {
+	case err != nil:
+		return "", errNoHint
+	case (u.Scheme == "redis" || u.Scheme == "rediss") && u.Host != "" || u.Scheme == "unix" && u.Path != "":
+		return s, nil
+	}
+	return "", errNoHint
+}
+
+// redacted shows the address of a Redis, as parseRedis has read it, without its passwords.
+func redacted(s string) string {
+	u, err := url.Parse(s)
+	if err != nil {
+		return ""
+	}
+	if q := u.Query(); q.Has("password") {
+		q.Set("password", "xxxxx")
+		u.RawQuery = q.Encode()
+	}
+	return u.Redacted()
+}
+
+// parsePrefixOfKeys reads what the names of keys in Redis begin with: braces would move the lanes of all hosts to one
+// node of a Cluster.
+func parsePrefixOfKeys(s string) (string, error) {
+	if s == "" || strings.ContainsAny(s, "{} ") {
+		return "", errNoHint
 	}
 	return s, nil
 }

@@ -243,11 +243,10 @@ func TestRedisIsKilledAndRestarted(t *testing.T) {
 			server := startRedis(t)
 			crews := newCrews(t, 4, RedisOptions{URL: server.url(), OnDown: mode})
 			a, s := spaced(100*time.Millisecond), &slow{}
-			go func() {
-				time.Sleep(2 * time.Second)
-				server.kill()
-			}()
+			killed := make(chan struct{})
+			time.AfterFunc(2*time.Second, func() { server.kill(); close(killed) })
 			run(crews, s, 8, a, 5*time.Millisecond, 6*time.Second)
+			<-killed
 			server.start()
 			served := run(crews, s, 8, a, 5*time.Millisecond, 8*time.Second)
 			f := s.figure(a.Delay, served)

@@ -193,7 +193,6 @@ func (r *Redis) without(a Ask, cause error) (Answer, error) {
 	}
 	answer := Answer{Gap: -1, Mode: ModeLocal, Order: r.keptOrder(a.Key)}
 	if answer.Order.Stop {
-		answer.Wait = time.Until(answer.Order.Until)
 		return answer, nil
 	}
 	delay, now := max(a.Delay, answer.Order.Floor), time.Now()
@@ -217,19 +216,20 @@ func (r *Redis) Pause(key string, d time.Duration) error {
 	return err
 }
 
-// Order sets the operator's order for key, in the place of the one before. The zero Order lifts it.
+// Order implements Shared.
 func (r *Redis) Order(key string, o Order) error {
-	life, stop := time.Duration(0), 0
+	life, stop, until := time.Duration(0), 0, int64(0)
 	if o.Stop || o.Floor > 0 {
 		life = longestDelay
 	}
 	if !o.Until.IsZero() {
+		until = o.Until.UnixMicro()
 		life = min(life, max(0, time.Until(o.Until)))
 	}
 	if o.Stop {
 		stop = 1
 	}
-	_, err := r.call("order", key, stop, micros(o.Floor), o.Note, life.Milliseconds())
+	_, err := r.call("order", key, stop, micros(o.Floor), o.Note, until, life.Milliseconds())
 	return err
 }
 
@@ -248,7 +248,7 @@ func (r *Redis) keptOrder(key string) Order {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	o := r.orders[key]
-	if !o.Until.After(time.Now()) {
+	if !o.Until.IsZero() && !o.Until.After(time.Now()) {
 		return Order{}
 	}
 	return o
@@ -324,10 +324,11 @@ func (v reply) text(i int) string {
 
 func (v reply) duration(i int) time.Duration { return time.Duration(v.number(i)) * time.Microsecond }
 
-// order reads four values: stop, floor, note, for how long.
+// order reads four values: stop, floor, note, until.
 func (v reply) order(i int) Order {
-	if v.number(i+3) <= 0 {
-		return Order{}
+	o := Order{Stop: v.number(i) == 1, Floor: v.duration(i + 1), Note: v.text(i + 2)}
+	if until := v.number(i + 3); until > 0 {
+		o.Until = time.UnixMicro(until)
 	}
-	return Order{Stop: v.number(i) == 1, Floor: v.duration(i + 1), Note: v.text(i + 2), Until: time.Now().Add(v.duration(i + 3))}
+	return o
 }

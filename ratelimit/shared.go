@@ -15,6 +15,9 @@ type Shared interface {
 	// Pause lets no request to key start for d, in any instance. Of several pauses the one that ends last counts.
 	Pause(key string, d time.Duration) error
 
+	// Order sets the operator's order for key in all instances, in the place of the one before. The zero Order lifts it.
+	Order(key string, o Order) error
+
 	// Watch has f called when it is worth asking again for key. It is a hint, which may be lost; f must not block.
 	Watch(f func(key string))
 }
@@ -32,8 +35,8 @@ type Ask struct {
 // An Answer is what came of an Ask.
 type Answer struct {
 	Lease  *Lease        // the right to send; nil if it is not its turn yet
-	Wait   time.Duration // when to ask again, if there is no Lease
-	Gap    time.Duration // since the last request of any instance started or ended; negative if there is none known
+	Wait   time.Duration // when to ask again, if there is no Lease and no stop
+	Gap    time.Duration // since what a Delay counts from, in any instance; negative if nothing is known
 	Paused time.Duration // how long the lane still is paused
 	Order  Order         // the operator's, zero if there is none. While it is a stop, there is no Lease
 	Mode   Mode
@@ -44,7 +47,7 @@ type Order struct {
 	Stop  bool          // nothing is sent
 	Floor time.Duration // the least Delay
 	Note  string        // why, and who says so
-	Until time.Time     // when it ends; zero is a year from now
+	Until time.Time     // when it ends: in a year at the latest, and then if it is zero
 }
 
 // Mode says by what a request was paced.

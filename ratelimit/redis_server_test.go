@@ -244,11 +244,11 @@ func TestRedisIsKilledAndRestarted(t *testing.T) {
 			crews := newCrews(t, 4, RedisOptions{URL: server.url(), OnDown: mode})
 			a, s := spaced(100*time.Millisecond), &slow{}
 			killed := make(chan struct{})
-			time.AfterFunc(2*time.Second, func() { server.kill(); close(killed) })
-			run(crews, s, 8, a, 5*time.Millisecond, 6*time.Second)
+			time.AfterFunc(time.Second, func() { server.kill(); close(killed) })
+			run(crews, s, 8, a, 5*time.Millisecond, 5*time.Second)
 			<-killed
 			server.start()
-			served := run(crews, s, 8, a, 5*time.Millisecond, 8*time.Second)
+			served := run(crews, s, 8, a, 5*time.Millisecond, 7*time.Second)
 			f := s.figure(a.Delay, served)
 			t.Log(f)
 			if f.violations > 0 {
@@ -385,4 +385,49 @@ func BenchmarkLease(b *testing.B) {
 		answer.Lease.End()
 		r.calls.Wait()
 	}
+}
+
+// A replica that Sentinel makes the server may lack the last writes: no gap may be shorter for that.
+func TestSentinelFailover(t *testing.T) {
+	first := startRedis(t)
+	second := startRedis(t, "--replicaof", strings.Replace(first.addr, ":", " ", 1), "--repl-diskless-sync-delay", "0")
+	config := filepath.Join(t.TempDir(), "sentinel.conf")
+	host, port, _ := net.SplitHostPort(first.addr)
+	text := fmt.Sprintf("sentinel monitor main %s %s 1\nsentinel down-after-milliseconds main 500\nsentinel failover-timeout main 3000\n", host, port)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sentinel := &redisServer{tb: t, network: "tcp", addr: freeAddr(t)}
+	_, port, _ = net.SplitHostPort(sentinel.addr)
+	sentinel.args = []string{config, "--sentinel", "--port", port, "--bind", "127.0.0.1"}
+	sentinel.start()
+	t.Cleanup(sentinel.kill)
+	eventually(t, "the replica has what the first server has", func() bool { return second.info("replication", "master_link_status") == "up" })
+	eventually(t, "Sentinel knows the replica", func() bool { return strings.Contains(sentinel.info("sentinel", "master0"), "slaves=1") })
+
+	crews := newCrews(t, 2, RedisOptions{URL: sentinel.url() + "/0?master_name=main"})
+	a, s := spaced(100*time.Millisecond), &slow{}
+	time.AfterFunc(time.Second, func() { _ = first.cmd.Process.Kill() })
+	served := run(crews, s, 4, a, 5*time.Millisecond, 10*time.Second)
+	f := s.figure(a.Delay, served)
+	t.Log(f)
+	if f.violations > 0 {
+		t.Errorf("%d gaps are shorter than %v", f.violations, a.Delay)
+	}
+	for _, c := range crews {
+		if got := c.redis.Stats(); !got.Up || got.Downs == 0 {
+			t.Errorf("%+v, want to be up again after a fall", got)
+		}
+	}
+}
+
+// info returns one field of INFO.
+func (s *redisServer) info(section, field string) string {
+	client, err := newRedisClient(s.url(), nil)
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	defer client.Close()
+	text, _ := client.Info(s.tb.Context(), section).Result()
+	return infoField(text, field)
 }

@@ -10,7 +10,7 @@
 --                paused   before when nothing starts
 -- KEYS[2]  sorted set: the leases that are held, by when they run out unless they are renewed
 -- KEYS[3]  sorted set: the instances that wait, by when they came
--- KEYS[4]  hash: the operator's order (stop, floor, note, until); it expires by itself
+-- KEYS[4]  hash: the operator's order (stop, floor, until); it expires by itself
 -- ARGV     verb, instance, key, channel, how long a lease lasts, what the verb needs
 local lane, held, line, order = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local verb, instance, key, channel, lasts = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
@@ -105,11 +105,10 @@ end
 
 -- lease grants the right to send one request, if fewer than limit leases are held, the delay has passed since the mark
 -- (or, where from is "start", since the last start), and nobody stands before the instance who came in time.
--- It returns token, wait, gap (-1: unknown), rest of the pause, and the order: stop, floor, note, until.
+-- It returns token, wait, gap (-1: unknown), rest of the pause, and the order: stop, floor, until.
 local function lease(delay, limit, from)
-  local word = redis.call('HMGET', order, 'stop', 'floor', 'note', 'until')
-  local stop, floor = word[1] == '1' and 1 or 0, tonumber(word[2] or 0) or 0
-  local note, ends = word[3] or '', tonumber(word[4] or 0) or 0
+  local word = redis.call('HMGET', order, 'stop', 'floor', 'until')
+  local stop, floor, ends = word[1] == '1' and 1 or 0, tonumber(word[2] or 0) or 0, tonumber(word[3] or 0) or 0
   if floor > delay then delay, limit, from = floor, 1, 'mark' end
   expire()
   local last = from == 'start' and start or mark
@@ -120,14 +119,14 @@ local function lease(delay, limit, from)
     free = math.max(free, tonumber(redis.call('ZRANGE', held, n - limit, n - limit, 'WITHSCORES')[2]))
   end
   local rest = math.max(0, paused - now)
-  if stop == 1 then return '', 0, gap, rest, stop, floor, note, ends end
+  if stop == 1 then return '', 0, gap, rest, stop, floor, ends end
   local before = redis.call('ZRANK', line, instance) or redis.call('ZCARD', line)
   if n < limit and now >= free and now >= math.max(free, opened) + before * patience then
     redis.call('ZREMRANGEBYRANK', line, 0, before) -- with those before it, who slept
-    return give(delay), 0, gap, rest, stop, floor, note, ends
+    return give(delay), 0, gap, rest, stop, floor, ends
   end
   before = turn(delay)
-  return '', math.max(free, math.min(now, opened)) - now + before * patience, gap, rest, stop, floor, note, ends
+  return '', math.max(free, math.min(now, opened)) - now + before * patience, gap, rest, stop, floor, ends
 end
 
 -- known reports whether token may act: it is held, or this server has forgotten it, which is seen by its number, no
@@ -192,10 +191,10 @@ function verbs.pause(duration)
 end
 
 -- order sets the operator's order, or lifts it if its life is 0.
-function verbs.order(stop, floor, note, ends, life)
+function verbs.order(stop, floor, ends, life)
   redis.call('DEL', order)
   if tonumber(life) > 0 then
-    redis.call('HSET', order, 'stop', stop, 'floor', floor, 'note', note, 'until', ends)
+    redis.call('HSET', order, 'stop', stop, 'floor', floor, 'until', ends)
     redis.call('PEXPIRE', order, life)
   end
   wake(true)

@@ -79,9 +79,10 @@ type Redis struct {
 	health  *health
 	woken   atomic.Pointer[func(key string)]
 
-	// mu guards orders, the last that was heard for a key, for when Redis is down.
+	// mu guards what follows.
 	mu     sync.Mutex
-	orders map[string]Order
+	orders map[string]Order // the last that was heard for a key, for when Redis is down
+	unsent map[string]news  // what Redis is to be told when it is back
 
 	closing context.Context
 	close   context.CancelFunc
@@ -102,7 +103,7 @@ func NewRedis(o RedisOptions) (*Redis, error) {
 	}
 	r := &Redis{
 		id: strings.ToLower(rand.Text()[:12]), prefix: cmp.Or(o.Prefix, "robotsproxy:"), onDown: cmp.Or(o.OnDown, OnDownSpread),
-		log: o.Logger, orders: make(map[string]Order),
+		log: o.Logger, orders: make(map[string]Order), unsent: make(map[string]news),
 	}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
@@ -205,53 +206,9 @@ func (r *Redis) without(a Ask, cause error) (Answer, error) {
 		}
 	}
 	if answer.Wait == 0 {
-		answer.Lease = &Lease{}
+		answer.Lease = unshared{}
 	}
 	return answer, nil
-}
-
-// Pause implements Shared. More than 47 hours is taken as that.
-func (r *Redis) Pause(key string, d time.Duration) error {
-	_, err := r.call("pause", key, micros(min(d, believedPause)))
-	return err
-}
-
-// Order implements Shared.
-func (r *Redis) Order(key string, o Order) error {
-	life, stop, until := time.Duration(0), 0, int64(0)
-	if o.Stop || o.Floor > 0 {
-		life = longestDelay
-	}
-	if !o.Until.IsZero() {
-		until = o.Until.UnixMicro()
-		life = min(life, max(0, time.Until(o.Until)))
-	}
-	if o.Stop {
-		stop = 1
-	}
-	_, err := r.call("order", key, stop, micros(o.Floor), o.Note, until, life.Milliseconds())
-	return err
-}
-
-// keepOrder remembers what Redis said of key.
-func (r *Redis) keepOrder(key string, o Order) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if o == (Order{}) {
-		delete(r.orders, key)
-		return
-	}
-	r.orders[strings.Clone(key)] = o
-}
-
-func (r *Redis) keptOrder(key string) Order {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	o := r.orders[key]
-	if !o.Until.IsZero() && !o.Until.After(time.Now()) {
-		return Order{}
-	}
-	return o
 }
 
 // call runs one verb of lease.lua for one lane.
@@ -324,10 +281,10 @@ func (v reply) text(i int) string {
 
 func (v reply) duration(i int) time.Duration { return time.Duration(v.number(i)) * time.Microsecond }
 
-// order reads four values: stop, floor, note, until.
+// order reads three values: stop, floor, until.
 func (v reply) order(i int) Order {
-	o := Order{Stop: v.number(i) == 1, Floor: v.duration(i + 1), Note: v.text(i + 2)}
-	if until := v.number(i + 3); until > 0 {
+	o := Order{Stop: v.number(i) == 1, Floor: v.duration(i + 1)}
+	if until := v.number(i + 2); until > 0 {
 		o.Until = time.UnixMicro(until)
 	}
 	return o

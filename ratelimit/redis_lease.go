@@ -5,10 +5,14 @@ import (
 	"time"
 )
 
-// A Lease is the right to send one request, which no other instance has at the time. It is given back by End when the
-// request has ended, or by Cancel if it was not sent; whichever comes first counts. Neither waits for Redis. A nil Lease
-// is a right to nothing, and the zero Lease one that nobody shares.
-type Lease struct {
+// unshared is the Lease of a request that is paced without Redis.
+type unshared struct{}
+
+func (unshared) End()    {}
+func (unshared) Cancel() {}
+
+// A redisLease is a Lease that Redis granted.
+type redisLease struct {
 	redis *Redis
 	key   string
 	token string
@@ -22,8 +26,8 @@ type Lease struct {
 }
 
 // newLease returns the lease that was granted to a, and has it renewed from now on.
-func (r *Redis) newLease(a Ask, token string) *Lease {
-	l := &Lease{redis: r, key: a.Key, token: token, delay: a.Delay}
+func (r *Redis) newLease(a Ask, token string) *redisLease {
+	l := &redisLease{redis: r, key: a.Key, token: token, delay: a.Delay}
 	if a.Hold > 0 {
 		l.until = time.Now().Add(a.Hold)
 	}
@@ -34,7 +38,7 @@ func (r *Redis) newLease(a Ask, token string) *Lease {
 }
 
 // next returns how long it is until the lease is renewed or given back.
-func (l *Lease) next() time.Duration {
+func (l *redisLease) next() time.Duration {
 	if l.until.IsZero() {
 		return renewEvery
 	}
@@ -42,7 +46,7 @@ func (l *Lease) next() time.Duration {
 }
 
 // renew is what the timer runs.
-func (l *Lease) renew() {
+func (l *redisLease) renew() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.over || l.redis.closing.Err() != nil {
@@ -60,16 +64,14 @@ func (l *Lease) renew() {
 	l.timer.Reset(l.next())
 }
 
-// End gives the lease back; the Delay of the next request counts from now.
-func (l *Lease) End() { l.give("end") }
+// End implements Lease; the Delay of the next request counts from now.
+func (l *redisLease) End() { l.give("end") }
 
-// Cancel gives the lease back as if it had not been granted.
-func (l *Lease) Cancel() { l.give("cancel") }
+// Cancel implements Lease; it is as if the lease had not been granted.
+func (l *redisLease) Cancel() { l.give("cancel") }
 
-func (l *Lease) give(verb string) {
-	if l == nil || l.redis == nil {
-		return
-	}
+// give tells Redis, and does not wait for it.
+func (l *redisLease) give(verb string) {
 	l.redis.calls.Go(func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -80,7 +82,7 @@ func (l *Lease) give(verb string) {
 }
 
 // giveLocked tells Redis. If Redis does not hear it, the lease runs out.
-func (l *Lease) giveLocked(verb string) {
+func (l *redisLease) giveLocked(verb string) {
 	l.over = true
 	l.timer.Stop()
 	if v, err := l.redis.call(verb, l.key, l.token, micros(l.delay)); err == nil && v.number(0) == 0 {

@@ -53,6 +53,9 @@ func (r *Redis) beat(lasts time.Duration) {
 	}
 	answer, now := reply(v), time.Now()
 	r.health.hears(answer.duration(0), sent, now)
+	if r.health.down() != nil && !r.sendUnsent() {
+		return
+	}
 	if r.health.returns(now) {
 		r.log.Info("Redis answers; pace is shared with other instances")
 	}

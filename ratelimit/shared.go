@@ -12,14 +12,23 @@ type Shared interface {
 	// may start by what this instance itself knows. The error is an *UnavailableError.
 	Lease(Ask) (Answer, error)
 
-	// Pause lets no request to key start for d, in any instance. Of several pauses the one that ends last counts.
+	// Pause lets no request to key start for d, in any instance. Of several pauses the one that ends last counts. An
+	// error says that the other instances do not know yet; they will as soon as they can.
 	Pause(key string, d time.Duration) error
 
 	// Order sets the operator's order for key in all instances, in the place of the one before. The zero Order lifts it.
+	// The error is as that of Pause.
 	Order(key string, o Order) error
 
 	// Watch has f called when it is worth asking again for key. It is a hint, which may be lost; f must not block.
 	Watch(f func(key string))
+}
+
+// A Lease is the right to send one request, which no other instance has at the time. It is given back by End when the
+// request has ended, or by Cancel if it was not sent; whichever comes first counts. Neither blocks.
+type Lease interface {
+	End()
+	Cancel()
 }
 
 // An Ask is for the right to send one request.
@@ -34,7 +43,7 @@ type Ask struct {
 
 // An Answer is what came of an Ask.
 type Answer struct {
-	Lease  *Lease        // the right to send; nil if it is not its turn yet
+	Lease  Lease         // the right to send; nil if it is not its turn yet
 	Wait   time.Duration // when to ask again, if there is no Lease and no stop
 	Gap    time.Duration // since what a Delay counts from, in any instance; negative if nothing is known
 	Paused time.Duration // how long the lane still is paused
@@ -46,7 +55,6 @@ type Answer struct {
 type Order struct {
 	Stop  bool          // nothing is sent
 	Floor time.Duration // the least Delay
-	Note  string        // why, and who says so
 	Until time.Time     // when it ends: in a year at the latest, and then if it is zero
 }
 

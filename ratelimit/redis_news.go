@@ -1,0 +1,108 @@
+package ratelimit
+
+import (
+	"strings"
+	"time"
+)
+
+// A news is what the other instances are to be told of a lane.
+type news struct {
+	pause time.Time // until when it is paused; zero: nothing new
+	order *Order    // nil: nothing new
+}
+
+// then returns n and what came after it as one.
+func (n news) then(next news) news {
+	next.pause = later(n.pause, next.pause)
+	if next.order == nil {
+		next.order = n.order
+	}
+	return next
+}
+
+// Pause implements Shared. More than 47 hours is taken as that.
+func (r *Redis) Pause(key string, d time.Duration) error {
+	return r.tell(key, news{pause: time.Now().Add(min(d, believedPause))})
+}
+
+// Order implements Shared.
+func (r *Redis) Order(key string, o Order) error {
+	r.keepOrder(key, o)
+	return r.tell(key, news{order: &o})
+}
+
+// tell tells Redis, or keeps the news for when it is back.
+func (r *Redis) tell(key string, n news) error {
+	err := r.health.down()
+	if err == nil {
+		err = r.send(key, n)
+	}
+	if err != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.unsent[strings.Clone(key)] = r.unsent[key].then(n)
+	}
+	return err
+}
+
+// sendUnsent tells Redis what it was not told while it was down, and reports whether that was heard.
+func (r *Redis) sendUnsent() bool {
+	r.mu.Lock()
+	unsent := r.unsent
+	r.unsent = make(map[string]news)
+	r.mu.Unlock()
+	heard := true
+	for key, n := range unsent {
+		if heard = heard && r.send(key, n) == nil; !heard {
+			r.mu.Lock()
+			r.unsent[key] = n.then(r.unsent[key])
+			r.mu.Unlock()
+		}
+	}
+	return heard
+}
+
+func (r *Redis) send(key string, n news) error {
+	if rest := time.Until(n.pause); rest > 0 {
+		if _, err := r.call("pause", key, micros(rest)); err != nil {
+			return err
+		}
+	}
+	if n.order == nil {
+		return nil
+	}
+	o, stop, until, life := n.order, 0, int64(0), longestDelay
+	if o.Stop {
+		stop = 1
+	}
+	if !o.Until.IsZero() {
+		until, life = o.Until.UnixMicro(), min(life, max(0, time.Until(o.Until)))
+	}
+	if !o.Stop && o.Floor <= 0 {
+		life = 0
+	}
+	_, err := r.call("order", key, stop, micros(o.Floor), until, life.Milliseconds())
+	return err
+}
+
+// keepOrder remembers what was said of key.
+func (r *Redis) keepOrder(key string, o Order) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if o == (Order{}) {
+		delete(r.orders, key)
+		return
+	}
+	r.orders[strings.Clone(key)] = o
+}
+
+// keptOrder returns what was said of key last, if it still holds.
+func (r *Redis) keptOrder(key string) Order {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	o := r.orders[key]
+	if !o.Until.IsZero() && !o.Until.After(time.Now()) {
+		return Order{}
+	}
+	return o
+}

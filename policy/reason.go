@@ -15,6 +15,7 @@ const (
 	ReasonPace              Reason = "pace"               // the wait would exceed max_wait, or a queue is full
 	ReasonBackoff           Reason = "backoff"            // the host is paused by its own 429 or 503
 	ReasonOverload          Reason = "overload"           // our own limits
+	ReasonPacingUnavailable Reason = "pacing-unavailable" // the pace shared with other instances cannot be known
 	ReasonAuditUnavailable  Reason = "audit-unavailable"  // the decision could not be recorded
 	ReasonBadRequest        Reason = "bad-request"        // what cannot be judged
 	ReasonMisdirected       Reason = "misdirected"        // two names for one request

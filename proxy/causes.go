@@ -93,14 +93,20 @@ func inWords(proxyError string, err error) string {
 // paceRefusal words why the pace has no place for a request.
 func paceRefusal(ex *exchange, r ratelimit.Request, err error) *Refusal {
 	var (
-		wait    *ratelimit.WaitError
-		stopped *ratelimit.StoppedError
+		wait        *ratelimit.WaitError
+		stopped     *ratelimit.StoppedError
+		unavailable *ratelimit.UnavailableError
 	)
 	switch {
 	case errors.As(err, &stopped):
 		return &Refusal{Reason: policy.ReasonStopped, Detail: "The operator of the proxy has stopped " + ex.origin.Host() + ".", RetryAfter: until(stopped.Until)}
 	case errors.As(err, &wait):
 		return waitRefusal(ex, r, wait)
+	case errors.As(err, &unavailable):
+		return &Refusal{
+			Reason: policy.ReasonPacingUnavailable, RetryAfter: unavailable.RetryAfter, Err: err,
+			Detail: "The pace that is shared with other instances of the proxy cannot be known at the moment.",
+		}
 	case errors.Is(err, ratelimit.ErrTooManyLanes):
 		return &Refusal{Reason: policy.ReasonOverload, Detail: "Too many hosts are paced at once.", RetryAfter: time.Minute, Err: err}
 	default:

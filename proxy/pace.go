@@ -128,7 +128,7 @@ func (ex *exchange) reckon(l *ratelimit.Limiter, r ratelimit.Request, opens time
 // hold takes over the place in the pace, and notes what it was worth.
 func (ex *exchange) hold(g *ratelimit.Grant) {
 	ex.grant = g
-	ex.rec.PacingMode = "local"
+	ex.rec.PacingMode = string(g.Mode())
 	ex.rec.Waited = audit.Millis(g.Waited())
 	if gap, ok := g.Gap(); ok {
 		ex.rec.Gap = audit.Millis(gap)

@@ -49,6 +49,7 @@ var classes = map[policy.Reason]class{
 	policy.ReasonBackoff:           {429, "http_request_denied", policy.Throttle, "This host asked to be left alone for a while"},
 	policy.ReasonPace:              {429, "http_request_denied", policy.Throttle, "Too many requests wait for this host"},
 	policy.ReasonOverload:          {503, "connection_limit_reached", policy.Error, "The proxy is at its limit"},
+	policy.ReasonPacingUnavailable: {503, "proxy_internal_error", policy.Error, "The pace of this host cannot be known"},
 	policy.ReasonAuditUnavailable:  {503, "proxy_internal_error", policy.Error, "The decision could not be recorded"},
 	policy.ReasonBadRequest:        {400, "http_request_error", policy.Error, "This request cannot be judged"},
 	policy.ReasonMisdirected:       {421, "http_request_error", policy.Error, "Two names for one request"},

@@ -18,7 +18,7 @@ import (
 func TestEveryReasonHasItsClass(t *testing.T) {
 	for _, r := range []policy.Reason{
 		policy.ReasonRobots, policy.ReasonRobotsUnreachable, policy.ReasonEgress, policy.ReasonExemption, policy.ReasonIdentity, policy.ReasonPace, policy.ReasonBackoff, policy.ReasonStopped,
-		policy.ReasonOverload, policy.ReasonAuditUnavailable, policy.ReasonBadRequest, policy.ReasonMisdirected, policy.ReasonLoop, policy.ReasonUpstream, policy.ReasonInternal,
+		policy.ReasonOverload, policy.ReasonAuditUnavailable, policy.ReasonPacingUnavailable, policy.ReasonBadRequest, policy.ReasonMisdirected, policy.ReasonLoop, policy.ReasonUpstream, policy.ReasonInternal,
 	} {
 		c, ok := classes[r]
 		if !ok || c.status < 400 || c.proxyError == "" || c.outcome == "" || c.title == "" {

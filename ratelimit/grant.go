@@ -26,8 +26,9 @@ type Grant struct {
 	delay  time.Duration // the Delay that applied
 	source Source        // what held the request up beyond its own Delay
 	hasGap bool
-	spaced bool // a Delay applied, or a floor
-	rode   bool // on the slot of another
+	spaced bool  // a Delay applied, or a floor
+	turn   *turn // nil: the lane is not shared
+	rode   bool  // on the slot of another
 
 	// Guarded by lane.mu.
 	done         bool      // given back, by the caller or by the lane itself after ReleaseAfter
@@ -62,6 +63,14 @@ func (g *Grant) Required() (time.Duration, Source) {
 		return 0, ""
 	}
 	return g.delay, g.source
+}
+
+// Mode returns by what the request was paced: by this process alone unless Options.Shared is set.
+func (g *Grant) Mode() Mode {
+	if g == nil {
+		return ModeLocal
+	}
+	return g.turn.mode()
 }
 
 // Rode reports whether the request started on the slot of another, which it could not have done otherwise: see

@@ -24,6 +24,7 @@ type lane struct {
 	flights flights
 
 	restraint *restraint // nil: none
+	share     *share     // nil: there are no other instances
 
 	bucket  rate.Limiter
 	mark    time.Time     // from when a Delay counts: the last start, and with spacing from the end, the last end
@@ -36,6 +37,9 @@ type lane struct {
 
 func newLane(l *Limiter, key string) *lane {
 	ln := &lane{limiter: l, key: key, longest: max(remembered, l.rules().DefaultDelay)}
+	if l.shared != nil {
+		ln.share = &share{}
+	}
 	ln.bucket.SetLimitAt(time.Time{}, l.rules().defaultLimit())
 	ln.bucket.SetBurstAt(time.Time{}, l.rules().DefaultBurst) // empty at the beginning of time, so full now
 	return ln
@@ -47,15 +51,16 @@ func (ln *lane) enter(ctx context.Context, r Request, now time.Time) (*Grant, *w
 	delay := ln.restraint.delay(r.delay())
 	ln.longest = max(ln.longest, delay)
 	ln.settle(now)
-	if err := ln.restraint.stop(now); err != nil {
+	if err := ln.restraint.stop(now); err != nil && ln.share == nil {
 		return nil, nil, err
 	}
-	if ln.vacant(now) && ln.until(now, delay) <= 0 && ln.limiter.passes(r.Addr, now) {
+	if ln.share == nil && ln.vacant(now) && ln.until(now, delay) <= 0 && ln.limiter.passes(r.Addr, now) {
 		return ln.grant(now, now, r.Client, r.delay()), nil, nil
 	}
 	if r.Ride && ln.restraint.rest(now) <= 0 && !ln.blocked(0) {
 		g := ln.grant(now, now, r.Client, r.delay())
 		g.rode = true
+		ln.tellSent()
 		return g, nil, nil
 	}
 	w, err := ln.line(ctx, r, now)
@@ -75,12 +80,13 @@ func (ln *lane) line(ctx context.Context, r Request, now time.Time) (*waiter, er
 	if w, err := ln.comeBack(r, limit, now); w != nil || err != nil {
 		return w, err
 	}
-	wait := ln.predict(now, r.Client, ln.queue.len(r.Client), ln.restraint.delay(r.delay()))
+	delay := ln.restraint.delay(r.delay())
+	wait := ln.predict(now, r.Client, ln.queue.len(r.Client), delay)
 	wait = max(wait, ln.limiter.nextSlot(r.Addr, now))
 	if ln.full(r.Client) {
 		return nil, ln.tooLong(limit, wait, true, now)
 	}
-	if wait <= limit && limit > 0 {
+	if wait <= limit && (limit > 0 || ln.mayAsk(now, delay)) {
 		w := &waiter{ctx: ctx, client: r.Client, due: now.Add(wait)}
 		ln.push(w)
 		return w, nil
@@ -171,7 +177,8 @@ func (ln *lane) pump(now time.Time) {
 }
 
 // holds returns how long w, whose turn it is, is held up: by its Delay and by what is under way; if it is a kept place,
-// until it lapses; and by the gate of its address. What else a head must have before it starts belongs here.
+// until it lapses; by the gate of its address; and by the other instances. What else a head must have before it starts
+// belongs here.
 func (ln *lane) holds(w *waiter, now time.Time) time.Duration {
 	if wait := ln.until(now, ln.restraint.delay(w.delay)); wait > 0 {
 		w.giveBack(now)
@@ -180,7 +187,14 @@ func (ln *lane) holds(w *waiter, now time.Time) time.Duration {
 	if w.kept() {
 		return w.lapses().Sub(now)
 	}
-	return ln.pass(w, now)
+	if wait := ln.pass(w, now); wait > 0 || ln.share == nil {
+		return wait
+	}
+	wait := ln.agreed(ln.restraint.delay(w.delay), now)
+	if wait > 0 {
+		w.giveBack(now)
+	}
+	return wait
 }
 
 // remove takes w out of the queue, if it is still there.
@@ -216,9 +230,13 @@ func (ln *lane) wake(d time.Duration) {
 
 // grant lets a request start now, whose own Delay is delay.
 func (ln *lane) grant(now, arrived time.Time, client string, delay time.Duration) *Grant {
+	t := ln.share.take()
+	if t != nil && t.Gap >= 0 {
+		ln.seen = later(ln.seen, now.Add(-t.Gap))
+	}
 	g := &Grant{
 		lane: ln, client: client, start: now, waited: now.Sub(arrived),
-		hasGap: !ln.seen.IsZero(), spaced: ln.restraint.delay(delay) > 0, mark: ln.mark, seen: ln.seen,
+		turn: t, hasGap: !ln.seen.IsZero(), spaced: ln.restraint.delay(delay) > 0, mark: ln.mark, seen: ln.seen,
 	}
 	if g.hasGap {
 		g.gap = now.Sub(ln.seen)
@@ -259,6 +277,7 @@ func (ln *lane) settle(now time.Time) {
 // end takes g out of the requests under way.
 func (ln *lane) end(g *Grant, at time.Time) {
 	g.done = true
+	g.turn.end()
 	ln.flights.remove(g)
 	ln.learn(at.Sub(g.start))
 	if ln.limiter.rules().SpacingStart {
@@ -275,6 +294,7 @@ func (ln *lane) cancel(g *Grant, now time.Time) {
 		return
 	}
 	g.done = true
+	g.turn.cancel()
 	ln.flights.remove(g)
 	ln.limiter.cancelled.Add(1)
 	if ln.moves == g.moves {

@@ -108,7 +108,8 @@ end
 -- It returns token, wait, gap (-1: unknown), rest of the pause, and the order: stop, floor, until.
 local function lease(delay, limit, from)
   local word = redis.call('HMGET', order, 'stop', 'floor', 'until')
-  local stop, floor, ends = word[1] == '1' and 1 or 0, tonumber(word[2] or 0) or 0, tonumber(word[3] or 0) or 0
+  local floor, ends = tonumber(word[2] or 0) or 0, tonumber(word[3] or 0) or 0
+  local stop = word[1] == '1' and (ends == 0 or now < ends) and 1 or 0
   if floor > delay then delay, limit, from = floor, 1, 'mark' end
   expire()
   local last = from == 'start' and start or mark

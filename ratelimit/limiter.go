@@ -26,7 +26,7 @@
 // A host that answers 429 or 503 is left alone for a while, by all clients: for as long as it asks, or along a curve
 // from a minute to an hour. An operator can stop a key or slow it down while requests wait, with effect at once.
 //
-// The package shares nothing between processes. Over a restart it keeps the long pauses, if Options.Pauses is there.
+// Several processes pace as one if they have a Shared, such as Redis. Over a restart it keeps the long pauses, if Options.Pauses is there.
 package ratelimit
 
 import (
@@ -47,6 +47,7 @@ type Limiter struct {
 	options atomic.Pointer[Options] // complete
 	pauses  Pauses                  // nil: none are kept
 
+	shared    Shared // nil: there are no other instances
 	patiences patiences
 	gates     gates
 
@@ -74,16 +75,19 @@ func New(o Options) (*Limiter, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	l := &Limiter{pauses: o.Pauses, lanes: make(map[string]*lane)}
+	l := &Limiter{pauses: o.Pauses, shared: o.Shared, lanes: make(map[string]*lane)}
 	l.options.Store(o.withDefaults())
 	if err := l.restore(o.Pauses); err != nil {
 		return nil, err
+	}
+	if l.shared != nil {
+		l.shared.Watch(l.woken)
 	}
 	return l, nil
 }
 
 // Reload has other rules hold from now on, for the lanes that there are as well: none loses what it knows. Pauses are kept
-// where they were.
+// where they were, and lanes are shared with whom they were.
 func (l *Limiter) Reload(o Options) error {
 	if err := o.check(); err != nil {
 		return err
@@ -136,7 +140,8 @@ func (r Request) delay() time.Duration { return min(max(r.Delay, 0), longestDela
 //
 // The error is ctx.Err() if ctx ends first, even if the way is free; a *WaitError, at once, if the wait foreseen is
 // longer than r.MaxWait or the queue is full, and later if the host is paused meanwhile for longer than r.MaxWait; a
-// *StoppedError, at once or later, if an operator has stopped the key; or ErrTooManyLanes.
+// *StoppedError, at once or later, if an operator has stopped the key; ErrTooManyLanes; or what Options.Shared says, such as
+// an *UnavailableError.
 //
 // The wait is foreseen from the requests that come before r in the order of turns, each with its own Delay, and from how
 // long requests of this lane have taken of late (a moving average, or the age of the oldest one under way if that is
@@ -204,6 +209,7 @@ func (l *Limiter) Reckon(r Request) (wait time.Duration, ok bool) {
 		return 0, false
 	}
 	defer ln.mu.Unlock()
+	ln.tellSent()
 	return ln.reckon(r, time.Now())
 }
 

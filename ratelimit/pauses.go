@@ -51,7 +51,14 @@ func (l *Limiter) restore(kept Pauses) error {
 
 // keep hands a pause that has just begun to Pauses, if it is long. No lock is held, since this may take a while.
 func (l *Limiter) keep(p Pause) {
-	if p.Until.IsZero() || l.pauses == nil || time.Until(p.Until) <= keepsAbove {
+	if p.Until.IsZero() {
+		return
+	}
+	rest := time.Until(p.Until)
+	if l.shared != nil {
+		_ = l.shared.Pause(p.Key, rest) // who cannot be told now is told later
+	}
+	if l.pauses == nil || rest <= keepsAbove {
 		return
 	}
 	if err := l.pauses.Keep(p); err != nil {

@@ -76,10 +76,13 @@ func (r *Redis) send(key string, n news) error {
 		stop = 1
 	}
 	if !o.Until.IsZero() {
-		until, life = o.Until.UnixMicro(), min(life, max(0, time.Until(o.Until)))
+		until = o.Until.UnixMicro()
 	}
-	if !o.Stop && o.Floor <= 0 {
+	switch {
+	case !o.Stop && o.Floor <= 0:
 		life = 0
+	case until > 0 && o.Floor <= 0:
+		life = min(life, max(0, time.Until(o.Until)))
 	}
 	_, err := r.call("order", key, stop, micros(o.Floor), until, life.Milliseconds())
 	return err
@@ -101,8 +104,6 @@ func (r *Redis) keptOrder(key string) Order {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	o := r.orders[key]
-	if !o.Until.IsZero() && !o.Until.After(time.Now()) {
-		return Order{}
-	}
+	o.Stop = o.Stop && (o.Until.IsZero() || o.Until.After(time.Now()))
 	return o
 }

@@ -355,7 +355,7 @@ func TestNothingStaysForEver(t *testing.T) {
 	if err := in[0].Pause("b.example", time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	if err := in[0].Order(host, Order{Floor: time.Second, Until: time.Now().Add(time.Minute)}); err != nil {
+	if err := in[0].Order(host, Order{Stop: true, Until: time.Now().Add(time.Minute)}); err != nil {
 		t.Fatal(err)
 	}
 	for _, key := range server.Keys() {

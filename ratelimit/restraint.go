@@ -88,6 +88,15 @@ func (ln *lane) answered(o Outcome, client string, sent, now time.Time) Pause {
 	return Pause{Key: ln.key, Until: rs.until, Source: rs.source, Streak: rs.streak}
 }
 
+// order is what an operator wants of the lane.
+func (rs *restraint) order() Order {
+	o := Order{Stop: rs.stopped, Floor: rs.floor}
+	if o.Stop {
+		o.Until = rs.stopUntil
+	}
+	return o
+}
+
 // SetFloor has requests of key spaced by d at least, from now on: those that wait already as well. If d is zero, the
 // floor is lifted. A lane with a floor is not forgotten.
 func (l *Limiter) SetFloor(key string, d time.Duration) error {
@@ -132,37 +141,44 @@ func (l *Limiter) Paused(key string) time.Time {
 	return ln.restraint.until
 }
 
-// intervene changes the restraint of key's lane, and has everybody who waits there hear of it. The error is
-// ErrTooManyLanes.
+// intervene changes the restraint of key's lane, and has everybody who waits there hear of it, in other instances too.
+// The error is ErrTooManyLanes, or says that other instances do not know yet.
 func (l *Limiter) intervene(key string, change func(*restraint)) error {
 	ln, err := l.lane(key)
 	if err != nil {
 		return err
 	}
-	defer ln.mu.Unlock()
 	now := time.Now()
 	change(ln.restrain())
+	order := ln.restraint.order()
 	ln.review(now)
 	ln.pump(now)
-	return nil
+	ln.mu.Unlock()
+	return l.tell(key, order)
 }
 
 // review turns away those that wait for what will not come: a lane that is stopped, or one that is now paused for longer
 // than they want to wait.
 func (ln *lane) review(now time.Time) {
+	stopped, rest := ln.restraint.stop(now), ln.restraint.rest(now)
+	ln.dismiss(now, func(w *waiter) error {
+		if stopped == nil && rest > 0 && plus(rest, now.Sub(w.arrived)) > w.maxWait {
+			return &WaitError{Wait: rest, Source: ln.restraint.source}
+		}
+		return stopped
+	})
+}
+
+// dismiss turns away those that wait and for whom there is an error.
+func (ln *lane) dismiss(now time.Time, why func(*waiter) error) {
 	if ln.queue == nil {
 		return
 	}
-	stopped, rest := ln.restraint.stop(now), ln.restraint.rest(now)
 	for w := range ln.queue.all() {
-		err := stopped
 		if w.kept() {
 			continue // its client hears of it when it comes back
 		}
-		if err == nil && plus(max(0, rest), now.Sub(w.arrived)) > w.maxWait {
-			err = &WaitError{Wait: rest, Source: ln.restraint.source}
-		}
-		if err != nil {
+		if err := why(w); err != nil {
 			ln.remove(w, now)
 			w.ready <- answer{err: err}
 		}

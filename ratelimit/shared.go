@@ -55,7 +55,7 @@ type Answer struct {
 type Order struct {
 	Stop  bool          // nothing is sent
 	Floor time.Duration // the least Delay
-	Until time.Time     // when it ends: in a year at the latest, and then if it is zero
+	Until time.Time     // when the stop ends; zero is when it is lifted. Nobody remembers an order for more than a year
 }
 
 // Mode says by what a request was paced.

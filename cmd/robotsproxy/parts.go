@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/audit"
@@ -29,6 +30,7 @@ type parts struct {
 	ca      *certs.Authority
 	egress  *proxy.Egress
 	cache   *robots.Cache
+	redis   *ratelimit.Redis // nil: there is no other instance
 	limiter *ratelimit.Limiter
 	records *audit.JSONL
 	server  *proxy.Server
@@ -56,7 +58,10 @@ func newParts(cfg *config.Config, log *slog.Logger, observers ...observer) (_ *p
 	if p.cache, err = newCache(cfg, transport); err != nil {
 		return nil, err
 	}
-	if p.limiter, err = newLimiter(cfg); err != nil {
+	if p.redis, err = newRedis(cfg, log); err != nil {
+		return nil, err
+	}
+	if p.limiter, err = newLimiter(cfg, p.redis); err != nil {
 		return nil, err
 	}
 	if p.records, err = newRecords(cfg, log); err != nil {
@@ -94,6 +99,9 @@ func (p *parts) close() error {
 	var err error
 	if p.server != nil {
 		err = p.server.Close()
+	}
+	if p.redis != nil {
+		err = errors.Join(err, p.redis.Close())
 	}
 	if p.cache != nil {
 		p.cache.Close()
@@ -177,8 +185,35 @@ func orNone[T int | time.Duration](v T) T {
 	return v
 }
 
-func newLimiter(cfg *config.Config) (*ratelimit.Limiter, error) {
+// newRedis returns where instances share their pace, or nil if the configuration names none.
+func newRedis(cfg *config.Config, log *slog.Logger) (*ratelimit.Redis, error) {
+	url := cfg.Redis.URL
+	if file := cfg.Redis.URLFile; file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, usage(fmt.Errorf("reading redis.url_file: %w", err))
+		}
+		url = strings.TrimSpace(string(text))
+	}
+	if url == "" {
+		return nil, nil
+	}
+	r, err := ratelimit.NewRedis(ratelimit.RedisOptions{
+		URL: url, Prefix: cfg.Redis.Prefix, OnDown: ratelimit.OnDown(cfg.Redis.OnDown), Logger: log,
+	})
+	if err != nil {
+		return nil, usage(err)
+	}
+	return r, nil
+}
+
+func newLimiter(cfg *config.Config, redis *ratelimit.Redis) (*ratelimit.Limiter, error) {
+	var shared ratelimit.Shared
+	if redis != nil {
+		shared = redis
+	}
 	return ratelimit.New(ratelimit.Options{
+		Shared:   shared,
 		MaxQueue: cfg.Pacing.MaxQueue, MaxQueuePerClient: cfg.Pacing.MaxQueuePerClient, MaxConcurrent: orNone(cfg.Pacing.MaxConcurrent),
 		DefaultDelay: cfg.Pacing.DefaultDelay, DefaultBurst: cfg.Pacing.DefaultBurst,
 		ReleaseAfter: cfg.Pacing.ReleaseAfter, SpacingStart: cfg.Pacing.Spacing == config.SpacingStart,

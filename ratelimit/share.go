@@ -1,0 +1,188 @@
+package ratelimit
+
+import "time"
+
+// A share is a lane's part in what several instances agree on. It is nil where there is only this one.
+//
+// A request whose turn it is here, and which may start by what is known here, asks the others. Who asks does not hold
+// the lane: the answer comes as one more move, and goes to whoever is the first in the queue by then.
+type share struct {
+	asking bool      // a question is under way
+	asked  time.Time // when the last one was put
+	stale  bool      // the lane was woken since, so what the answer says of the wait may be old
+	again  time.Time // before then there is no use in asking
+	turn   *turn     // the right to start, between an answer and the end of the move that it brings
+}
+
+// A turn is the right to start a request with no longer a delay, by the agreement of all instances.
+type turn struct {
+	Answer
+	delay time.Duration
+}
+
+// The turn of a lane that is not shared is nil, and has nothing to give back.
+
+func (t *turn) end() {
+	if t != nil {
+		t.Lease.End()
+	}
+}
+
+func (t *turn) cancel() {
+	if t != nil {
+		t.Lease.Cancel()
+	}
+}
+
+func (t *turn) mode() Mode {
+	if t == nil {
+		return ModeLocal
+	}
+	return t.Mode
+}
+
+// take returns the turn for the request that starts now. Nil: there is none, and nobody to ask for one.
+func (s *share) take() *turn {
+	if s == nil {
+		return nil
+	}
+	t := s.turn
+	s.turn = nil
+	return t
+}
+
+// agreed returns how long the first in the queue, whose delay is given, waits for the other instances: 0 if there is a
+// turn to take. Who asks does not know that yet; pump is run again when the answer is there.
+func (ln *lane) agreed(delay time.Duration, now time.Time) time.Duration {
+	s := ln.share
+	if s.turn != nil && s.turn.delay >= delay {
+		return 0
+	}
+	if wait := s.again.Sub(now); wait > 0 {
+		return wait
+	}
+	ln.question(delay, now)
+	return leaseLasts
+}
+
+// mayAsk reports whether a request that does not wait may ask the others all the same.
+func (ln *lane) mayAsk(now time.Time, delay time.Duration) bool {
+	return ln.share != nil && ln.vacant(now) && ln.until(now, delay) <= 0
+}
+
+// question asks the other instances for a turn, unless that is being done.
+func (ln *lane) question(delay time.Duration, now time.Time) {
+	s := ln.share
+	if s.asking {
+		return
+	}
+	s.asking, s.asked, s.stale = true, now, false
+	o := ln.limiter.rules()
+	a := Ask{Key: ln.key, Delay: delay, Start: o.SpacingStart, Limit: 1, UnderWay: ln.flights.n, Hold: o.ReleaseAfter}
+	if delay == 0 {
+		a.Delay, a.Start, a.Limit = o.DefaultDelay, true, max(0, o.MaxConcurrent)
+	}
+	go ln.ask(a, delay)
+}
+
+// ask puts the question, and makes the move that the answer calls for.
+func (ln *lane) ask(a Ask, delay time.Duration) {
+	answer, err := ln.limiter.shared.Lease(a)
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	now, s := time.Now(), ln.share
+	s.asking = false
+	if err != nil {
+		ln.dismiss(now, func(*waiter) error { return err })
+		ln.pump(now)
+		return
+	}
+	s.again = now.Add(answer.Wait)
+	ln.obey(answer, now)
+	if answer.Lease != nil {
+		s.turn = &turn{answer, delay}
+	} else {
+		ln.yield(answer, delay, now)
+	}
+	ln.pump(now)
+	if s.turn != nil { // nobody was there to take it
+		s.take().cancel()
+	}
+}
+
+// obey takes in what the operator and the host have said to other instances.
+func (ln *lane) obey(a Answer, now time.Time) {
+	if a.Paused > 0 && now.Add(a.Paused).Sub(ln.restrain().until) > pauseGrace {
+		ln.restraint.pause(now.Add(a.Paused), Backoff, now)
+	}
+	if ln.restraint == nil && a.Order == (Order{}) {
+		return
+	}
+	rs := ln.restrain()
+	rs.stopped, rs.stopUntil, rs.floor = a.Order.Stop, a.Order.Until, a.Order.Floor
+	ln.review(now)
+}
+
+// pauseGrace is how much the end of a pause may differ after it was told around.
+const pauseGrace = time.Second
+
+// yield takes in that it is not this instance's turn. Requests that have come since the question was put, and whose wait
+// was foreseen without knowing of the others, are turned away if it is too long.
+func (ln *lane) yield(a Answer, delay time.Duration, now time.Time) {
+	if ln.share.stale {
+		ln.share.again = now
+	}
+	if last := now.Add(-a.Gap); a.Gap >= 0 && delay > 0 && last.After(ln.mark) {
+		ln.mark, ln.seen = last, later(ln.seen, last)
+		ln.moves++
+	}
+	ln.dismiss(now, func(w *waiter) error {
+		wait := max(0, ln.until(now, ln.restraint.delay(w.delay)))
+		if w.maxWait <= 0 {
+			wait = max(wait, a.Wait)
+		}
+		if w.arrived.Before(ln.share.asked) || wait <= max(0, w.maxWait) {
+			return nil
+		}
+		return ln.tooLong(w.maxWait, wait, false, now)
+	})
+}
+
+// woken is told when there is news of key from other instances.
+func (l *Limiter) woken(key string) {
+	ln := l.present(key)
+	if ln == nil {
+		return
+	}
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	ln.share.again, ln.share.stale = time.Time{}, true
+	if ln.queue == nil {
+		return
+	}
+	now := time.Now()
+	if w := ln.next(now); !w.kept() {
+		ln.question(ln.restraint.delay(w.delay), now)
+	}
+}
+
+// tell has the other instances know of a lane's order.
+func (l *Limiter) tell(key string, o Order) error {
+	if l.shared == nil {
+		return nil
+	}
+	return l.shared.Order(key, o)
+}
+
+// tellSent has the other instances know of a request that is sent whatever they say.
+func (ln *lane) tellSent() {
+	if ln.share == nil {
+		return
+	}
+	shared, key := ln.limiter.shared, ln.key
+	go func() {
+		if a, err := shared.Lease(Ask{Key: key}); err == nil && a.Lease != nil {
+			a.Lease.End()
+		}
+	}()
+}

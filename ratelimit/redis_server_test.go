@@ -19,67 +19,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/robotsproxy/robotsproxy/internal/redistest"
 )
-
-// A redisServer is a real redis-server of this test alone.
-type redisServer struct {
-	tb      testing.TB
-	args    []string
-	network string
-	addr    string
-	cmd     *exec.Cmd
-}
-
-// startRedis starts a redis-server on a free port, or on a socket if args have one.
-func startRedis(tb testing.TB, args ...string) *redisServer {
-	tb.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		if os.Getenv("CI") == "true" {
-			tb.Fatal("redis-server is not here, and CI needs it")
-		}
-		tb.Skip("redis-server is not here")
-	}
-	s := &redisServer{tb: tb, network: "tcp", addr: freeAddr(tb)}
-	_, port, _ := net.SplitHostPort(s.addr)
-	s.args = append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", tb.TempDir()}, args...)
-	s.start()
-	tb.Cleanup(s.kill)
-	return s
-}
-
-func freeAddr(tb testing.TB) string {
-	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
-func (s *redisServer) start() {
-	s.tb.Helper()
-	s.cmd = exec.Command("redis-server", s.args...)
-	if err := s.cmd.Start(); err != nil {
-		s.tb.Fatal(err)
-	}
-	for range 500 {
-		if c, err := net.Dial(s.network, s.addr); err == nil {
-			c.Close()
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	s.tb.Fatalf("redis-server does not listen on %s", s.addr)
-}
-
-// kill ends it as kill -9 does.
-func (s *redisServer) kill() {
-	_ = s.cmd.Process.Kill()
-	_ = s.cmd.Wait()
-}
-
-func (s *redisServer) url() string { return "redis://" + s.addr }
 
 // A slow is one slow host as its origin sees it.
 type slow struct {
@@ -223,8 +165,8 @@ func newCrews(tb testing.TB, n int, o RedisOptions) []*crew {
 }
 
 func TestInstancesKeepOneDelay(t *testing.T) {
-	server := startRedis(t)
-	crews := newCrews(t, 4, RedisOptions{URL: server.url()})
+	server := redistest.Start(t)
+	crews := newCrews(t, 4, RedisOptions{URL: server.URL()})
 	a, s := spaced(100*time.Millisecond), &slow{}
 	served := run(crews, s, 16, a, 5*time.Millisecond, 4*time.Second)
 	f := s.figure(a.Delay, served)
@@ -240,14 +182,14 @@ func TestInstancesKeepOneDelay(t *testing.T) {
 func TestRedisIsKilledAndRestarted(t *testing.T) {
 	for _, mode := range []OnDown{OnDownSpread, OnDownRefuse} {
 		t.Run(string(mode), func(t *testing.T) {
-			server := startRedis(t)
-			crews := newCrews(t, 4, RedisOptions{URL: server.url(), OnDown: mode})
+			server := redistest.Start(t)
+			crews := newCrews(t, 4, RedisOptions{URL: server.URL(), OnDown: mode})
 			a, s := spaced(100*time.Millisecond), &slow{}
 			killed := make(chan struct{})
-			time.AfterFunc(time.Second, func() { server.kill(); close(killed) })
+			time.AfterFunc(time.Second, func() { server.Kill(); close(killed) })
 			run(crews, s, 8, a, 5*time.Millisecond, 5*time.Second)
 			<-killed
-			server.start()
+			server.Restart()
 			served := run(crews, s, 8, a, 5*time.Millisecond, 7*time.Second)
 			f := s.figure(a.Delay, served)
 			t.Log(f)
@@ -271,18 +213,18 @@ func TestRedisIsKilledAndRestarted(t *testing.T) {
 
 // A server that was restarted between two commands, without one that failed, has forgotten all the same.
 func TestRestartThatNobodySaw(t *testing.T) {
-	server := startRedis(t)
-	crews := newCrews(t, 2, RedisOptions{URL: server.url()})
+	server := redistest.Start(t)
+	crews := newCrews(t, 2, RedisOptions{URL: server.URL()})
 	a := spaced(time.Minute)
 	granted(t, crews[0].redis, a).End()
 	crews[0].redis.calls.Wait()
-	server.kill()
-	server.start()
+	server.Kill()
+	server.Restart()
 	eventually(t, "Redis is up", func() bool { return crews[1].redis.Stats().Up })
 	if answer := lease(t, crews[1].redis, a); answer.Lease != nil || answer.Wait < 50*time.Second {
 		t.Errorf("Lease: %+v, want to wait for what the server has forgotten", answer)
 	}
-	fresh := newRedis(t, RedisOptions{URL: server.url()})
+	fresh := newRedis(t, RedisOptions{URL: server.URL()})
 	if answer := lease(t, fresh, a); answer.Lease != nil || answer.Wait < 50*time.Second {
 		t.Errorf("a new instance: %+v, want to wait a delay from the start of the server", answer)
 	}
@@ -290,15 +232,14 @@ func TestRestartThatNobodySaw(t *testing.T) {
 
 func TestRedisOverTLS(t *testing.T) {
 	cert, key := selfSigned(t)
-	server := startRedis(t)
-	server.kill()
-	_, port, _ := net.SplitHostPort(server.addr)
-	server.args = append(server.args, "--port", "0", "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-auth-clients", "no")
+	server := redistest.Start(t)
+	server.Kill()
+	server.Args("--port", "0", "--bind", "127.0.0.1", "--save", "", "--tls-port", server.Port(), "--tls-cert-file", cert, "--tls-key-file", key, "--tls-auth-clients", "no")
 	if out, _ := exec.Command("redis-server", "--tls-port", "none").CombinedOutput(); strings.Contains(string(out), "Bad directive") {
 		t.Skip("this redis-server was built without TLS")
 	}
-	server.start()
-	url := "rediss://" + server.addr
+	server.Restart()
+	url := "rediss://" + server.Addr()
 	if r := newRedis(t, RedisOptions{URL: url}); r.Stats().Up {
 		t.Error("a certificate that nobody vouches for was accepted")
 	}
@@ -336,21 +277,21 @@ func selfSigned(t *testing.T) (cert, key string) {
 
 func TestRedisOverASocketWithAPassword(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "r.sock")
-	server := startRedis(t, "--unixsocket", socket, "--requirepass", "hunter2")
+	server := redistest.Start(t, "--unixsocket", socket, "--requirepass", "hunter2")
 	granted(t, newRedis(t, RedisOptions{URL: "unix://:hunter2@" + socket}), Ask{Key: host, Limit: 1})
-	if r := newRedis(t, RedisOptions{URL: server.url()}); r.Stats().Up || !strings.Contains(fmt.Sprint(r.health.down()), "NOAUTH") {
+	if r := newRedis(t, RedisOptions{URL: server.URL()}); r.Stats().Up || !strings.Contains(fmt.Sprint(r.health.down()), "NOAUTH") {
 		t.Errorf("without the password: %v", r.health.down())
 	}
 }
 
 // A real Cluster of one node refuses keys that are not together.
 func TestRedisCluster(t *testing.T) {
-	server := startRedis(t, "--cluster-enabled", "yes")
-	slots := exec.Command("redis-cli", "-h", "127.0.0.1", "-p", server.addr[strings.LastIndex(server.addr, ":")+1:], "cluster", "addslotsrange", "0", "16383")
+	server := redistest.Start(t, "--cluster-enabled", "yes")
+	slots := exec.Command("redis-cli", "-h", "127.0.0.1", "-p", server.Port(), "cluster", "addslotsrange", "0", "16383")
 	if out, err := slots.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	url := server.url() + "?addr=" + server.addr
+	url := server.URL() + "?addr=" + server.Addr()
 	one, other := newRedis(t, RedisOptions{URL: url}), newRedis(t, RedisOptions{URL: url})
 	eventually(t, "the Cluster is ready", func() bool { return one.Stats().Up && other.Stats().Up })
 	a := spaced(20 * time.Second)
@@ -366,17 +307,17 @@ func TestFigures(t *testing.T) {
 	if os.Getenv("FIGURES") == "" {
 		t.Skip("FIGURES is not set: it asks for a run of half a minute")
 	}
-	server := startRedis(t)
+	server := redistest.Start(t)
 	for _, n := range []int{1, 2, 4} {
 		a, s := Ask{Key: fmt.Sprintf("host%d", n), Delay: 100 * time.Millisecond, Limit: 1}, &slow{}
-		served := run(newCrews(t, n, RedisOptions{URL: server.url()}), s, 32, a, 0, 10*time.Second)
+		served := run(newCrews(t, n, RedisOptions{URL: server.URL()}), s, 32, a, 0, 10*time.Second)
 		t.Logf("%d instances: %v", n, s.figure(a.Delay, served))
 	}
 }
 
 // BenchmarkLease is one lease and its end, over loopback.
 func BenchmarkLease(b *testing.B) {
-	r := newRedis(b, RedisOptions{URL: startRedis(b).url()})
+	r := newRedis(b, RedisOptions{URL: redistest.Start(b).URL()})
 	for b.Loop() {
 		answer, err := r.Lease(Ask{Key: host, Limit: 8})
 		if err != nil || answer.Lease == nil {
@@ -389,25 +330,23 @@ func BenchmarkLease(b *testing.B) {
 
 // A replica that Sentinel makes the server may lack the last writes: no gap may be shorter for that.
 func TestSentinelFailover(t *testing.T) {
-	first := startRedis(t)
-	second := startRedis(t, "--replicaof", strings.Replace(first.addr, ":", " ", 1), "--repl-diskless-sync-delay", "0")
+	first := redistest.Start(t)
+	second := redistest.Start(t, "--replicaof", strings.Replace(first.Addr(), ":", " ", 1), "--repl-diskless-sync-delay", "0")
 	config := filepath.Join(t.TempDir(), "sentinel.conf")
-	host, port, _ := net.SplitHostPort(first.addr)
+	host, port, _ := net.SplitHostPort(first.Addr())
 	text := fmt.Sprintf("sentinel monitor main %s %s 1\nsentinel down-after-milliseconds main 500\nsentinel failover-timeout main 3000\n", host, port)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	sentinel := &redisServer{tb: t, network: "tcp", addr: freeAddr(t)}
-	_, port, _ = net.SplitHostPort(sentinel.addr)
-	sentinel.args = []string{config, "--sentinel", "--port", port, "--bind", "127.0.0.1"}
-	sentinel.start()
-	t.Cleanup(sentinel.kill)
-	eventually(t, "the replica has what the first server has", func() bool { return second.info("replication", "master_link_status") == "up" })
-	eventually(t, "Sentinel knows the replica", func() bool { return strings.Contains(sentinel.info("sentinel", "master0"), "slaves=1") })
+	sentinel := redistest.New(t)
+	sentinel.Args(config, "--sentinel", "--port", sentinel.Port(), "--bind", "127.0.0.1")
+	sentinel.Restart()
+	eventually(t, "the replica has what the first server has", func() bool { return info(t, second, "replication", "master_link_status") == "up" })
+	eventually(t, "Sentinel knows the replica", func() bool { return strings.Contains(info(t, sentinel, "sentinel", "master0"), "slaves=1") })
 
-	crews := newCrews(t, 2, RedisOptions{URL: sentinel.url() + "/0?master_name=main"})
+	crews := newCrews(t, 2, RedisOptions{URL: sentinel.URL() + "/0?master_name=main"})
 	a, s := spaced(100*time.Millisecond), &slow{}
-	time.AfterFunc(time.Second, func() { _ = first.cmd.Process.Kill() })
+	time.AfterFunc(time.Second, func() { first.Kill() })
 	served := run(crews, s, 4, a, 5*time.Millisecond, 10*time.Second)
 	f := s.figure(a.Delay, served)
 	t.Log(f)
@@ -421,13 +360,14 @@ func TestSentinelFailover(t *testing.T) {
 	}
 }
 
-// info returns one field of INFO.
-func (s *redisServer) info(section, field string) string {
-	client, err := newRedisClient(s.url(), nil)
+// info returns one field of a server's INFO.
+func info(t *testing.T, s *redistest.Server, section, field string) string {
+	t.Helper()
+	client, err := newRedisClient(s.URL(), nil)
 	if err != nil {
-		s.tb.Fatal(err)
+		t.Fatal(err)
 	}
 	defer client.Close()
-	text, _ := client.Info(s.tb.Context(), section).Result()
+	text, _ := client.Info(t.Context(), section).Result()
 	return infoField(text, field)
 }

@@ -1,0 +1,235 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/internal/redistest"
+	"github.com/robotsproxy/robotsproxy/internal/robotstest"
+)
+
+// A fleet is several instances of the program before one slow host.
+type fleet struct {
+	t         *testing.T
+	site      *robotstest.Site
+	instances []*server
+	stop      chan struct{}
+	workers   sync.WaitGroup
+
+	mu     sync.Mutex
+	served []int // by worker
+}
+
+// newFleet starts n instances that share their pace, unless redis is empty.
+func newFleet(t *testing.T, n int, redis string) *fleet {
+	t.Helper()
+	f := &fleet{t: t, site: robotstest.New(t), stop: make(chan struct{})}
+	f.site.SetRobots("a.example", robotstest.Robots{Body: clientRobots})
+	for range n {
+		dir := t.TempDir()
+		config := filepath.Join(dir, "config.yaml")
+		if err := os.WriteFile(config, []byte(siteConfig(f.site)+redis), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := startServer(filepath.Join(dir, "data"), os.Environ(), "--config", config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = s.cmd.Process.Kill()
+			_ = s.cmd.Wait()
+			if t.Failed() {
+				t.Logf("the log of an instance:\n%s", s.log)
+			}
+		})
+		f.instances = append(f.instances, s)
+	}
+	return f
+}
+
+// crawl has workers ask for pages through the instances in turn, until halt.
+func (f *fleet) crawl(workers int) {
+	f.served = make([]int, workers)
+	for i := range workers {
+		f.workers.Go(func() { f.work(i) })
+	}
+}
+
+func (f *fleet) work(i int) {
+	proxy := &url.URL{Scheme: "http", Host: f.instances[i%len(f.instances)].proxy}
+	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(proxy)}}
+	defer client.CloseIdleConnections()
+	for {
+		select {
+		case <-f.stop:
+			return
+		default:
+		}
+		resp, err := client.Get(fmt.Sprintf("http://a.example:%d/delay/5ms", f.site.Port()))
+		if err != nil {
+			time.Sleep(50 * time.Millisecond) // the instance was killed
+			continue
+		}
+		_, err = io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		if err == nil && resp.StatusCode == http.StatusOK {
+			f.mu.Lock()
+			f.served[i]++
+			f.mu.Unlock()
+		} else {
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+}
+
+// counts returns how often each worker was served since the last call.
+func (f *fleet) counts() []int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	counts := f.served
+	f.served = make([]int, len(counts))
+	return counts
+}
+
+// halt ends the crawl, and returns the gaps that the origin saw, shortest first.
+func (f *fleet) halt() []time.Duration {
+	close(f.stop)
+	f.workers.Wait()
+	gaps := f.site.Gaps("a.example")
+	slices.Sort(gaps)
+	return gaps
+}
+
+// checkGaps logs the gaps and holds them against the Crawl-delay.
+func checkGaps(t *testing.T, what string, gaps []time.Duration) {
+	t.Helper()
+	if len(gaps) == 0 {
+		t.Fatalf("%s: the origin saw no two requests", what)
+	}
+	at := func(p float64) float64 { return float64(gaps[int(p*float64(len(gaps)-1))]) / 1e6 }
+	short := slices.IndexFunc(gaps, func(g time.Duration) bool { return g >= crawlDelay })
+	t.Logf("%s: %d gaps at the origin; smallest %.1f ms, p1 %.1f, p50 %.1f, p99 %.1f; %d too short", what, len(gaps), at(0), at(0.01), at(0.5), at(0.99), max(0, short))
+	if gaps[0] < crawlDelay {
+		t.Errorf("%s: the smallest gap is %v, want %v", what, gaps[0], crawlDelay)
+	}
+}
+
+func redisConfig(server *redistest.Server, onDown string) string {
+	return fmt.Sprintf("redis: {url: %q, on_down: %s}\n", server.URL(), onDown)
+}
+
+// Four instances are one to a slow host: while Redis runs, while it is gone, when it is back, and when one of them is
+// killed.
+func TestInstancesAreOne(t *testing.T) {
+	redis := redistest.Start(t)
+	f := newFleet(t, 4, redisConfig(redis, "spread"))
+	phase := lasting(4 * time.Second)
+	f.crawl(8)
+	everybody := func(when string, counts []int) {
+		t.Helper()
+		t.Logf("%s: served %v", when, counts)
+		if slices.Min(counts) == 0 {
+			t.Errorf("%s: a worker was never served: %v", when, counts)
+		}
+	}
+	time.Sleep(phase)
+	everybody("with Redis", f.counts())
+	redis.Kill()
+	time.Sleep(2 * phase)
+	everybody("without Redis", f.counts())
+	redis.Restart()
+	time.Sleep(2 * phase)
+	everybody("Redis is back", f.counts())
+	if err := f.instances[3].cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(5 * time.Second) // a lease
+	f.counts()
+	time.Sleep(phase)
+	left := f.counts()
+	everybody("an instance was killed", append(left[:3:3], left[4:7]...))
+	checkGaps(t, "four instances", f.halt())
+
+	modes := map[string]bool{}
+	for _, s := range f.instances {
+		records, err := os.ReadFile(filepath.Join(s.dir, "audit.jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, mode := range []string{"redis", "spread", "local"} {
+			modes[mode] = modes[mode] || strings.Contains(string(records), fmt.Sprintf("%q:%q", "pacing_mode", mode))
+		}
+	}
+	if !modes["redis"] || !modes["spread"] || modes["local"] {
+		t.Errorf("the modes in the records are %v, want redis and spread", modes)
+	}
+}
+
+// lasting is for how long a phase of a test goes on: d, or 30 s where figures are asked for.
+func lasting(d time.Duration) time.Duration {
+	if os.Getenv("FIGURES") != "" {
+		return 30 * time.Second
+	}
+	return d
+}
+
+// Where the operator wants it so, nothing is sent while Redis is gone.
+func TestRefuseWithoutRedis(t *testing.T) {
+	redis := redistest.Start(t)
+	f := newFleet(t, 1, redisConfig(redis, "refuse"))
+	proxy := &url.URL{Scheme: "http", Host: f.instances[0].proxy}
+	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(proxy)}}
+	defer client.CloseIdleConnections()
+	get := func() *http.Response {
+		t.Helper()
+		resp, err := client.Get(fmt.Sprintf("http://b.example:%d/page/1", f.site.Port()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp
+	}
+	if resp := get(); resp.StatusCode != 200 {
+		t.Fatalf("with Redis: %s", resp.Status)
+	}
+	redis.Kill()
+	sent := len(f.site.Requests())
+	resp := get()
+	if resp.StatusCode != 503 || resp.Header.Get("Robotsproxy-Reason") != "pacing-unavailable" || resp.Header.Get("Retry-After") == "" {
+		t.Errorf("without Redis: %s %v, want 503 pacing-unavailable with Retry-After", resp.Status, resp.Header)
+	}
+	if got := len(f.site.Requests()); got != sent {
+		t.Errorf("%d requests reached the origin without Redis", got-sent)
+	}
+	redis.Restart()
+	for deadline := time.Now().Add(20 * time.Second); get().StatusCode != 200; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("Redis is back, and nothing is sent yet")
+		}
+	}
+}
+
+// TestInstanceFigures prints the table of gaps for one instance alone, and for two and four over Redis:
+// FIGURES=1 go test ./cmd/robotsproxy -run TestInstanceFigures -v
+func TestInstanceFigures(t *testing.T) {
+	if os.Getenv("FIGURES") == "" {
+		t.Skip("FIGURES is not set: it asks for a run of two minutes")
+	}
+	redis := redistest.Start(t)
+	for n, config := range map[int]string{1: "", 2: redisConfig(redis, "spread"), 4: redisConfig(redis, "spread")} {
+		f := newFleet(t, n, config)
+		f.crawl(16)
+		time.Sleep(lasting(0))
+		counts := f.counts()
+		checkGaps(t, fmt.Sprintf("%d instances, %d to %d for each of 16 workers", n, slices.Min(counts), slices.Max(counts)), f.halt())
+	}
+}

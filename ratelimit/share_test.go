@@ -1,0 +1,302 @@
+package ratelimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// A club is several instances' agreement in the memory of one process: what Redis is, without the network, and with a
+// time that an answer takes.
+type club struct {
+	takes time.Duration
+
+	mu      sync.Mutex
+	holders int
+	mark    time.Time
+	paused  time.Time
+	order   Order
+	err     error
+	waking  []func(key string)
+	asked   int
+}
+
+func (c *club) Lease(a Ask) (Answer, error) {
+	time.Sleep(c.takes)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked++
+	if c.err != nil {
+		return Answer{}, c.err
+	}
+	now := time.Now()
+	answer := Answer{Gap: -1, Mode: ModeRedis, Order: c.order, Paused: max(0, c.paused.Sub(now))}
+	if !c.mark.IsZero() {
+		answer.Gap = now.Sub(c.mark)
+	}
+	free := later(c.mark.Add(a.Delay), c.paused)
+	switch {
+	case c.order.Stop:
+	case c.holders >= a.Limit && a.Limit > 0:
+		answer.Wait = leaseLasts
+	case free.After(now):
+		answer.Wait = free.Sub(now)
+	default:
+		c.holders++
+		answer.Lease = &clubLease{club: c, mark: c.mark}
+		c.mark = now
+	}
+	return answer, nil
+}
+
+func (c *club) Pause(_ string, d time.Duration) error {
+	c.mu.Lock()
+	c.paused = later(c.paused, time.Now().Add(d))
+	c.mu.Unlock()
+	c.wake()
+	return nil
+}
+
+func (c *club) Order(_ string, o Order) error {
+	c.mu.Lock()
+	c.order = o
+	c.mu.Unlock()
+	c.wake()
+	return nil
+}
+
+func (c *club) Watch(f func(key string)) { c.waking = append(c.waking, f) }
+
+func (c *club) wake() {
+	for _, f := range c.waking {
+		go f(host)
+	}
+}
+
+type clubLease struct {
+	club *club
+	mark time.Time // the club's before
+	once sync.Once
+}
+
+func (l *clubLease) End() { l.give(true) }
+
+func (l *clubLease) Cancel() { l.give(false) }
+
+func (l *clubLease) give(used bool) {
+	l.once.Do(func() {
+		l.club.mu.Lock()
+		l.club.holders--
+		if used {
+			l.club.mark = time.Now()
+		} else if l.club.holders == 0 {
+			l.club.mark = l.mark
+		}
+		l.club.mu.Unlock()
+		go l.club.wake()
+	})
+}
+
+func newClub(tb testing.TB, n int, takes time.Duration) (*club, []*Limiter) {
+	tb.Helper()
+	c := &club{takes: takes}
+	limiters := make([]*Limiter, n)
+	for i := range limiters {
+		limiters[i] = newLimiter(tb, Options{Shared: c})
+	}
+	return c, limiters
+}
+
+// However requests come, wait, leave and end in several instances: one at a time, a Delay after the end of the one
+// before, and nobody is forgotten.
+func TestSharedLanesKeepOneDelay(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		instances := rapid.IntRange(1, 4).Draw(rt, "instances")
+		takes := time.Duration(rapid.IntRange(0, 20).Draw(rt, "answer")) * time.Millisecond
+		type plan struct {
+			after, took, patience time.Duration
+			in                    int
+		}
+		plans := make([]plan, rapid.IntRange(1, 12).Draw(rt, "requests"))
+		for i := range plans {
+			ms := func(most int, what string) time.Duration {
+				return time.Duration(rapid.IntRange(0, most).Draw(rt, what)) * time.Millisecond
+			}
+			plans[i] = plan{ms(3000, "after"), ms(2000, "took"), ms(8000, "patience") + time.Hour*time.Duration(rapid.IntRange(0, 1).Draw(rt, "patient")), rapid.IntRange(0, instances-1).Draw(rt, "instance")}
+		}
+		synctest.Test(t, func(t *testing.T) {
+			const delay = time.Second
+			_, limiters := newClub(t, instances, takes)
+			var mu sync.Mutex
+			var lastEnd time.Time
+			underWay := 0
+			var wg sync.WaitGroup
+			for i, p := range plans {
+				wg.Go(func() {
+					time.Sleep(p.after)
+					ctx, cancel := context.WithTimeout(t.Context(), p.patience)
+					defer cancel()
+					g, err := limiters[p.in].Acquire(ctx, Request{Key: host, Client: fmt.Sprint(i % 3), Delay: delay, MaxWait: 2 * time.Hour, Patient: true})
+					if err != nil {
+						if !errors.Is(err, context.DeadlineExceeded) {
+							rt.Errorf("request %d: %v", i, err)
+						}
+						return
+					}
+					mu.Lock()
+					if gap := time.Since(lastEnd); underWay > 0 || !lastEnd.IsZero() && gap < delay {
+						rt.Errorf("request %d started %v after the one before, with %d under way", i, gap, underWay)
+					}
+					underWay++
+					mu.Unlock()
+					time.Sleep(p.took)
+					mu.Lock()
+					underWay--
+					lastEnd = time.Now()
+					mu.Unlock()
+					g.Release(Outcome{Status: 200})
+				})
+			}
+			wg.Wait()
+			time.Sleep(time.Second) // whoever asks has its answer
+			for _, l := range limiters {
+				if got := l.Stats().Waiting; got != 0 {
+					rt.Errorf("%d requests still wait", got)
+				}
+			}
+		})
+	})
+}
+
+func TestSharedGrant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, in := newClub(t, 2, time.Millisecond)
+		r := Request{Key: host, Client: "a", Delay: 10 * time.Second}
+		g := acquire(t, in[0], r) // MaxWait is 0, and the way is free
+		if g.Mode() != ModeRedis {
+			t.Errorf("mode %s", g.Mode())
+		}
+		time.Sleep(3 * time.Second)
+		g.Release(Outcome{Status: 200})
+		time.Sleep(time.Second)
+
+		_, err := in[1].Acquire(t.Context(), r)
+		var wait *WaitError
+		if !errors.As(err, &wait) || wait.Wait < 8*time.Second || wait.Wait > 9*time.Second {
+			t.Errorf("another instance, without waiting: %v, want a wait of 9s", err)
+		}
+		r.MaxWait = time.Minute
+		g = acquire(t, in[1], r)
+		if gap, ok := g.Gap(); !ok || gap < 10*time.Second || gap > 10*time.Second+10*time.Millisecond {
+			t.Errorf("the gap is %v, %v, want 10s", gap, ok)
+		}
+		g.Cancel()
+		g = acquire(t, in[0], r)
+		if g.Waited() > 10*time.Millisecond {
+			t.Errorf("after a Grant that was given back: waited %v", g.Waited())
+		}
+		g.Release(Outcome{})
+	})
+}
+
+func TestSharedPausesAndOrders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, in := newClub(t, 2, time.Millisecond)
+		r := Request{Key: host, Client: "a", MaxWait: time.Hour}
+		acquire(t, in[0], r).Release(Outcome{Status: 429, RetryAfter: time.Minute})
+		if g := acquire(t, in[1], r); g.Waited() < time.Minute-time.Second {
+			t.Errorf("another instance waited %v for a host that is paused for a minute", g.Waited())
+		} else {
+			g.Release(Outcome{Status: 200})
+		}
+
+		g := acquire(t, in[1], r) // so that somebody must wait
+		waits := make(chan error)
+		go func() {
+			_, err := in[1].Acquire(t.Context(), Request{Key: host, Client: "a", Delay: time.Second, MaxWait: time.Hour})
+			waits <- err
+		}()
+		synctest.Wait()
+		if err := in[0].Stop(host, time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		var stopped *StoppedError
+		if err := <-waits; !errors.As(err, &stopped) || time.Until(stopped.Until) < 59*time.Minute {
+			t.Errorf("who waits in another instance: %v, want a StoppedError until in an hour", err)
+		}
+		g.Release(Outcome{Status: 200})
+		if _, err := in[1].Acquire(t.Context(), r); !errors.As(err, &stopped) {
+			t.Errorf("who comes to another instance: %v, want a StoppedError", err)
+		}
+		if err := in[1].Lift(host); err != nil { // by another instance than that which has stopped it
+			t.Fatal(err)
+		}
+		acquire(t, in[0], r).Release(Outcome{Status: 200})
+
+		if err := in[0].SetFloor(host, 30*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		acquire(t, in[1], r).Release(Outcome{Status: 200})
+		if g := acquire(t, in[1], r); g.Waited() < 29*time.Second {
+			t.Errorf("waited %v at a floor of 30s that another instance has set", g.Waited())
+		}
+	})
+}
+
+func TestSharedUnavailable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, in := newClub(t, 1, time.Millisecond)
+		c.err = &UnavailableError{RetryAfter: time.Second, Err: errors.New("gone")}
+		var unavailable *UnavailableError
+		for range 3 {
+			if _, err := in[0].Acquire(t.Context(), Request{Key: host, Client: "a", MaxWait: time.Hour}); !errors.As(err, &unavailable) {
+				t.Errorf("Acquire: %v, want an UnavailableError", err)
+			}
+		}
+		c.err = nil
+		acquire(t, in[0], Request{Key: host, Client: "a"}).Release(Outcome{})
+	})
+}
+
+// Without a Delay, MaxConcurrent is for all instances.
+func TestSharedLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, in := newClub(t, 2, time.Millisecond)
+		var grants []*Grant
+		for i := range 8 {
+			grants = append(grants, acquire(t, in[i%2], Request{Key: host, Client: "a"}))
+		}
+		var wait *WaitError
+		if _, err := in[0].Acquire(t.Context(), Request{Key: host, Client: "a"}); !errors.As(err, &wait) {
+			t.Errorf("a ninth request: %v, want a WaitError", err)
+		}
+		go func() {
+			time.Sleep(time.Second)
+			for _, g := range grants {
+				g.Release(Outcome{Status: 200})
+			}
+		}()
+		if g := acquire(t, in[1], Request{Key: host, Client: "a", MaxWait: time.Minute}); g.Waited() < time.Second || g.Waited() > 2*time.Second {
+			t.Errorf("a ninth request waited %v, want until one of the eight had ended", g.Waited())
+		}
+	})
+}
+
+// A request that nobody holds to the pace is one that the others keep their Delay from.
+func TestSharedReckon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, in := newClub(t, 2, time.Millisecond)
+		in[0].Reckon(Request{Key: host, Client: "a", Delay: 10 * time.Second})
+		time.Sleep(time.Second)
+		g := acquire(t, in[1], Request{Key: host, Client: "a", Delay: 10 * time.Second, MaxWait: time.Minute})
+		if g.Waited() < 8*time.Second {
+			t.Errorf("waited %v after a request that another instance had only reckoned", g.Waited())
+		}
+	})
+}

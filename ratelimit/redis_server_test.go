@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -281,6 +282,46 @@ func TestRedisOverASocketWithAPassword(t *testing.T) {
 	granted(t, newRedis(t, RedisOptions{URL: "unix://:hunter2@" + socket}), Ask{Key: host, Limit: 1})
 	if r := newRedis(t, RedisOptions{URL: server.URL()}); r.Stats().Up || !strings.Contains(fmt.Sprint(r.health.down()), "NOAUTH") {
 		t.Errorf("without the password: %v", r.health.down())
+	}
+}
+
+// docs/instances.md lists the rights that a user needs: no more are used.
+func TestRedisWithFewRights(t *testing.T) {
+	doc, err := os.ReadFile("../docs/instances.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(doc), "```\n~robotsproxy")
+	rights, _, found := strings.Cut("~robotsproxy"+rest, "```")
+	if !found {
+		t.Fatal("docs/instances.md does not list the rights")
+	}
+	server := redistest.Start(t, append([]string{"--user", "default", "on", "nopass"}, strings.Fields(rights)...)...)
+	one, other := newRedis(t, RedisOptions{URL: server.URL()}), newRedis(t, RedisOptions{URL: server.URL()})
+	if !one.Stats().Up || len(one.health.servers) == 0 {
+		t.Fatalf("up is %v, servers known are %v: %v", one.Stats().Up, one.health.servers, one.health.down())
+	}
+	woken := make(chan string, 8)
+	other.Watch(func(key string) { woken <- key })
+	l := granted(t, one, Ask{Key: host, Limit: 1})
+	denied(t, other, Ask{Key: host, Limit: 1}, time.Second, leaseLasts)
+	l.renew()
+	l.End()
+	l.given()
+	eventually(t, "a message arrives", func() bool {
+		if err := one.Pause("b.example", time.Second); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-woken:
+			return true
+		case <-time.After(10 * time.Millisecond):
+			return false
+		}
+	})
+	granted(t, other, Ask{Key: host, Limit: 1}).Cancel()
+	if err := errors.Join(one.Pause(host, time.Minute), one.Order(host, Order{Stop: true})); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -60,8 +60,8 @@ type Record struct {
 	DelayRequired Millis `json:"delay_required_ms,omitempty"`
 	DelaySource   string `json:"delay_source,omitempty"` // floor, crawl-delay, request-rate, backoff, retry-after or ip
 	Waited        Millis `json:"waited_ms,omitempty"`
-	Gap           Millis `json:"gap_ms,omitempty"` // since the request before it on this host
-	PacingMode    string `json:"pacing_mode,omitempty"`
+	Gap           Millis `json:"gap_ms,omitempty"`      // since the request before it on this host
+	PacingMode    string `json:"pacing_mode,omitempty"` // redis, spread or local
 
 	SentAt       time.Time `json:"sent_at,omitzero"`
 	FirstByte    Millis    `json:"first_byte_ms,omitempty"` // from SentAt to the answer's header

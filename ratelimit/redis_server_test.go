@@ -387,8 +387,10 @@ func TestSentinelFailover(t *testing.T) {
 
 	crews := newCrews(t, 2, RedisOptions{URL: sentinel.URL() + "/0?master_name=main"})
 	a, s := spaced(100*time.Millisecond), &slow{}
-	time.AfterFunc(time.Second, func() { first.Kill() })
+	killed := make(chan struct{})
+	time.AfterFunc(time.Second, func() { first.Kill(); close(killed) })
 	served := run(crews, s, 4, a, 5*time.Millisecond, 10*time.Second)
+	<-killed
 	f := s.figure(a.Delay, served)
 	t.Log(f)
 	if f.violations > 0 {

@@ -16,6 +16,7 @@ package admin
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -34,6 +35,8 @@ type Options struct {
 	Ready   func() error  // says why no traffic should be sent here; if nil, there is never a cause
 	Metrics *Metrics      // what has been counted; if nil, nothing is but what Gauges report
 	Gauges  []Gauge       // numbers of other packages
+	Files   Files         // the robots.txt files that are kept; if nil, nothing below /api/cache is served
+	History History       // and what they were; needed with Files
 }
 
 // Handler answers on the operator's listener. It is safe for concurrent use.
@@ -61,6 +64,9 @@ func New(o Options) (*Handler, error) {
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics()
 	}
+	if (o.Files == nil) != (o.History == nil) {
+		return nil, errors.New("admin: Files and History are needed together")
+	}
 	hosts, err := canonicalHosts(o.Hosts)
 	if err != nil {
 		return nil, fmt.Errorf("admin: %w", err)
@@ -87,6 +93,9 @@ func (h *Handler) routes() *http.ServeMux {
 	mux.HandleFunc("GET /readyz", h.readyz)
 	mux.Handle("GET /metrics", h.options.Metrics.handler())
 	mux.Handle("GET /api/status", h.Protected(http.HandlerFunc(h.status)))
+	if h.options.Files != nil {
+		h.fileRoutes(mux)
+	}
 	if h.options.CAPEM != nil {
 		mux.HandleFunc("GET /ca.pem", h.certificate)
 	}

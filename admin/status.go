@@ -62,6 +62,7 @@ const indexPage = `<!DOCTYPE html>
 <dt><a href="/ca.pem">/ca.pem</a></dt><dd>the certificate that clients must trust, where HTTPS is intercepted</dd>
 <dt><a href="/metrics">/metrics</a></dt><dd>for Prometheus</dd>
 <dt>/api/status</dt><dd>what was decided since the start; needs the token: <code>curl -H "Authorization: Bearer TOKEN"</code></dd>
+<dt>/api/cache</dt><dd>the robots.txt files that are kept; needs the token; <code>robotsproxy cache</code> asks it</dd>
 </dl>
 </body>
 </html>

@@ -73,6 +73,7 @@ type Robots struct {
 	MaxSize        Size          `range:"500KiB..64MiB" why:"RFC 9309 section 2.5 asks for 500KiB at least"`
 	MaxRedirects   int           `range:"5..20" why:"RFC 9309 section 2.3.1.2 asks for five at least"`
 	Dialect        rules.Dialect // whose reading of the language counts
+	OnUnreachable  Treatment     // after 30 days of it
 	OnUnauthorized Treatment
 	OnHTML         Treatment
 	ServeFromCache bool
@@ -164,6 +165,7 @@ func Default() Config {
 			Timeout:        10 * time.Second,
 			MaxSize:        500 * kibi,
 			MaxRedirects:   5,
+			OnUnreachable:  Refuse,
 			OnUnauthorized: Allow,
 			OnHTML:         Allow,
 			ServeFromCache: true,

@@ -113,7 +113,7 @@ func TestKeys(t *testing.T) {
 	want := strings.Fields(`
 		listen admin.listen admin.token_file data_dir mode identity.name identity.contact
 		robots.ttl robots.min_ttl robots.error_ttl robots.timeout robots.max_size robots.max_redirects
-		robots.dialect robots.on_unauthorized robots.on_html robots.serve_from_cache robots.cache_size
+		robots.dialect robots.on_unreachable robots.on_unauthorized robots.on_html robots.serve_from_cache robots.cache_size
 		pacing.default_delay pacing.default_burst pacing.max_concurrent pacing.max_crawl_delay pacing.over_max pacing.spacing
 		pacing.max_wait pacing.max_wait_cap pacing.max_queue pacing.max_queue_per_client pacing.release_after
 		intercept.ca_cert intercept.ca_key

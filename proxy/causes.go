@@ -25,6 +25,9 @@ func lookUpRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 	if req.Context().Err() != nil {
 		return ex.gone(errGoneWaiting)
 	}
+	if errors.Is(err, robots.ErrBusy) {
+		return &Refusal{Reason: policy.ReasonOverload, Detail: "Too many robots.txt files are being fetched.", RetryAfter: 5 * time.Second, Err: err}
+	}
 	return &Refusal{Reason: policy.ReasonRobotsUnreachable, RetryAfter: time.Second, Err: err}
 }
 

@@ -217,7 +217,7 @@ func (r *rig) last(n int) audit.Record {
 // snapshots answers look-ups without a fetch.
 type snapshots func(context.Context, origin.Origin) (*robots.Snapshot, error)
 
-func (f snapshots) Snapshot(ctx context.Context, o origin.Origin) (*robots.Snapshot, error) {
+func (f snapshots) Snapshot(ctx context.Context, o origin.Origin, _ string) (*robots.Snapshot, error) {
 	return f(ctx, o)
 }
 

@@ -39,12 +39,13 @@ type stdio struct {
 
 // Exit statuses.
 const (
-	exitNo        = 1
-	exitUsage     = 2
-	exitUnknown   = 4
-	exitFailed    = 125 // run: we failed
-	exitCannotRun = 126 // run: the command is there and cannot be run
-	exitNoCommand = 127 // run: there is no such command
+	exitNo         = 1
+	exitUsage      = 2
+	exitNotRunning = 3
+	exitUnknown    = 4
+	exitFailed     = 125 // run: we failed
+	exitCannotRun  = 126 // run: the command is there and cannot be run
+	exitNoCommand  = 127 // run: there is no such command
 )
 
 // exitError is an error that ends the program with its own status. Its err may be nil: all is said already.

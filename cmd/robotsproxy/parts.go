@@ -1,14 +1,10 @@
 package main
 
 import (
-	"context"
-	"crypto/sha256"
 	"crypto/x509"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -16,19 +12,18 @@ import (
 	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/certs"
 	"github.com/robotsproxy/robotsproxy/config"
-	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/proxy"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
-	"github.com/robotsproxy/robotsproxy/robots"
-	"github.com/robotsproxy/robotsproxy/rules"
+	"github.com/robotsproxy/robotsproxy/store"
 )
 
 // parts are the concrete parts of one running proxy. This is the only place where they meet.
 type parts struct {
 	ca      *certs.Authority
 	egress  *proxy.Egress
-	cache   *robots.Cache
+	state   *store.State
+	files   *files
 	limiter *ratelimit.Limiter
 	records *audit.JSONL
 	server  *proxy.Server
@@ -53,7 +48,10 @@ func newParts(cfg *config.Config, log *slog.Logger, observers ...observer) (_ *p
 	if err != nil {
 		return nil, err
 	}
-	if p.cache, err = newCache(cfg, transport); err != nil {
+	if p.state, err = store.Open(store.Options{Path: stateFile(cfg)}); err != nil {
+		return nil, err
+	}
+	if p.files, err = newFiles(cfg, transport, p.state, log); err != nil {
 		return nil, err
 	}
 	if p.limiter, err = newLimiter(cfg); err != nil {
@@ -71,16 +69,12 @@ func (p *parts) newServer(cfg *config.Config, transport *proxy.Transport, log *s
 	if err != nil {
 		return nil, err
 	}
-	snapshots, err := newOwnFiles(cfg, p.cache)
-	if err != nil {
-		return nil, err
-	}
 	query, err := audit.ParseQueryMode(string(cfg.Audit.Query))
 	if err != nil {
 		return nil, err
 	}
 	return proxy.New(proxy.Options{
-		Snapshots: snapshots, Policy: judge, Limiter: p.limiter, Authority: p.ca,
+		Snapshots: p.files, Policy: judge, Limiter: p.limiter, Authority: p.ca,
 		Recorder: observedRecorder{p.records, observers}, Egress: p.egress, Transport: transport,
 		Clients: newClients(cfg), MaxWait: orNone(cfg.Pacing.MaxWait), MaxWaitCap: cfg.Pacing.MaxWaitCap,
 		RefusalStatus: cfg.Refusal.Status, ResponseFields: cfg.ResponseFields, ServeRobots: cfg.Robots.ServeFromCache,
@@ -94,8 +88,11 @@ func (p *parts) close() error {
 	if p.server != nil {
 		err = p.server.Close()
 	}
-	if p.cache != nil {
-		p.cache.Close()
+	if p.files != nil {
+		p.files.Close()
+	}
+	if p.state != nil {
+		err = errors.Join(err, p.state.Close())
 	}
 	if p.records != nil {
 		err = errors.Join(err, p.records.Close())
@@ -138,34 +135,6 @@ func originRoots(file string) (*x509.CertPool, error) {
 		return nil, fmt.Errorf("egress.ca_file %s holds no certificate in PEM", file)
 	}
 	return roots, nil
-}
-
-func newCache(cfg *config.Config, transport http.RoundTripper) (*robots.Cache, error) {
-	fetcher, err := newFetcher(cfg, transport)
-	if err != nil {
-		return nil, err
-	}
-	return robots.NewCache(robots.CacheOptions{Fetch: fetcher.Fetch, MaxBytes: int64(cfg.Robots.CacheSize)})
-}
-
-func newFetcher(cfg *config.Config, transport http.RoundTripper) (*robots.Fetcher, error) {
-	return robots.NewFetcher(robots.FetcherOptions{
-		Transport: transport, UserAgent: ownAgent(cfg.Identity), Timeout: cfg.Robots.Timeout,
-		MaxSize: int(cfg.Robots.MaxSize), MaxRedirects: cfg.Robots.MaxRedirects,
-		TTL: cfg.Robots.TTL, MinTTL: cfg.Robots.MinTTL, ErrorTTL: cfg.Robots.ErrorTTL,
-		Prohibited:          proxy.Prohibited,
-		UnauthorizedRefuses: cfg.Robots.OnUnauthorized == config.Refuse,
-		HTMLRefuses:         cfg.Robots.OnHTML == config.Refuse,
-	})
-}
-
-// ownAgent is who we are when we fetch a robots.txt: "robotsproxy/0.1 (+https://example.org/bot)".
-func ownAgent(id config.Identity) string {
-	agent := id.Name + "/" + buildVersion()
-	if id.Contact != "" {
-		agent += " (+" + id.Contact + ")"
-	}
-	return agent
 }
 
 // orNone writes a configured 0 as the options of our packages do, to whom zero is a default and a negative value none.
@@ -214,48 +183,6 @@ func newClients(cfg *config.Config) []proxy.Client {
 		}
 	}
 	return clients
-}
-
-// ownFiles puts the operator's own robots.txt of a host (hosts: robots_file) in the place of the site's.
-type ownFiles struct {
-	patterns []string
-	files    []*robots.Snapshot
-	cache    *robots.Cache
-}
-
-func newOwnFiles(cfg *config.Config, cache *robots.Cache) (*ownFiles, error) {
-	own := &ownFiles{cache: cache}
-	for _, h := range cfg.Hosts {
-		if h.RobotsFile == "" {
-			continue
-		}
-		body, err := os.ReadFile(h.RobotsFile)
-		if err != nil {
-			return nil, usage(fmt.Errorf("reading the robots_file of %s: %w", h.Host, err))
-		}
-		own.patterns = append(own.patterns, h.Host)
-		own.files = append(own.files, fileSnapshot(body))
-	}
-	return own, nil
-}
-
-// fileSnapshot is a robots.txt that was read from a file and not from an origin.
-func fileSnapshot(body []byte) *robots.Snapshot {
-	sum := sha256.Sum256(body)
-	return &robots.Snapshot{
-		Availability: robots.Found, Status: http.StatusOK, Fetched: time.Now(), Body: body,
-		SHA256: hex.EncodeToString(sum[:]), Rules: rules.Parse(body, rules.Options{}), ContentType: rawType(body),
-	}
-}
-
-// Snapshot returns the operator's own file for o, or the origin's.
-func (f *ownFiles) Snapshot(ctx context.Context, o origin.Origin) (*robots.Snapshot, error) {
-	for i, pattern := range f.patterns {
-		if policy.MatchHost(pattern, o.Host()) {
-			return f.files[i], nil
-		}
-	}
-	return f.cache.Snapshot(ctx, o)
 }
 
 // observedRecorder shows each complete record to the observers before it is written.

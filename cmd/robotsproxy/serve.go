@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -78,10 +79,7 @@ type service struct {
 
 // newService makes the parts and listens, so that what is wrong is said before anything is promised.
 func newService(cfg *config.Config, log *slog.Logger) (_ *service, err error) {
-	s := &service{cfg: cfg, log: log, token: cfg.Admin.TokenFile}
-	if s.token == "" {
-		s.token = filepath.Join(cfg.DataDir, "admin.token")
-	}
+	s := &service{cfg: cfg, log: log, token: tokenFile(cfg)}
 	metrics := admin.NewMetrics()
 	if s.parts, err = newParts(cfg, log, metrics.Observe); err != nil {
 		return nil, err
@@ -120,6 +118,7 @@ func (s *service) newAdmin(metrics *admin.Metrics) error {
 	}
 	handler, err := admin.New(admin.Options{
 		Token: token, Version: buildVersion(), CAPEM: s.parts.ca.PEM, Ready: s.ready, Metrics: metrics, Gauges: s.parts.gauges(),
+		Files: s.parts.files, History: s.parts.state,
 	})
 	if err != nil {
 		return err
@@ -140,22 +139,22 @@ func (s *service) ready() error {
 
 // gauges are the numbers that the parts keep themselves.
 func (p *parts) gauges() []admin.Gauge {
-	return []admin.Gauge{
+	return append(p.files.gauges(), []admin.Gauge{
 		{Name: "robotsproxy_active_requests", Help: "Requests under way.", Value: func() float64 { return float64(p.server.Active()) }},
 		{Name: "robotsproxy_tunnels", Help: "Tunnels and WebSockets that are open.", Value: func() float64 { return float64(p.server.Tunnels()) }},
 		{Name: "robotsproxy_unrecorded_total", Help: "Requests refused because their decision could not be recorded.", Counter: true, Value: func() float64 { return float64(p.server.Unrecorded()) }},
 		{Name: "robotsproxy_lanes", Help: "Hosts whose pace is kept.", Value: func() float64 { return float64(p.limiter.Stats().Lanes) }},
 		{Name: "robotsproxy_waiting_requests", Help: "Requests that wait for their host's pace.", Value: func() float64 { return float64(p.limiter.Stats().Waiting) }},
-		{Name: "robotsproxy_robots_hits_total", Help: "Look-ups of robots.txt answered from memory.", Counter: true, Value: func() float64 { return float64(p.cache.Stats().Hits) }},
-		{Name: "robotsproxy_robots_fetches_total", Help: "Fetches of robots.txt.", Counter: true, Value: func() float64 { return float64(p.cache.Stats().Fetches) }},
 		{Name: "robotsproxy_audit_lost_total", Help: "Records that could not be kept.", Counter: true, Value: func() float64 { return float64(p.records.Lost()) }},
-	}
+	}...)
 }
 
 // run serves until a signal or ctx ends it, then drains.
 func (s *service) run(ctx context.Context) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	var housekeeping sync.WaitGroup
+	housekeeping.Go(func() { prune(ctx, s.parts.state, s.log) })
 	ended := make(chan error, 2)
 	go func() { ended <- s.parts.server.Serve(s.proxyAt) }()
 	go func() { ended <- s.admin.Serve(s.adminAt) }()
@@ -167,6 +166,8 @@ func (s *service) run(ctx context.Context) error {
 	case err = <-ended:
 		err = fmt.Errorf("a listener ended: %w", err)
 	}
+	stop()
+	housekeeping.Wait()
 	return errors.Join(err, s.admin.Close(), s.parts.close())
 }
 

@@ -20,7 +20,7 @@ var mayImport = map[string][]string{
 	"admin":               {"audit", "robots", "rules", "policy", "ratelimit", "origin", "internal/durable"},
 	"audit":               {"policy", "rules", "robots", "origin", "internal/durable"},
 	"certs":               {"internal/durable"},
-	"cmd/robotsproxy":     {"admin", "audit", "certs", "config", "origin", "policy", "proxy", "ratelimit", "robots", "rules", "internal/durable"},
+	"cmd/robotsproxy":     {"admin", "audit", "certs", "config", "origin", "policy", "proxy", "ratelimit", "robots", "rules", "store", "internal/durable"},
 	"config":              {"policy", "rules", "origin"},
 	"internal/durable":    {},
 	"internal/house":      {},
@@ -32,6 +32,7 @@ var mayImport = map[string][]string{
 	"robots":              {"rules", "origin"},
 	"rules":               {},
 	"rules/robotstxt":     {"rules"},
+	"store":               {"audit", "policy", "robots", "ratelimit", "origin", "internal/durable"},
 }
 
 // owners is who alone may import what is not ours: one outside module, one room.
@@ -50,6 +51,7 @@ var owners = map[string][]string{
 	"golang.org/x/net/idna":               {"origin"},
 	"golang.org/x/sync/singleflight":      {"robots", "certs"},
 	"golang.org/x/time/rate":              {"ratelimit"},
+	"modernc.org/sqlite":                  {"store"},
 	"software.sslmate.com/src/go-pkcs12":  {"cmd/robotsproxy"},
 	"github.com/coder/websocket":          {"internal/robotstest"},
 	"github.com/dunglas/httpsfv":          {},

@@ -73,7 +73,13 @@ func (e *exemption) covers(r Request, now time.Time) bool {
 	return !e.expired(now) &&
 		(e.Client == "" || e.Client == r.Client.Name) &&
 		MatchHost(e.Host, r.Origin.Host()) &&
-		e.coversTarget(r.Target)
+		(r.Tunnel && e.coversAll() || !r.Tunnel && e.coversTarget(r.Target))
+}
+
+// coversAll reports whether e is about every path.
+func (e *exemption) coversAll() bool {
+	_, all := e.path.Closed()
+	return all
 }
 
 // coversTarget looks at the target as written and with its dot segments resolved, as verdict does: what is denied is

@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"os"
@@ -22,6 +23,8 @@ func (l *loader) check(now time.Time) {
 	atMost(l, "robots.min_ttl", &c.Robots.MinTTL, "robots.ttl", c.Robots.TTL)
 	atMost(l, "robots.max_size", &c.Robots.MaxSize, "robots.cache_size", c.Robots.CacheSize)
 	atMost(l, "pacing.max_queue_per_client", &c.Pacing.MaxQueuePerClient, "pacing.max_queue", c.Pacing.MaxQueue)
+	atMost(l, "limits.connections_per_client", &c.Limits.ConnectionsPerClient, "limits.connections", orMax(c.Limits.Connections))
+	atMost(l, "limits.tunnels", &c.Limits.Tunnels, "limits.connections", orMax(c.Limits.Connections))
 	l.checkTogether("intercept.ca_cert", c.Intercept.CACert, "intercept.ca_key", c.Intercept.CAKey)
 	l.checkEgress()
 	l.checkClients()
@@ -41,6 +44,14 @@ func atMost[T cmp.Ordered](l *loader, low string, a *T, high string, b T) {
 	}
 	show := func(v T) string { return format(reflect.ValueOf(v), "") }
 	l.fault(low, "found %s, expected no more than %s, which is %s (%s)", show(*a), high, show(b), l.at(high))
+}
+
+// orMax returns what a limit of 0, which is none, compares as.
+func orMax(limit int) int {
+	if limit == 0 {
+		return math.MaxInt
+	}
+	return limit
 }
 
 // checkTogether reports the absence of one of two keys that only mean something together, at the place of the other.

@@ -35,6 +35,13 @@ func TestChecks(t *testing.T) {
 		{"RFC 9309 2.3.1.2/max_redirects", "robots: {max_redirects: 4}", "f:1:25: robots.max_redirects: found 4, expected at least 5 (RFC 9309 section 2.3.1.2 asks for five at least)"},
 		{"min_ttl above ttl", "robots: {min_ttl: 2h, ttl: 1h}", "f:1:19: robots.min_ttl: found 2h, expected no more than robots.ttl, which is 1h (f:1:28)"},
 		{"queues", "pacing: {max_queue: 10, max_queue_per_client: 11}", "f:1:47: pacing.max_queue_per_client: found 11, expected no more than pacing.max_queue, which is 10 (f:1:21)"},
+		{"more for one client than for all", "limits: {connections: 10, connections_per_client: 11}", "f:1:51: limits.connections_per_client: found 11, expected no more than limits.connections, which is 10 (f:1:23)"},
+		{"more tunnels than connections", "limits: {connections: 10, tunnels: 11}", "f:1:36: limits.tunnels: found 11, expected no more than limits.connections, which is 10 (f:1:23)"},
+		{"no limit", "limits: {connections: 0, connections_per_client: 20000, tunnels: 0, request_timeout: 0s}", ""},
+		{"fewer connections bring the others down", "limits: {connections: 10}", ""},
+		{"no header timeout", "limits: {header_timeout: 0s}", "f:1:26: limits.header_timeout: found 0s, expected at least 100ms"},
+		{"interception", "intercept: {mode: mitm}", `f:1:19: intercept.mode: found "mitm", expected intercept, tunnel or refuse`},
+		{"tunnel hosts", "intercept: {tunnel_hosts: [A.EXAMPLE, \"*.b.example\"]}\nhosts: [{host: c.example, intercept: refuse}]", ""},
 		{"cache too small", "robots: {cache_size: 1MiB, max_size: 2MiB}", "f:1:38: robots.max_size: found 2MiB, expected no more than robots.cache_size, which is 1MiB (f:1:22)"},
 		{"key without certificate", "intercept: {ca_key: dir/key}", "config: 2 faults\n" +
 			"f:1:21: intercept.ca_cert: found none, expected one beside intercept.ca_key\n" +

@@ -38,6 +38,7 @@ type Config struct {
 	Identity       Identity
 	Robots         Robots
 	Pacing         Pacing
+	Limits         Limits
 	Intercept      Intercept
 	Egress         Egress
 	Refusal        Refusal
@@ -95,10 +96,23 @@ type Pacing struct {
 	ReleaseAfter      time.Duration `range:"1s..24h"`
 }
 
-// Intercept names an own CA, in PEM. Both are empty where the CA of the data directory serves.
+// Limits bound what clients can hold of the proxy. A count of 0 is no limit.
+type Limits struct {
+	Connections          int           `range:"0..1000000"` // at most half of the descriptors that the system grants
+	ConnectionsPerClient int           `range:"0..1000000"` // of one address, or of one /64 network of IPv6
+	Tunnels              int           `range:"0..1000000"`
+	HeaderTimeout        time.Duration `range:"100ms..10m"`
+	IdleTimeout          time.Duration `range:"1s..24h"`
+	RequestTimeout       time.Duration `range:"0s.."` // without the wait for its turn; 0: no limit
+}
+
+// Intercept says which tunnels are opened, and names an own CA, in PEM. Its files are empty where the CA of the data
+// directory serves.
 type Intercept struct {
-	CACert string `as:"path"`
-	CAKey  string `as:"path"`
+	Mode        policy.Interception
+	TunnelHosts []string `as:"pattern"` // hosts whose tunnels are passed on unread
+	CACert      string   `as:"path"`
+	CAKey       string   `as:"path"`
 }
 
 // Egress says which destinations may be dialled.
@@ -149,6 +163,8 @@ type Host struct {
 	Dialect    *rules.Dialect // if nil, the client's or that of Robots
 	Delay      time.Duration  `range:"0s..24h"` // a floor: a site can only slow us down further
 	RobotsFile string         `as:"path"`       // judged in place of the site's own robots.txt; if empty, that one is
+
+	Intercept *policy.Interception // if nil, what Intercept says
 }
 
 // Default returns what holds where nothing is set. Its DataDir is empty, since that depends on who runs the program.
@@ -181,6 +197,14 @@ func Default() Config {
 			MaxQueue:          1000,
 			MaxQueuePerClient: 250,
 			ReleaseAfter:      30 * time.Second,
+		},
+		Limits: Limits{
+			Connections:          10_000,
+			ConnectionsPerClient: 5000,
+			Tunnels:              8000,
+			HeaderTimeout:        10 * time.Second,
+			IdleTimeout:          2 * time.Minute,
+			RequestTimeout:       24 * time.Hour,
 		},
 		Egress:  Egress{Ports: []PortRange{{80, 80}, {443, 443}, {1024, 65535}}},
 		Refusal: Refusal{Status: 403},

@@ -116,11 +116,13 @@ func TestKeys(t *testing.T) {
 		robots.dialect robots.on_unreachable robots.on_unauthorized robots.on_html robots.serve_from_cache robots.cache_size
 		pacing.default_delay pacing.default_burst pacing.max_concurrent pacing.max_crawl_delay pacing.over_max pacing.spacing
 		pacing.max_wait pacing.max_wait_cap pacing.max_queue pacing.max_queue_per_client pacing.release_after
-		intercept.ca_cert intercept.ca_key
+		limits.connections limits.connections_per_client limits.tunnels limits.header_timeout limits.idle_timeout
+		limits.request_timeout intercept.mode intercept.tunnel_hosts intercept.ca_cert intercept.ca_key
 		egress.allow_addresses egress.deny_addresses egress.ports egress.resolve egress.ca_file egress.insecure_hosts
 		refusal.status response_fields grace audit.jsonl audit.buffer audit.on_failure audit.query log.level log.format
 		clients[0].name clients[0].cidr clients[0].product_token clients[0].mode clients[0].dialect clients[0].purpose clients[0].max_wait
 		clients[0].max_crawl_delay hosts[0].host hosts[0].mode hosts[0].dialect hosts[0].delay hosts[0].robots_file
+		hosts[0].intercept
 		exemptions[0].host exemptions[0].path exemptions[0].client exemptions[0].effect exemptions[0].reason
 		exemptions[0].owner exemptions[0].until`)
 	all := Config{Clients: make([]Client, 1), Hosts: make([]Host, 1), Exemptions: make([]policy.Exemption, 1)}

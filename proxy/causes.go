@@ -50,6 +50,9 @@ func decisionRefusal(ex *exchange, d policy.Decision, snap *robots.Snapshot) *Re
 			ref.Rule = fmt.Sprintf("line %d: %s", d.Verdict.Line, d.Verdict.Rule)
 			ref.Detail = "robots.txt " + ref.Rule
 		}
+	case policy.ReasonIntercept:
+		ref.Rule = fmt.Sprintf("line %d: %s", d.Verdict.Line, d.Verdict.Rule)
+		ref.Detail = "robots.txt " + ref.Rule
 	case policy.ReasonRobotsUnreachable:
 		ref.ProxyError, ref.Err = snap.Cause, snap.Err
 		ref.RetryAfter = max(time.Second, time.Until(snap.Expires)) // until it is asked for again
@@ -125,11 +128,17 @@ func upstreamRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 	return ref
 }
 
-// gone is for a request whose context has ended: the client left, which is nobody's refusal, or the proxy is stopping,
-// which the client should hear.
+// gone is for a request whose context has ended: the client left, which is nobody's refusal, or the proxy is stopping or
+// the time is up, which the client should hear.
 func (ex *exchange) gone(cause error) *Refusal {
-	if errors.Is(context.Cause(ex.ctx), errStopping) {
-		return &Refusal{Reason: policy.ReasonOverload, Detail: "The proxy is stopping.", RetryAfter: 5 * time.Second, Err: errStopping}
+	switch ended := context.Cause(ex.ctx); {
+	case errors.Is(ended, errStopping):
+		return &Refusal{Reason: policy.ReasonOverload, Detail: "The proxy is stopping.", RetryAfter: retryOverload, Err: errStopping}
+	case errors.Is(ended, errTooLong):
+		return &Refusal{
+			Reason: policy.ReasonUpstream, Status: http.StatusGatewayTimeout, ProxyError: "http_response_timeout",
+			Detail: "The request took longer than this proxy lets one take.", Err: errTooLong,
+		}
 	}
 	return &Refusal{Err: cause}
 }

@@ -30,9 +30,11 @@ type exchange struct {
 	target string // the path and query that are judged and sent
 
 	ctx        context.Context // the request's: it ends when the client leaves
+	clock      *clock          // nil: the request may take as long as it likes
 	writer     http.ResponseWriter
 	http10     bool             // the client speaks HTTP/1.0
 	webSocket  bool             // the client asks for the upgrade
+	unread     bool             // a tunnel whose octets are passed on unread: no path is judged
 	preference string           // what was made of the client's Prefer; empty where it has none
 	robots     *robots.Snapshot // not nil: the answer is this file, and the origin is not asked
 	stream     bool             // the body's length is unknown: pass on each piece as it comes
@@ -124,6 +126,9 @@ func (ex *exchange) refuse(req *http.Request, ref *Refusal) *http.Response {
 	if ex.preference != "" {
 		resp.Header.Set("Preference-Applied", ex.preference)
 	}
+	if errors.Is(ref.Err, errTooLong) && req.ProtoMajor == 1 {
+		resp.Header.Set("Connection", "close") // its deadlines are spent
+	}
 	if req.Method != http.MethodHead {
 		ex.rec.Bytes = resp.ContentLength
 	}
@@ -212,10 +217,10 @@ func (b *body) Read(p []byte) (int, error) {
 
 // whoLeft returns err, or what is behind it: the client left, or the proxy is stopping.
 func (ex *exchange) whoLeft(err error) error {
-	switch {
-	case errors.Is(context.Cause(ex.ctx), errStopping):
-		return errStopping
-	case ex.ctx.Err() != nil:
+	switch ended := context.Cause(ex.ctx); {
+	case errors.Is(ended, errStopping), errors.Is(ended, errTooLong):
+		return ended
+	case ended != nil:
 		return errClientLeft
 	}
 	return err

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -76,7 +77,7 @@ func (p pipeline) decide(req *http.Request, ex *exchange) (policy.Decision, *rob
 			return policy.Decision{}, nil, lookUpRefusal(req, ex, err)
 		}
 	}
-	r := policy.Request{Client: ex.client.Client, Origin: ex.origin, Target: ex.target, UserAgent: req.UserAgent()}
+	r := policy.Request{Client: ex.client.Client, Origin: ex.origin, Target: ex.target, UserAgent: req.UserAgent(), Tunnel: ex.unread}
 	return p.options.Policy.Decide(r, snap, ex.rec.Time), snap, nil
 }
 
@@ -86,6 +87,9 @@ func (p pipeline) pace(req *http.Request, ex *exchange, d policy.Decision) *Refu
 		return nil
 	}
 	if err := readSmallBody(req); err != nil {
+		if errors.Is(context.Cause(ex.ctx), errTooLong) {
+			return ex.gone(err)
+		}
 		return &Refusal{Reason: policy.ReasonBadRequest, Detail: "The body of the request broke off.", Err: err}
 	}
 	r := ratelimit.Request{Key: ex.origin.Host(), Client: ex.client.Name, Delay: d.Delay, MaxWait: ex.maxWait(req.Header)}
@@ -93,7 +97,9 @@ func (p pipeline) pace(req *http.Request, ex *exchange, d policy.Decision) *Refu
 		ex.reckon(p.options.Limiter, r)
 		return nil
 	}
+	ex.clock.pause()
 	grant, err := p.options.Limiter.Acquire(req.Context(), r)
+	ex.clock.restart()
 	if err != nil {
 		return paceRefusal(ex, r, err)
 	}

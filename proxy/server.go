@@ -73,7 +73,8 @@ type Options struct {
 	ServeRobots    bool            // answer requests for /robots.txt with the file that is enforced
 	Query          audit.QueryMode // what records keep of queries; if zero, credentials are masked
 	HeaderTimeout  time.Duration   // for a request's header and a TLS handshake; if zero, 10 s
-	IdleTimeout    time.Duration   // for a connection between two requests; if zero, 2 minutes
+	IdleTimeout    time.Duration   // for a connection between two requests, and an unread tunnel; if zero, 2 minutes
+	Limits         Limits          // what clients can hold
 	Onboarding     http.Handler    // what a browser sees that opens the proxy itself; if nil, 404
 	Logger         *slog.Logger    // if nil, nothing is logged
 }
@@ -102,6 +103,9 @@ type Server struct {
 	life       context.Context // that of every request; it ends when Shutdown's grace does
 	end        context.CancelCauseFunc
 	unrecorded atomic.Int64 // refusals that could not be recorded
+	seats      *seats       // of connections
+	tunnelRoom *seats       // of tunnels
+	distrust   *distrust
 
 	mu    sync.Mutex // guards conns
 	conns map[net.Conn]struct{}
@@ -122,6 +126,8 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		options: o, log: o.Logger, pseudonym: "robotsproxy-" + hex.EncodeToString(random[:]),
 		tunnels: newConnQueue(), conns: make(map[net.Conn]struct{}),
+		seats:      newSeats(o.Limits.Connections, o.Limits.ConnectionsPerClient),
+		tunnelRoom: newSeats(o.Limits.Tunnels, 0), distrust: newDistrust(o.Logger),
 	}
 	s.via = newVia(s.pseudonym)
 	s.life, s.end = context.WithCancelCause(context.Background())
@@ -131,6 +137,7 @@ func New(o Options) (*Server, error) {
 	s.innerHTTP = s.newHTTPServer(http.HandlerFunc(s.inner))
 	s.innerHTTP.TLSConfig = s.tls // tells net/http to speak HTTP/2 where a client chose it
 	s.innerHTTP.ConnContext = innerContext
+	s.innerHTTP.ConnState = s.watchTunnel
 	return s, nil
 }
 
@@ -192,7 +199,7 @@ func (s *Server) Serve(l net.Listener) error {
 		defer close(inner)
 		_ = s.innerHTTP.Serve(s.tunnels) // it ends when it is closed: its listener cannot fail
 	}()
-	err := s.front.Serve(l)
+	err := s.front.Serve(newSeatedListener(l, s.seats))
 	if !errors.Is(err, http.ErrServerClosed) {
 		s.innerHTTP.Close()
 	}
@@ -264,6 +271,15 @@ func (s *Server) Tunnels() int64 {
 	return int64(len(s.conns))
 }
 
+// Connections returns how many connections of clients are open.
+func (s *Server) Connections() int64 { return s.seats.inUse() }
+
+// Refused returns how many connections and tunnels were answered that the proxy is at its limit.
+func (s *Server) Refused() int64 { return s.seats.refused.Load() + s.tunnelRoom.refused.Load() }
+
+// Distrusted returns how many TLS handshakes ended because the client did not trust our CA.
+func (s *Server) Distrusted() int64 { return s.distrust.count.Load() }
+
 // track remembers a connection that net/http has let go, so that Shutdown finds it.
 func (s *Server) track(c net.Conn) {
 	s.mu.Lock()
@@ -317,6 +333,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, t *tunnel) {
 	s.active.Add(1)
 	defer s.active.Add(-1)
 	ex := s.newExchange(w, r, t)
+	defer ex.startClock(s.options.Limits.RequestTimeout)()
 	rw := &responseWriter{ResponseWriter: w, ex: ex}
 	defer rw.release()
 	defer ex.end(nil)
@@ -330,7 +347,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, t *tunnel) {
 		return
 	}
 	ex.prepare(r)
-	s.goproxy.ServeHTTP(rw, r.WithContext(ex.withTrace(r.Context())))
+	s.goproxy.ServeHTTP(rw, r.WithContext(ex.withTrace(ex.ctx)))
 	if ex.bodyErr != nil {
 		panic(http.ErrAbortHandler) // a body that broke off must not look whole: goproxy lets it end in good order
 	}

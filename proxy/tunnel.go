@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -52,7 +53,12 @@ type tunnelConn struct {
 	net.Conn
 	tunnel *tunnel
 	server *Server
+	seat   *seat  // among the tunnels
 	head   []byte // read from Conn, and still to be read from here
+
+	signed bool      // the client was shown a certificate of ours
+	shook  time.Time // when its handshake was complete
+	spoke  bool      // it has begun a request
 }
 
 func (c *tunnelConn) Read(p []byte) (int, error) {
@@ -68,13 +74,17 @@ func (c *tunnelConn) Read(p []byte) (int, error) {
 
 func (c *tunnelConn) Close() error {
 	c.server.untrack(c)
+	c.seat.leave()
 	return c.Conn.Close()
 }
 
+// CloseWrite ends what we send, so that a last answer can be read before the end.
+func (c *tunnelConn) CloseWrite() error { return closeWrite(c.Conn) }
+
 type tunnelKey struct{}
 
-// connect answers a CONNECT: it opens nothing, since the requests inside are judged one by one, and refuses only what
-// names no host and port. A refusal here would be invisible to most clients; inside it is read.
+// connect answers a CONNECT. Where its requests are judged one by one, it opens nothing, and refuses only what names no
+// host and port, or one tunnel too many: a refusal here is invisible to most clients, and inside it is read.
 func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 	host, port, err := origin.SplitAuthority(r.RequestURI)
 	switch {
@@ -87,21 +97,47 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		t, err = newTunnel(s.identify(r.RemoteAddr), host, port)
 	}
+	hw := &hijackWriter{ResponseWriter: w, tunnel: t, server: s}
 	if err != nil {
-		ex := s.newExchange(w, r, nil)
-		ex.rec.Via = audit.Tunnel
-		writeResponse(w, r, ex.refuse(r, targetRefusal(err)))
+		hw.refuse(r, s.newConnectExchange(w, r, nil).refuse(r, targetRefusal(err)))
 		return
 	}
-	ctx := context.WithValue(r.Context(), tunnelKey{}, t)
-	s.goproxy.ServeHTTP(&hijackWriter{ResponseWriter: w, tunnel: t, server: s}, r.WithContext(ctx))
+	if hw.seat = s.tunnelRoom.take(netip.Addr{}); hw.seat == nil {
+		ref := &Refusal{Reason: policy.ReasonOverload, Detail: "Too many tunnels are open.", RetryAfter: retryOverload}
+		hw.refuse(r, s.newConnectExchange(w, r, t).refuse(r, ref))
+		return
+	}
+	defer hw.done()
+	switch s.options.Policy.Interception(host) {
+	case policy.NoTunnel:
+		s.noPassage(hw, r)
+	case policy.Tunnel:
+		s.passOn(hw, r)
+	default:
+		s.goproxy.ServeHTTP(hw, r)
+	}
 }
 
-// hijackWriter hands goproxy a tunnelConn: goproxy throws the buffered octets away.
+// newConnectExchange begins the record of a CONNECT that is not opened here. Its origin is the one over TLS, by whose
+// robots.txt a tunnel is judged.
+func (s *Server) newConnectExchange(w http.ResponseWriter, r *http.Request, t *tunnel) *exchange {
+	ex := s.newExchange(w, r, nil)
+	ex.rec.Via = audit.Tunnel
+	if t != nil {
+		ex.client, ex.origin = t.client, t.secure
+		ex.rec.Scheme, ex.rec.Host, ex.rec.Port = t.secure.Scheme(), t.host, t.port
+	}
+	return ex
+}
+
+// hijackWriter takes a CONNECT's connection over as a tunnelConn, with the octets that came behind the CONNECT: goproxy
+// would throw them away.
 type hijackWriter struct {
 	http.ResponseWriter
 	tunnel *tunnel
 	server *Server
+	seat   *seat // among the tunnels
+	conn   *tunnelConn
 }
 
 func (w *hijackWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
@@ -110,9 +146,36 @@ func (w *hijackWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	buffered, _ := rw.Reader.Peek(rw.Reader.Buffered())
-	c := &tunnelConn{Conn: conn, tunnel: w.tunnel, server: w.server, head: bytes.Clone(buffered)}
-	w.server.track(c)
-	return c, rw, nil
+	w.conn = &tunnelConn{Conn: conn, tunnel: w.tunnel, server: w.server, seat: w.seat, head: bytes.Clone(buffered)}
+	w.server.track(w.conn)
+	return w.conn, rw, nil
+}
+
+// refuse answers the CONNECT with resp, whose reason stands in the first line too: most clients show no more of it.
+func (w *hijackWriter) refuse(r *http.Request, resp *http.Response) {
+	conn, _, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err != nil {
+		writeResponse(w, r, resp)
+		return
+	}
+	resp.Close = true
+	var b bytes.Buffer
+	_ = resp.Write(&b) // a Buffer takes all
+	part(conn, b.Bytes())
+}
+
+// close ends the connection, if it was taken over.
+func (w *hijackWriter) close() {
+	if w.conn != nil {
+		w.conn.Close()
+	}
+}
+
+// done leaves the seat, unless the connection that was taken over has it now.
+func (w *hijackWriter) done() {
+	if w.conn == nil {
+		w.seat.leave()
+	}
 }
 
 // handleConnect tells goproxy to give every CONNECT to openTunnel. It is the only CONNECT handler, and it always
@@ -135,27 +198,49 @@ func (s *Server) openTunnel(_ *http.Request, conn net.Conn, _ *goproxy.ProxyCtx)
 	}
 }
 
-// upgrade looks at the first octet. 0x16 begins a TLS handshake (RFC 8446 section 5.1), which is not begun here but by
-// the inner server, so that its time-outs hold; everything else must be HTTP in clear. Both must come in time.
-func (s *Server) upgrade(c *tunnelConn) (net.Conn, error) {
+// established answers the CONNECT. What comes next on c has the time of a header.
+func (s *Server) established(c net.Conn) error {
 	if err := c.SetDeadline(time.Now().Add(s.options.HeaderTimeout)); err != nil {
-		return nil, err
+		return err
 	}
-	if _, err := io.WriteString(c.Conn, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
+	_, err := io.WriteString(c, "HTTP/1.1 200 Connection established\r\n\r\n")
+	return err
+}
+
+// upgrade looks at the first octet. 0x16 begins a TLS handshake (RFC 8446 section 5.1); everything else must be HTTP in
+// clear. Both must come in time, so that a client that waits for the server to speak first is not kept.
+func (s *Server) upgrade(c *tunnelConn) (net.Conn, error) {
+	if err := s.established(c); err != nil {
 		return nil, err
 	}
 	var first [1]byte
 	if _, err := io.ReadFull(c, first[:]); err != nil {
 		return nil, fmt.Errorf("waiting for the first octet: %w", err)
 	}
-	if err := c.SetDeadline(time.Time{}); err != nil {
-		return nil, err
-	}
 	c.head = append(first[:], c.head...)
 	if first[0] == 0x16 {
-		return tls.Server(c, s.tls), nil
+		return s.handshake(c)
 	}
-	return c, nil
+	return c, c.SetDeadline(time.Time{})
+}
+
+// handshake ends the client's TLS. It is done before the inner server has the connection, since that would not tell why
+// one failed; net/http then finds it complete.
+func (s *Server) handshake(c *tunnelConn) (net.Conn, error) {
+	if err := c.SetDeadline(time.Now().Add(s.options.HeaderTimeout)); err != nil {
+		return nil, err
+	}
+	t := tls.Server(c, s.tls)
+	if err := t.Handshake(); err != nil {
+		if c.turnedDown(err) {
+			s.distrust.count.Add(1)
+			s.distrust.tell(c, "a client does not trust the CA")
+			s.recordTunnel(c, &Refusal{Err: fmt.Errorf("%w: %w", errDistrust, err)})
+		}
+		return nil, fmt.Errorf("the TLS handshake: %w", err)
+	}
+	c.shook = time.Now()
+	return t, c.SetDeadline(time.Time{})
 }
 
 // tlsConfig is the one configuration of all tunnels, so that a client can resume its session in its next tunnel.
@@ -165,7 +250,9 @@ func (s *Server) tlsConfig() *tls.Config {
 		NextProtos:         []string{"h2", "http/1.1"},
 		GetConfigForClient: s.checkServerName,
 		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-			return s.options.Authority.Leaf(hello.Conn.(*tunnelConn).tunnel.host)
+			c := hello.Conn.(*tunnelConn)
+			c.signed = true
+			return s.options.Authority.Leaf(c.tunnel.host)
 		},
 	}
 }
@@ -182,16 +269,14 @@ func (s *Server) checkServerName(hello *tls.ClientHelloInfo) (*tls.Config, error
 		return nil, nil
 	}
 	err := fmt.Errorf("the TLS server name %q is not the host of the CONNECT, %q", cut(hello.ServerName, 255), c.tunnel.host)
-	s.recordMisdirected(c, err)
+	s.recordTunnel(c, &Refusal{Reason: policy.ReasonMisdirected, Err: err})
 	return nil, err
 }
 
-// recordMisdirected records a tunnel that ended in its handshake: nobody could be told but by a TLS alert.
-func (s *Server) recordMisdirected(c *tunnelConn, cause error) {
+// recordTunnel records a tunnel that ended in its handshake: nobody could be told but by a TLS alert.
+func (s *Server) recordTunnel(c *tunnelConn, ref *Refusal) {
 	r := &http.Request{Method: http.MethodConnect, RemoteAddr: c.RemoteAddr().String(), Header: http.Header{}}
-	ex := s.newExchange(nil, r, c.tunnel)
-	ex.rec.Via, ex.rec.Host, ex.rec.Port = audit.Tunnel, c.tunnel.host, c.tunnel.port
-	ex.refuse(r, &Refusal{Reason: policy.ReasonMisdirected, Err: cause})
+	s.newConnectExchange(nil, r, c.tunnel).refuse(r, ref)
 }
 
 // inner serves one request that came through a tunnel.

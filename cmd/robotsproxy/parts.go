@@ -78,6 +78,7 @@ func (p *parts) newServer(cfg *config.Config, transport *proxy.Transport, log *s
 		Recorder: observedRecorder{p.records, observers}, Egress: p.egress, Transport: transport,
 		Clients: newClients(cfg), MaxWait: orNone(cfg.Pacing.MaxWait), MaxWaitCap: cfg.Pacing.MaxWaitCap,
 		RefusalStatus: cfg.Refusal.Status, ResponseFields: cfg.ResponseFields, ServeRobots: cfg.Robots.ServeFromCache,
+		HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout, Limits: newLimits(cfg, log),
 		Query: query, Onboarding: proxy.Onboarding(p.ca.PEM()), Logger: log,
 	})
 }
@@ -166,10 +167,11 @@ func newRecords(cfg *config.Config, log *slog.Logger) (*audit.JSONL, error) {
 func newPolicy(cfg *config.Config) (*policy.Policy, error) {
 	hosts := make([]policy.Host, len(cfg.Hosts))
 	for i, h := range cfg.Hosts {
-		hosts[i] = policy.Host{Pattern: h.Host, Mode: h.Mode, Dialect: h.Dialect, Delay: h.Delay}
+		hosts[i] = policy.Host{Pattern: h.Host, Mode: h.Mode, Dialect: h.Dialect, Delay: h.Delay, Interception: h.Intercept}
 	}
 	return policy.New(policy.Options{
 		Mode: cfg.Mode, Dialect: cfg.Robots.Dialect, Hosts: hosts, Exemptions: cfg.Exemptions,
+		Interception: cfg.Intercept.Mode, TunnelHosts: cfg.Intercept.TunnelHosts,
 		MaxCrawlDelay: cfg.Pacing.MaxCrawlDelay, RefuseOverMax: cfg.Pacing.OverMax == config.OverMaxRefuse,
 	})
 }

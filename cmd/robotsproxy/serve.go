@@ -141,6 +141,9 @@ func (s *service) ready() error {
 func (p *parts) gauges() []admin.Gauge {
 	return append(p.files.gauges(), []admin.Gauge{
 		{Name: "robotsproxy_active_requests", Help: "Requests under way.", Value: func() float64 { return float64(p.server.Active()) }},
+		{Name: "robotsproxy_connections", Help: "Connections of clients that are open.", Value: func() float64 { return float64(p.server.Connections()) }},
+		{Name: "robotsproxy_refused_connections_total", Help: "Connections and tunnels that were answered 503 because of limits.", Counter: true, Value: func() float64 { return float64(p.server.Refused()) }},
+		{Name: "robotsproxy_distrusted_total", Help: "TLS handshakes that ended because the client did not trust the CA.", Counter: true, Value: func() float64 { return float64(p.server.Distrusted()) }},
 		{Name: "robotsproxy_tunnels", Help: "Tunnels and WebSockets that are open.", Value: func() float64 { return float64(p.server.Tunnels()) }},
 		{Name: "robotsproxy_unrecorded_total", Help: "Requests refused because their decision could not be recorded.", Counter: true, Value: func() float64 { return float64(p.server.Unrecorded()) }},
 		{Name: "robotsproxy_lanes", Help: "Hosts whose pace is kept.", Value: func() float64 { return float64(p.limiter.Stats().Lanes) }},

@@ -336,7 +336,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, t *tunnel) {
 	defer ex.startClock(s.options.Limits.RequestTimeout)()
 	rw := &responseWriter{ResponseWriter: w, ex: ex}
 	defer rw.release()
-	defer ex.end(nil)
+	defer func() { ex.end(ex.whoLeft(nil)) }()
 	defer func() {
 		if v := recover(); v != nil {
 			ex.recovered(rw, r, v)

@@ -45,14 +45,14 @@ func testMain(m *testing.M) int {
 }
 
 // The scripts in testdata/script are sessions with the built program. Besides testscript's own commands they have
-// site, serve, stop, crash and records, see below; $HTTP, $HTTPS are the ports of the fake site, $CONFIG a configuration that
+// site, serve, halt, crash and records, see below; $HTTP, $HTTPS are the ports of the fake site, $CONFIG a configuration that
 // finds a.example, b.example and c.example there.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:   "testdata/script",
 		Setup: setUp,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"site": scriptSite, "serve": scriptServe, "stop": scriptStop, "crash": scriptCrash, "records": scriptRecords,
+			"site": scriptSite, "serve": scriptServe, "halt": scriptHalt, "crash": scriptCrash, "records": scriptRecords,
 		},
 		Condition: scriptCondition,
 	})
@@ -88,6 +88,7 @@ func setUp(env *testscript.Env) error {
 	env.Values[serverKey{}] = new(*server)
 	env.Setenv("HTTP", fmt.Sprint(site.Port()))
 	env.Setenv("HTTPS", fmt.Sprint(site.TLSPort()))
+	env.Setenv("SITE_CA", site.CAFile())
 	env.Setenv("CONFIG", config)
 	env.Setenv("HOME", env.WorkDir)
 	env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "state"))
@@ -200,8 +201,8 @@ func scriptServe(ts *testscript.TestScript, _ bool, args []string) {
 	*ts.Value(serverKey{}).(**server) = s
 }
 
-// stop ends the proxy of this script; its log is then the output.
-func scriptStop(ts *testscript.TestScript, _ bool, _ []string) {
+// halt ends the proxy of this script (stop is testscript's own, and ends the script); its log is then the output.
+func scriptHalt(ts *testscript.TestScript, _ bool, _ []string) {
 	s := *ts.Value(serverKey{}).(**server)
 	if s == nil {
 		ts.Fatalf("nothing was served")

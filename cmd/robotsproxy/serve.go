@@ -42,8 +42,11 @@ config.example.yaml); a second one ends at once.`,
 		if err != nil {
 			return err
 		}
+		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM) // before the greeting: who reads it may stop us
+		defer stop()
+		context.AfterFunc(ctx, stop) // a second signal ends at once
 		fmt.Fprint(std.err, s.greeting(settings.pasted(cmd, s.proxyAt.Addr())))
-		return s.run(cmd.Context())
+		return s.run(ctx)
 	}
 	return cmd
 }
@@ -152,9 +155,9 @@ func (p *parts) gauges() []admin.Gauge {
 	}...)
 }
 
-// run serves until a signal or ctx ends it, then drains.
+// run serves until ctx ends, then drains.
 func (s *service) run(ctx context.Context) error {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var housekeeping sync.WaitGroup
 	housekeeping.Go(func() { prune(ctx, s.parts.state, s.log) })
@@ -164,7 +167,6 @@ func (s *service) run(ctx context.Context) error {
 	var err error
 	select {
 	case <-ctx.Done():
-		stop() // a second signal ends at once
 		err = s.drain()
 	case err = <-ended:
 		err = fmt.Errorf("a listener ended: %w", err)

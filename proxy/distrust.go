@@ -65,14 +65,21 @@ func (d *distrust) first(key string) bool {
 
 // alerts are those by which clients turn a certificate down (RFC 8446 section 6.2): bad_certificate, certificate_unknown
 // and unknown_ca.
-var alerts = []string{tls.AlertError(42).Error(), tls.AlertError(46).Error(), tls.AlertError(48).Error()}
+var alerts = []tls.AlertError{42, 46, 48}
+
+// alertLength is that of an alert's record in clear (RFC 8446 section 5.1): type 21, version, length 2, level, description.
+const alertLength = 7
 
 // turnedDown reports whether a handshake that ended with err did so because of our certificate: the client said so, or
 // it left when it had seen it.
 func (c *tunnelConn) turnedDown(err error) bool {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "remote error" {
-		return slices.Contains(alerts, op.Err.Error())
+		return slices.ContainsFunc(alerts, func(a tls.AlertError) bool { return a.Error() == op.Err.Error() })
+	}
+	// OpenSSL sends the alert in clear where TLS 1.3 wants it encrypted, and crypto/tls takes that for a forgery.
+	if l := c.last; len(l) == alertLength && l[0] == 21 && l[3] == 0 && l[4] == 2 {
+		return slices.Contains(alerts, tls.AlertError(l[6]))
 	}
 	return c.signed && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET))
 }

@@ -43,6 +43,7 @@ func TestClientsThatDoNotTrustUs(t *testing.T) {
 	for name, leave := range map[string]func(net.Conn) error{
 		"an alert in TLS 1.3": func(c net.Conn) error { return tls.Client(c, nobody).Handshake() },
 		"an alert in TLS 1.2": func(c net.Conn) error { return tls.Client(c, old).Handshake() },
+		"an alert in clear":   alertInClear,
 		"without a word":      leaveAtCertificate,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -70,6 +71,19 @@ func TestClientsThatDoNotTrustUs(t *testing.T) {
 }
 
 var errSeen = fmt.Errorf("the certificate was seen")
+
+// alertInClear answers the certificate in TLS 1.3 as OpenSSL does: unknown_ca, which is 48, unencrypted.
+func alertInClear(c net.Conn) error {
+	return tls.Client(c, &tls.Config{
+		ServerName: "a.example", InsecureSkipVerify: true,
+		VerifyPeerCertificate: func([][]byte, [][]*x509.Certificate) error {
+			c.Write([]byte{21, 3, 3, 0, 2, 2, 48})
+			c.(*net.TCPConn).CloseWrite()
+			io.Copy(io.Discard, c)
+			return errSeen
+		},
+	}).Handshake()
+}
 
 // leaveAtCertificate closes the connection in the middle of the handshake, as a client whose library has no alert for it.
 func leaveAtCertificate(c net.Conn) error {

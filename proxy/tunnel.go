@@ -56,6 +56,7 @@ type tunnelConn struct {
 	seat   *seat  // among the tunnels
 	head   []byte // read from Conn, and still to be read from here
 
+	last   []byte    // of what came before the handshake was complete
 	signed bool      // the client was shown a certificate of ours
 	shook  time.Time // when its handshake was complete
 	spoke  bool      // it has begun a request
@@ -63,7 +64,11 @@ type tunnelConn struct {
 
 func (c *tunnelConn) Read(p []byte) (int, error) {
 	if len(c.head) == 0 {
-		return c.Conn.Read(p)
+		n, err := c.Conn.Read(p)
+		if c.shook.IsZero() {
+			c.last = append(c.last[:0], p[max(0, n-alertLength):n]...)
+		}
+		return n, err
 	}
 	n := copy(p, c.head)
 	if c.head = c.head[n:]; len(c.head) == 0 {
@@ -239,7 +244,7 @@ func (s *Server) handshake(c *tunnelConn) (net.Conn, error) {
 		}
 		return nil, fmt.Errorf("the TLS handshake: %w", err)
 	}
-	c.shook = time.Now()
+	c.shook, c.last = time.Now(), nil
 	return t, c.SetDeadline(time.Time{})
 }
 

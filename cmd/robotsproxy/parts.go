@@ -79,7 +79,7 @@ func (p *parts) newServer(cfg *config.Config, transport *proxy.Transport, log *s
 		Clients: newClients(cfg), MaxWait: orNone(cfg.Pacing.MaxWait), MaxWaitCap: cfg.Pacing.MaxWaitCap,
 		RefusalStatus: cfg.Refusal.Status, ResponseFields: cfg.ResponseFields, ServeRobots: cfg.Robots.ServeFromCache,
 		HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout, Limits: newLimits(cfg, log),
-		Query: query, Onboarding: proxy.Onboarding(p.ca.PEM()), Logger: log,
+		Query: query, Onboarding: proxy.Onboarding(p.ca), Logger: log,
 	})
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/admin"
 	"github.com/robotsproxy/robotsproxy/config"
+	"github.com/robotsproxy/robotsproxy/proxy"
 )
 
 func newServe(std stdio) *cobra.Command {
@@ -120,7 +121,7 @@ func (s *service) newAdmin(metrics *admin.Metrics) error {
 		return usage(err)
 	}
 	handler, err := admin.New(admin.Options{
-		Token: token, Version: buildVersion(), CAPEM: s.parts.ca.PEM, Ready: s.ready, Metrics: metrics, Gauges: s.parts.gauges(),
+		Token: token, Version: buildVersion(), CAPEM: s.parts.ca.PEM, PAC: s.pac, Ready: s.ready, Metrics: metrics, Gauges: s.parts.gauges(),
 		Files: s.parts.files, History: s.parts.state,
 	})
 	if err != nil {
@@ -131,6 +132,11 @@ func (s *service) newAdmin(metrics *admin.Metrics) error {
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	return nil
+}
+
+// pac answers with the proxy's address as somebody knows it who reached this machine by host.
+func (s *service) pac(w http.ResponseWriter, host string) {
+	proxy.WritePAC(w, proxy.PACAddress(s.proxyAt.Addr(), host))
 }
 
 func (s *service) ready() error {
@@ -206,7 +212,7 @@ func (s *service) greeting(flags string) string {
 	}
 	return fmt.Sprintf(`robotsproxy %s, mode %s
   proxy    http://%s
-  admin    http://%s   /healthz /readyz /metrics /ca.pem
+  admin    http://%s   /healthz /readyz /metrics /ca.pem /proxy.pac
   CA       %s   (%s)
            SHA-256 %s
   records  %s

@@ -118,7 +118,7 @@ func (a *Authority) openDir(dir string) (err error) {
 		return err
 	}
 	a.ring.Store(r)
-	a.current(a.now())
+	a.announce(a.current(a.now()))
 	return nil
 }
 

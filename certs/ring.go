@@ -158,10 +158,15 @@ func (a *Authority) reread(old *ring, info fs.FileInfo, now time.Time) *ring {
 	if !r.active.cert().Equal(old.active.cert()) {
 		a.log.Info("another CA signs from now on", "ca", r.active.cert().Subject.CommonName, "before", old.active.cert().Subject.CommonName)
 	}
-	if r.next != nil && (old.next == nil || !old.next.cert().Equal(r.next.cert())) {
+	a.announce(r)
+	return r
+}
+
+// announce tells of a rotation that is under way.
+func (a *Authority) announce(r *ring) {
+	if r.next != nil {
 		a.log.Warn("the CA rotates: let clients trust the next one before it signs", "next", r.next.cert().Subject.CommonName, "from", date(r.from))
 	}
-	return r
 }
 
 // turn makes the next CA the one that signs. It never goes back, even if the clock does: the old key is destroyed. A

@@ -40,8 +40,11 @@ func newParts(cfg *config.Config, log *slog.Logger, observers ...observer) (_ *p
 			err = errors.Join(err, p.close())
 		}
 	}()
-	if p.ca, err = openCA(cfg); err != nil {
+	if p.ca, err = openCA(cfg, log); err != nil {
 		return nil, err
+	}
+	if notice := endNotice(p.ca, time.Now()); notice != "" {
+		log.Warn(notice)
 	}
 	p.egress = newEgress(cfg)
 	transport, err := newTransport(cfg, p.egress)

@@ -43,6 +43,7 @@ var owners = map[string][]string{
 	"github.com/lmittmann/tint":           {"cmd/robotsproxy"},
 	"github.com/pquerna/cachecontrol":     {"robots"},
 	"github.com/prometheus/client_golang": {"admin"},
+	"github.com/smallstep/truststore":     {"cmd/robotsproxy"},
 	"github.com/spf13/cobra":              {"cmd/robotsproxy"},
 	"github.com/spf13/pflag":              {"cmd/robotsproxy"},
 	"go.yaml.in/yaml":                     {"config"},

@@ -67,7 +67,7 @@ var welcomePage = template.Must(template.New("welcome").Parse(`<!DOCTYPE html>
 body{font:16px/1.5 system-ui,sans-serif;max-width:48rem;margin:3rem auto;padding:0 1.5rem}
 h1{font-size:1.5rem}h2{font-size:1.15rem;margin:2rem 0 .5rem}h3{font-size:1rem;margin:1.2rem 0 .3rem}
 pre{font:14px/1.5 ui-monospace,monospace;background:#8881;border-radius:6px;padding:.7rem .9rem;margin:.3rem 0;overflow-x:auto}
-code{font:14px ui-monospace,monospace;overflow-wrap:anywhere}small{opacity:.75}
+code{font:14px ui-monospace,monospace;overflow-wrap:anywhere}small{opacity:.75}small code{font-size:12px}
 </style></head><body>
 <h1>This is robotsproxy</h1>
 <p>A forward HTTP proxy that makes any crawler polite: each request is judged by the origin's robots.txt, paced by its Crawl-delay and recorded. It listens at <code>{{.Proxy}}</code>.</p>
@@ -85,7 +85,8 @@ export http_proxy=http://{{.Proxy}} https_proxy=http://{{.Proxy}}</pre>
 <h3>curl</h3>
 <pre>curl --proxy http://{{.Proxy}} --cacert robotsproxy-ca.pem https://a.example/</pre>
 <h3>wget</h3>
-<pre>wget -e http_proxy={{.Proxy}} -e https_proxy={{.Proxy}} --ca-certificate=robotsproxy-ca.pem https://a.example/</pre>
+<pre>wget -e http_proxy={{.Proxy}} -e https_proxy={{.Proxy}} \
+  --ca-certificate=robotsproxy-ca.pem https://a.example/</pre>
 <h3>Python: requests, urllib</h3>
 <pre>REQUESTS_CA_BUNDLE=robotsproxy-ca.pem SSL_CERT_FILE=robotsproxy-ca.pem python3 crawl.py</pre>
 <h3>Scrapy</h3>
@@ -95,12 +96,16 @@ export http_proxy=http://{{.Proxy}} https_proxy=http://{{.Proxy}}</pre>
 <h3>Go</h3>
 <pre>SSL_CERT_FILE=robotsproxy-ca.pem ./crawl</pre>
 <h3>Java</h3>
-<pre>keytool -importcert -noprompt -alias robotsproxy -file robotsproxy-ca.pem -keystore robotsproxy.p12 -storepass changeit
-java -Dhttp.proxyHost={{.Host}} -Dhttp.proxyPort={{.Port}} -Dhttps.proxyHost={{.Host}} -Dhttps.proxyPort={{.Port}} \
-  -Djavax.net.ssl.trustStore=robotsproxy.p12 -Djavax.net.ssl.trustStorePassword=changeit Crawl</pre>
+<pre>keytool -importcert -noprompt -alias robotsproxy -file robotsproxy-ca.pem \
+  -keystore robotsproxy.p12 -storepass changeit
+java -Dhttp.proxyHost={{.Host}} -Dhttp.proxyPort={{.Port}} \
+  -Dhttps.proxyHost={{.Host}} -Dhttps.proxyPort={{.Port}} \
+  -Djavax.net.ssl.trustStore=robotsproxy.p12 \
+  -Djavax.net.ssl.trustStorePassword=changeit Crawl</pre>
 <h3>Chromium</h3>
 <pre>mkdir -p ~/.pki/nssdb    # certutil is in libnss3-tools
 certutil -d sql:$HOME/.pki/nssdb -A -t C,, -n robotsproxy -i robotsproxy-ca.pem
-chromium --proxy-server=http://{{.Proxy}}    # or: --proxy-pac-url=http://{{.Proxy}}/proxy.pac</pre>
+chromium --proxy-server=http://{{.Proxy}}
+chromium --proxy-pac-url=http://{{.Proxy}}/proxy.pac    # or so</pre>
 </body></html>
 `))

@@ -183,12 +183,14 @@ var page = template.Must(template.New("refusal").Parse(`<!DOCTYPE html>
 <style>
 :root{color-scheme:light dark}
 body{font:16px/1.5 system-ui,sans-serif;max-width:40rem;margin:4rem auto;padding:0 1.5rem}
-h1{font-size:1.4rem}code{font:14px ui-monospace,monospace;overflow-wrap:anywhere}dt{opacity:.7;font-size:.85rem}dd{margin:0 0 .8rem}
+h1{font-size:1.4rem}code,pre{font:14px/1.5 ui-monospace,monospace;overflow-wrap:anywhere}pre{white-space:pre-wrap;background:#8881;border-left:4px solid #c60;border-radius:4px;padding:.7rem .9rem}
+dl{display:grid;grid-template-columns:max-content 1fr;gap:.3rem 1.2rem}dt,small{opacity:.7}dd{margin:0}
 </style></head><body>
 <h1>{{.Status}} {{.Title}}</h1>
-<p>{{.Detail}}</p>
-<dl>{{with .Rule}}<dt>Rule</dt><dd><code>{{.}}</code></dd>{{end}}<dt>Reason</dt><dd><code>{{.Reason}}</code></dd>{{with .RetryAfter}}<dt>Retry</dt><dd>in {{.}} s</dd>{{end}}{{with .RequestID}}<dt>Request</dt><dd><code>{{.}}</code></dd>{{end}}</dl>
-<p>This answer was made by robotsproxy, not by the origin.</p>
+{{if .Rule}}<p>The robots.txt of this site keeps crawlers out of here:</p>
+<pre>{{.Rule}}</pre>{{else}}<p>{{.Detail}}</p>{{end}}
+<dl><dt>Reason</dt><dd><code>{{.Reason}}</code></dd>{{with .RetryAfter}}<dt>Retry</dt><dd>in {{.}} s</dd>{{end}}{{with .RequestID}}<dt>Request</dt><dd><code>{{.}}</code></dd>{{end}}</dl>
+<p><small>This answer was made by robotsproxy, not by the origin.</small></p>
 </body></html>
 `))
 

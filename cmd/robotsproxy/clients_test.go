@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -58,6 +59,7 @@ var crawlers = []struct {
 	{"requests", python("requests"), script("requests_crawl.py")},
 	{"scrapy", python("scrapy"), script("scrapy_crawl.py")},
 	{"go", func(*testing.T) {}, crawlWithGo},
+	{"chromium", needChromium, crawlWithChromium},
 }
 
 // Every real crawler sees each allowed page whole and each disallowed one refused, the origin never hears of those, and
@@ -77,6 +79,14 @@ func TestCrawlers(t *testing.T) {
 func testCrawler(t *testing.T, scheme string, run func(*testing.T, crawl) []fetched) {
 	site := robotstest.New(t)
 	site.SetRobots("a.example", robotstest.Robots{Body: clientRobots})
+	_, c := startCrawl(t, site, scheme)
+	got := run(t, c)
+	checkCrawl(t, site, strings.TrimSuffix(c.start, "/"), got)
+}
+
+// startCrawl starts a proxy that finds site, and says how a crawler of a.example gets through it.
+func startCrawl(t *testing.T, site *robotstest.Site, scheme string) (*server, crawl) {
+	t.Helper()
 	dir := t.TempDir()
 	config := filepath.Join(dir, "config.yaml")
 	if err := os.WriteFile(config, []byte(siteConfig(site)), 0o600); err != nil {
@@ -87,7 +97,7 @@ func testCrawler(t *testing.T, scheme string, run func(*testing.T, crawl) []fetc
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.stop(); err != nil {
+		if err := s.stop(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			t.Errorf("the proxy ended with %v:\n%s", err, s.log)
 		}
 	})
@@ -95,9 +105,8 @@ func testCrawler(t *testing.T, scheme string, run func(*testing.T, crawl) []fetc
 	if scheme == "https" {
 		port = site.TLSPort()
 	}
-	base := fmt.Sprintf("%s://a.example:%d", scheme, port)
-	got := run(t, crawl{start: base + "/", env: pastedEnvironment(t, s, config), dir: dir, proxy: "http://" + s.proxy, ca: s.ca})
-	checkCrawl(t, site, base, got)
+	start := fmt.Sprintf("%s://a.example:%d/", scheme, port)
+	return s, crawl{start: start, env: pastedEnvironment(t, s, config), dir: dir, proxy: "http://" + s.proxy, ca: s.ca}
 }
 
 // pastedEnvironment is what a shell has after eval "$(robotsproxy env)".

@@ -56,6 +56,8 @@ var owners = map[string][]string{
 	"software.sslmate.com/src/go-pkcs12":  {"cmd/robotsproxy"},
 	"github.com/coder/websocket":          {"internal/robotstest"},
 	"github.com/dunglas/httpsfv":          {},
+	"github.com/chromedp/cdproto":         {},
+	"github.com/chromedp/chromedp":        {},
 	"github.com/rogpeppe/go-internal":     {},
 	"github.com/google/go-cmp":            {},
 	"go.uber.org/goleak":                  {},

@@ -82,6 +82,7 @@ export http_proxy=http://{{.Proxy}} https_proxy=http://{{.Proxy}}</pre>
 {{range .CAs}}<p>{{if .From}}From {{.From}} on another CA signs. It is in the same file: trust both.<br>{{end}}{{.Name}}<br><small>SHA-256 <code>{{.SHA256}}</code></small></p>
 {{end}}<p>Browsers can configure themselves by <a href="/proxy.pac">http://{{.Proxy}}/proxy.pac</a>.</p>
 <h2>One by one</h2>
+<p>Where no proxy is named here, the variables above name it.</p>
 <h3>curl</h3>
 <pre>curl --proxy http://{{.Proxy}} --cacert robotsproxy-ca.pem https://a.example/</pre>
 <h3>wget</h3>

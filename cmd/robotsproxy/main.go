@@ -7,7 +7,8 @@
 //	robotsproxy check https://a.example/x -A NewsBot
 //	                                           may NewsBot fetch this? which line of robots.txt says so?
 //	robotsproxy lint FILE | URL | -            what in this robots.txt is not what its author meant?
-//	robotsproxy ca path | export               the certificate that clients must trust
+//	robotsproxy ca show | path | export | install | uninstall | rotate
+//	                                           the certificate that clients must trust
 //	robotsproxy validate --config FILE         is this configuration right? every fault at once
 //	robotsproxy version | completion SHELL
 //

@@ -57,6 +57,10 @@ func decisionRefusal(ex *exchange, d policy.Decision, snap *robots.Snapshot) *Re
 		ref.ProxyError, ref.Err = snap.Cause, snap.Err
 		ref.RetryAfter = max(time.Second, time.Until(snap.Expires)) // until it is asked for again
 		ref.Detail = ex.origin.String() + "/robots.txt could not be fetched: " + cause(snap)
+		var failure *UpstreamError
+		if errors.As(snap.Err, &failure) {
+			ref.ProxyError = failure.errorType()
+		}
 	case policy.ReasonPace:
 		ref.RetryAfter = d.Delay
 		ref.Detail = fmt.Sprintf("%s asks for %v between requests, which is more than max_crawl_delay allows.", ex.origin.Host(), d.Delay)
@@ -68,6 +72,10 @@ func decisionRefusal(ex *exchange, d policy.Decision, snap *robots.Snapshot) *Re
 
 // cause says why a robots.txt is unreachable, in words that hold no internal address.
 func cause(snap *robots.Snapshot) string {
+	var failure *UpstreamError
+	if errors.As(snap.Err, &failure) {
+		return failure.words()
+	}
 	if snap.State() == "html" {
 		return "a web page stands in its place"
 	}
@@ -119,13 +127,23 @@ func upstreamRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 	if req.Context().Err() != nil {
 		return ex.gone(errClientLeft)
 	}
-	ref := &Refusal{Reason: policy.ReasonUpstream, ProxyError: robots.ErrorType(err), Err: err}
-	switch ref.ProxyError {
-	case "connection_timeout", "dns_timeout", "http_response_timeout":
-		ref.Status = http.StatusGatewayTimeout
+	var failure *UpstreamError
+	if errors.As(err, &failure) {
+		return failure.refusal()
 	}
+	ref := &Refusal{Reason: policy.ReasonUpstream, ProxyError: robots.ErrorType(err), Err: err}
+	ref.Status = timeoutStatus(ref.ProxyError)
 	ref.Detail = ex.origin.String() + " did not answer: " + inWords(ref.ProxyError, err)
 	return ref
+}
+
+// timeoutStatus returns 504 for what took too long, and zero, the table's status, for all else.
+func timeoutStatus(proxyError string) int {
+	switch proxyError {
+	case "connection_timeout", "dns_timeout", "http_response_timeout":
+		return http.StatusGatewayTimeout
+	}
+	return 0
 }
 
 // gone is for a request whose context has ended: the client left, which is nobody's refusal, or the proxy is stopping or

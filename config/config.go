@@ -41,12 +41,13 @@ type Config struct {
 	Limits         Limits
 	Intercept      Intercept
 	Egress         Egress
+	Auth           Auth
 	Refusal        Refusal
 	ResponseFields bool
 	Grace          time.Duration `range:"0s..1h"`
 	Audit          Audit
 	Log            Log
-	Clients        []Client           // the first that matches; none: everybody, who can only be local
+	Clients        []Client           // the first that matches; none: every user of Auth, and everybody where none is required
 	Hosts          []Host             // the first whose pattern matches
 	Exemptions     []policy.Exemption // host patterns are canonical
 
@@ -123,6 +124,15 @@ type Egress struct {
 	Resolve        map[string]netip.Addr `as:"host"` // by canonical host; the guard still applies
 	CAFile         string                `as:"path"`
 	InsecureHosts  []string              `as:"host"` // canonical hosts whose certificate is not verified
+
+	UpstreamProxy                string `as:"proxy"` // a URL through which everything goes; if empty, nothing does
+	UpstreamProxyCredentialsFile string `as:"path"`  // "user:password"; empty: none are sent
+}
+
+// Auth says by which passwords clients are known.
+type Auth struct {
+	HtpasswdFile string `as:"path"` // users and bcrypt hashes; empty: nobody has a password
+	Required     bool   // whoever sends no credentials is refused, also where clients would match without
 }
 
 // Refusal is what a refused crawler sees.
@@ -147,7 +157,8 @@ type Log struct {
 // Client is somebody who may use the proxy.
 type Client struct {
 	Name          string
-	CIDR          []netip.Prefix
+	CIDR          []netip.Prefix // if nil, it comes from anywhere
+	User          string         // whose credentials it sends; if empty, none are needed
 	ProductToken  string         `as:"product"` // judged in place of the User-Agent header; if empty, the header is
 	Mode          *policy.Mode   // if nil, the global one
 	Dialect       *rules.Dialect // if nil, that of Robots

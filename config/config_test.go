@@ -84,7 +84,7 @@ func TestExampleSamplesLoad(t *testing.T) {
 		_, entries, _ := strings.Cut(s, "\n")
 		return regexp.MustCompile(`(?m)^#`).ReplaceAllString(entries, "")
 	})
-	path := write(t, uncommented)
+	path := write(t, strings.Replace(uncommented, `htpasswd_file: ""`, "htpasswd_file: "+write(t, ""), 1))
 	robots := filepath.Join(filepath.Dir(path), "bank-robots.txt")
 	if err := os.WriteFile(robots, []byte("User-agent: *\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -119,8 +119,9 @@ func TestKeys(t *testing.T) {
 		limits.connections limits.connections_per_client limits.tunnels limits.header_timeout limits.idle_timeout
 		limits.request_timeout intercept.mode intercept.tunnel_hosts intercept.ca_cert intercept.ca_key
 		egress.allow_addresses egress.deny_addresses egress.ports egress.resolve egress.ca_file egress.insecure_hosts
+		egress.upstream_proxy egress.upstream_proxy_credentials_file auth.htpasswd_file auth.required
 		refusal.status response_fields grace audit.jsonl audit.buffer audit.on_failure audit.query log.level log.format
-		clients[0].name clients[0].cidr clients[0].product_token clients[0].mode clients[0].dialect clients[0].purpose clients[0].max_wait
+		clients[0].name clients[0].cidr clients[0].user clients[0].product_token clients[0].mode clients[0].dialect clients[0].purpose clients[0].max_wait
 		clients[0].max_crawl_delay hosts[0].host hosts[0].mode hosts[0].dialect hosts[0].delay hosts[0].robots_file
 		hosts[0].intercept
 		exemptions[0].host exemptions[0].path exemptions[0].client exemptions[0].effect exemptions[0].reason

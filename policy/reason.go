@@ -12,6 +12,7 @@ const (
 	ReasonExemption         Reason = "exemption"          // an operator's own entry decided
 	ReasonIntercept         Reason = "intercept"          // no tunnel here: none is passed on, or every path is disallowed
 	ReasonIdentity          Reason = "identity"           // the client is not listed
+	ReasonAuth              Reason = "auth"               // credentials are missing or wrong
 	ReasonPace              Reason = "pace"               // the wait would exceed max_wait, or a queue is full
 	ReasonOverload          Reason = "overload"           // our own limits
 	ReasonAuditUnavailable  Reason = "audit-unavailable"  // the decision could not be recorded

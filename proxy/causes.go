@@ -31,6 +31,24 @@ func lookUpRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 	return &Refusal{Reason: policy.ReasonRobotsUnreachable, RetryAfter: time.Second, Err: err}
 }
 
+// authRefusal answers for credentials that are missing or were not accepted. It tells neither whether there is such a user
+// nor what was sent, which may be a password in the wrong place.
+func authRefusal(err error) *Refusal {
+	ref := &Refusal{Reason: policy.ReasonAuth, Detail: "This proxy wants a user and a password, as Basic credentials in Proxy-Authorization.", Err: err}
+	var guess errGuess
+	switch {
+	case errors.As(err, &guess) && guess.wait > 0:
+		ref.Detail, ref.RetryAfter = "Too many wrong credentials came from your address; try again later.", guess.wait
+	case errors.As(err, &guess):
+		ref.Detail = "The user or the password is wrong."
+	case errors.Is(err, errBusy), errors.Is(err, errStopping):
+		return &Refusal{Reason: policy.ReasonOverload, Detail: "The credentials could not be checked: " + err.Error() + ".", RetryAfter: time.Second, Err: err}
+	case errors.Is(err, context.Canceled):
+		return &Refusal{Err: errClientLeft}
+	}
+	return ref
+}
+
 func egressRefusal(ex *exchange, err error) *Refusal {
 	ref := &Refusal{Reason: policy.ReasonEgress, Err: err}
 	var p *ProhibitedError

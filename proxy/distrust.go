@@ -39,7 +39,7 @@ func newDistrust(log *slog.Logger) *distrust {
 
 // tell writes one line about the client of c, unless it has.
 func (d *distrust) tell(c *tunnelConn, message string) {
-	from := networkOf(c.RemoteAddr()).String()
+	from := peer(c.RemoteAddr()).String()
 	if !d.first(from + " " + c.tunnel.host) {
 		return
 	}

@@ -24,8 +24,9 @@ import (
 // exchange is one request on its way: what is known of it, what it holds, and what must be given back exactly once.
 type exchange struct {
 	server *Server
-	client *Client // nil: a stranger
-	tunnel *tunnel // nil: outside a tunnel
+	client *Client  // nil: a stranger
+	denied *Refusal // what the stranger is told; nil: that nobody knows him
+	tunnel *tunnel  // nil: outside a tunnel
 	origin origin.Origin
 	target string // the path and query that are judged and sent
 
@@ -66,7 +67,7 @@ func (s *Server) newExchange(w http.ResponseWriter, r *http.Request, t *tunnel) 
 	if t != nil {
 		ex.rec.Via, ex.client = audit.Intercepted, t.client
 	} else {
-		ex.client = s.identify(r.RemoteAddr)
+		ex.client, ex.denied = s.identify(r)
 	}
 	if ex.client != nil {
 		ex.rec.Client, ex.rec.Purpose = ex.client.Name, ex.client.Purpose

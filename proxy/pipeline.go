@@ -43,7 +43,7 @@ func (p pipeline) RoundTrip(req *http.Request, _ *goproxy.ProxyCtx) (resp *http.
 // admit takes a request through every stage before the origin. It returns nil where the request may be sent at once.
 func (p pipeline) admit(req *http.Request, ex *exchange) *Refusal {
 	if ex.client == nil {
-		return &Refusal{Reason: policy.ReasonIdentity, Detail: "Your address is not among the clients of this proxy."}
+		return ex.stranger()
 	}
 	if err := p.options.Egress.Check(ex.origin); err != nil {
 		return egressRefusal(ex, err)

@@ -45,6 +45,7 @@ var classes = map[policy.Reason]class{
 	policy.ReasonExemption:         {403, "http_request_denied", policy.Deny, "Denied by the operator of the proxy"},
 	policy.ReasonIntercept:         {403, "http_request_denied", policy.Deny, "No tunnel to this host is passed on"},
 	policy.ReasonIdentity:          {403, "http_request_denied", policy.Deny, "This client may not use the proxy"},
+	policy.ReasonAuth:              {407, "http_request_denied", policy.Deny, "The proxy wants to know who asks"},
 	policy.ReasonPace:              {429, "http_request_denied", policy.Throttle, "Too many requests wait for this host"},
 	policy.ReasonOverload:          {503, "connection_limit_reached", policy.Error, "The proxy is at its limit"},
 	policy.ReasonAuditUnavailable:  {503, "proxy_internal_error", policy.Error, "The decision could not be recorded"},
@@ -113,6 +114,9 @@ func (r *Refusal) response(req *http.Request, id string) *http.Response {
 	}
 	if r.Rule != "" {
 		h.Set("Robotsproxy-Rule", visible(r.Rule))
+	}
+	if r.Status == http.StatusProxyAuthRequired {
+		h.Set("Proxy-Authenticate", `Basic realm="robotsproxy"`) // RFC 9110 section 15.5.8 wants it
 	}
 	if seconds := r.retryAfter(); seconds > 0 {
 		h.Set("Retry-After", strconv.Itoa(seconds))

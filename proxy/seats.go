@@ -77,18 +77,13 @@ func (s *seats) inUse() int64 {
 	return int64(s.taken)
 }
 
-// networkOf returns what stands for one client: its address, or the first of its /64 network in IPv6, of which whoever
-// has one address has them all.
-func networkOf(addr net.Addr) netip.Addr {
+// peer returns what stands for the client at the other end of a connection: its address, or the first of its network.
+func peer(addr net.Addr) netip.Addr {
 	ap, err := netip.ParseAddrPort(addrString(addr))
 	if err != nil {
 		return netip.Addr{}
 	}
-	ip := ap.Addr().Unmap().WithZone("")
-	if ip.Is6() {
-		return netip.PrefixFrom(ip, 64).Masked().Addr()
-	}
-	return ip
+	return networkOf(ap.Addr()).Addr()
 }
 
 // seatedListener hands out connections that have a seat, and tells all others that there is none.
@@ -123,7 +118,7 @@ func (l *seatedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if s := l.seats.take(networkOf(c.RemoteAddr())); s != nil {
+		if s := l.seats.take(peer(c.RemoteAddr())); s != nil {
 			return &seatedConn{Conn: c, seat: s}, nil
 		}
 		l.turnAway(c)

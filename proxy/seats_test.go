@@ -47,7 +47,7 @@ func TestSeatsForgetWhoLeft(t *testing.T) {
 	}
 }
 
-func TestNetworkOf(t *testing.T) {
+func TestPeer(t *testing.T) {
 	for addr, want := range map[string]string{
 		"192.0.2.1:80":                   "192.0.2.1",
 		"[::ffff:192.0.2.1]:80":          "192.0.2.1",
@@ -59,8 +59,8 @@ func TestNetworkOf(t *testing.T) {
 	} {
 		ap := netip.MustParseAddrPort(addr)
 		tcp := &net.TCPAddr{IP: ap.Addr().AsSlice(), Port: int(ap.Port()), Zone: ap.Addr().Zone()}
-		if got := networkOf(tcp).String(); got != want {
-			t.Errorf("networkOf(%s) = %s, want %s", addr, got, want)
+		if got := peer(tcp).String(); got != want {
+			t.Errorf("peer(%s) = %s, want %s", addr, got, want)
 		}
 	}
 }

@@ -65,7 +65,9 @@ type Options struct {
 	Egress    *Egress
 	Transport http.RoundTripper // to origins; it must dial through Egress
 
-	Clients        []Client        // who may use the proxy, the first that matches; if nil, everybody, who is then "local"
+	Clients        []Client        // who may use the proxy, the first that matches; if nil, every user, and without AuthRequired everybody, who is then "local"
+	Credentials    *Credentials    // by which users are known; if nil, nobody is asked for any
+	AuthRequired   bool            // refuse who sends no credentials
 	MaxWait        time.Duration   // how long a request may be held for its host's pace; if zero, 150 s; if negative, not at all
 	MaxWaitCap     time.Duration   // up to which a request may prefer to be held longer; if zero, none may
 	RefusalStatus  int             // of a refusal by robots.txt; if zero, 403
@@ -90,7 +92,8 @@ type Server struct {
 	options   Options
 	log       *slog.Logger
 	ids       audit.Sequence
-	pseudonym string // our name in Via, different for each process
+	users     map[string]*Client // who they are where no clients are listed
+	pseudonym string             // our name in Via, different for each process
 	via       via
 	goproxy   *goproxy.ProxyHttpServer
 	tls       *tls.Config
@@ -130,6 +133,7 @@ func New(o Options) (*Server, error) {
 		tunnelRoom: newSeats(o.Limits.Tunnels, 0), distrust: newDistrust(o.Logger),
 	}
 	s.via = newVia(s.pseudonym)
+	s.users = newUsers(o.Credentials)
 	s.life, s.end = context.WithCancelCause(context.Background())
 	s.goproxy = s.newGoproxy()
 	s.tls = s.tlsConfig()
@@ -144,6 +148,9 @@ func New(o Options) (*Server, error) {
 func (o *Options) complete() error {
 	if o.Snapshots == nil || o.Policy == nil || o.Limiter == nil || o.Authority == nil || o.Recorder == nil || o.Egress == nil || o.Transport == nil {
 		return errors.New("proxy: New needs Snapshots, Policy, Limiter, Authority, Recorder, Egress and Transport")
+	}
+	if o.AuthRequired && o.Credentials == nil {
+		return errors.New("proxy: AuthRequired without Credentials would let nobody in")
 	}
 	if o.MaxWait == 0 {
 		o.MaxWait = 150 * time.Second

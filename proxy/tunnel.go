@@ -30,8 +30,8 @@ type tunnel struct {
 	secure origin.Origin // whom requests over TLS are for
 }
 
-func newTunnel(c *Client, host string, port uint16) (t *tunnel, err error) {
-	t = &tunnel{client: c, host: host, port: port}
+func newTunnel(host string, port uint16) (t *tunnel, err error) {
+	t = &tunnel{host: host, port: port}
 	if t.clear, err = origin.New("http", host, port); err != nil {
 		return nil, err
 	}
@@ -89,31 +89,25 @@ func (c *tunnelConn) CloseWrite() error { return closeWrite(c.Conn) }
 type tunnelKey struct{}
 
 // connect answers a CONNECT. Where its requests are judged one by one, it opens nothing, and refuses only what names no
-// host and port, or one tunnel too many: a refusal here is invisible to most clients, and inside it is read.
+// host and port, wrong or missing credentials, which are asked for here or nowhere, and one tunnel too many. Any other
+// refusal would be invisible to most clients; inside it is read. Who sent the CONNECT sends all that is inside.
 func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
-	host, port, err := origin.SplitAuthority(r.RequestURI)
-	switch {
-	case err == nil && port == 0:
-		err = errors.New("CONNECT needs host and port, as in a.example:443")
-	case err == nil && (r.ContentLength != 0 || len(r.TransferEncoding) > 0):
-		err = errors.New("CONNECT has no body (RFC 9110 section 9.3.6)")
-	}
-	var t *tunnel
-	if err == nil {
-		t, err = newTunnel(s.identify(r.RemoteAddr), host, port)
-	}
-	hw := &hijackWriter{ResponseWriter: w, tunnel: t, server: s}
+	client, ref := s.identify(r)
+	t, err := readConnect(r)
 	if err != nil {
-		hw.refuse(r, s.newConnectExchange(w, r, nil).refuse(r, targetRefusal(err)))
-		return
+		t, ref = &tunnel{}, targetRefusal(err)
 	}
-	if hw.seat = s.tunnelRoom.take(netip.Addr{}); hw.seat == nil {
-		ref := &Refusal{Reason: policy.ReasonOverload, Detail: "Too many tunnels are open.", RetryAfter: retryOverload}
+	t.client = client
+	hw := &hijackWriter{ResponseWriter: w, tunnel: t, server: s}
+	if ref == nil {
+		ref = hw.takeSeat()
+	}
+	if ref != nil {
 		hw.refuse(r, s.newConnectExchange(w, r, t).refuse(r, ref))
 		return
 	}
 	defer hw.done()
-	switch s.options.Policy.Interception(host) {
+	switch s.options.Policy.Interception(t.host) {
 	case policy.NoTunnel:
 		s.noPassage(hw, r)
 	case policy.Tunnel:
@@ -123,15 +117,28 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// readConnect returns the tunnel that r asks for.
+func readConnect(r *http.Request) (*tunnel, error) {
+	host, port, err := origin.SplitAuthority(r.RequestURI)
+	switch {
+	case err != nil:
+		return nil, err
+	case port == 0:
+		return nil, errors.New("CONNECT needs host and port, as in a.example:443")
+	case r.ContentLength != 0 || len(r.TransferEncoding) > 0:
+		return nil, errors.New("CONNECT has no body (RFC 9110 section 9.3.6)")
+	}
+	return newTunnel(host, port)
+}
+
 // newConnectExchange begins the record of a CONNECT that is not opened here. Its origin is the one over TLS, by whose
 // robots.txt a tunnel is judged.
 func (s *Server) newConnectExchange(w http.ResponseWriter, r *http.Request, t *tunnel) *exchange {
-	ex := s.newExchange(w, r, nil)
+	ex := s.newExchange(w, r, t)
+	ex.tunnel = nil // r is the CONNECT itself, and came outside of it
+	ex.origin = t.secure
 	ex.rec.Via = audit.Tunnel
-	if t != nil {
-		ex.client, ex.origin = t.client, t.secure
-		ex.rec.Scheme, ex.rec.Host, ex.rec.Port = t.secure.Scheme(), t.host, t.port
-	}
+	ex.rec.Scheme, ex.rec.Host, ex.rec.Port = t.secure.Scheme(), t.host, t.port
 	return ex
 }
 
@@ -154,6 +161,14 @@ func (w *hijackWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	w.conn = &tunnelConn{Conn: conn, tunnel: w.tunnel, server: w.server, seat: w.seat, head: bytes.Clone(buffered)}
 	w.server.track(w.conn)
 	return w.conn, rw, nil
+}
+
+// takeSeat takes a seat among the tunnels, or refuses where none is left.
+func (w *hijackWriter) takeSeat() *Refusal {
+	if w.seat = w.server.tunnelRoom.take(netip.Addr{}); w.seat == nil {
+		return &Refusal{Reason: policy.ReasonOverload, Detail: "Too many tunnels are open.", RetryAfter: retryOverload}
+	}
+	return nil
 }
 
 // refuse answers the CONNECT with resp, whose reason stands in the first line too: most clients show no more of it.

@@ -163,10 +163,17 @@ func fromFile(file string, stdin io.Reader) (func(context.Context, origin.Origin
 	}, nil
 }
 
-// fromOrigin fetches as the proxy does, but without its guard: the person who asks may ask about any host.
+// fromOrigin fetches as the proxy does, by the same upstream proxy, but without its guard: the person who asks may ask
+// about any host.
 func fromOrigin(cfg *config.Config) (func(context.Context, origin.Origin) (*robots.Snapshot, error), error) {
 	everywhere := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
-	egress := proxy.NewEgress(proxy.EgressOptions{Allow: everywhere, Ports: []proxy.PortRange{{First: 1, Last: 65535}}, Resolve: cfg.Egress.Resolve})
+	upstream, err := newUpstream(cfg)
+	if err != nil {
+		return nil, err
+	}
+	egress := proxy.NewEgress(proxy.EgressOptions{
+		Allow: everywhere, Ports: []proxy.PortRange{{First: 1, Last: 65535}}, Resolve: cfg.Egress.Resolve, Upstream: upstream,
+	})
 	transport, err := newTransport(cfg, egress)
 	if err != nil {
 		return nil, err

@@ -46,7 +46,9 @@ func newParts(cfg *config.Config, log *slog.Logger, observers ...observer) (_ *p
 	if notice := endNotice(p.ca, time.Now()); notice != "" {
 		log.Warn(notice)
 	}
-	p.egress = newEgress(cfg)
+	if p.egress, err = newEgress(cfg); err != nil {
+		return nil, err
+	}
 	transport, err := newTransport(cfg, p.egress)
 	if err != nil {
 		return nil, err
@@ -72,6 +74,10 @@ func (p *parts) newServer(cfg *config.Config, transport *proxy.Transport, log *s
 	if err != nil {
 		return nil, err
 	}
+	credentials, err := newCredentials(cfg)
+	if err != nil {
+		return nil, err
+	}
 	query, err := audit.ParseQueryMode(string(cfg.Audit.Query))
 	if err != nil {
 		return nil, err
@@ -79,7 +85,7 @@ func (p *parts) newServer(cfg *config.Config, transport *proxy.Transport, log *s
 	return proxy.New(proxy.Options{
 		Snapshots: p.files, Policy: judge, Limiter: p.limiter, Authority: p.ca,
 		Recorder: observedRecorder{p.records, observers}, Egress: p.egress, Transport: transport,
-		Clients: newClients(cfg), MaxWait: orNone(cfg.Pacing.MaxWait), MaxWaitCap: cfg.Pacing.MaxWaitCap,
+		Clients: newClients(cfg), Credentials: credentials, AuthRequired: cfg.Auth.Required, MaxWait: orNone(cfg.Pacing.MaxWait), MaxWaitCap: cfg.Pacing.MaxWaitCap,
 		RefusalStatus: cfg.Refusal.Status, ResponseFields: cfg.ResponseFields, ServeRobots: cfg.Robots.ServeFromCache,
 		HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout, Limits: newLimits(cfg, log),
 		Query: query, Onboarding: proxy.Onboarding(p.ca), Logger: log,
@@ -104,14 +110,19 @@ func (p *parts) close() error {
 	return err
 }
 
-func newEgress(cfg *config.Config) *proxy.Egress {
+func newEgress(cfg *config.Config) (*proxy.Egress, error) {
+	upstream, err := newUpstream(cfg)
+	if err != nil {
+		return nil, err
+	}
 	ports := make([]proxy.PortRange, len(cfg.Egress.Ports))
 	for i, r := range cfg.Egress.Ports {
 		ports[i] = proxy.PortRange(r)
 	}
 	return proxy.NewEgress(proxy.EgressOptions{
 		Allow: cfg.Egress.AllowAddresses, Deny: cfg.Egress.DenyAddresses, Ports: ports, Resolve: cfg.Egress.Resolve,
-	})
+		Upstream: upstream,
+	}), nil
 }
 
 func newTransport(cfg *config.Config, egress *proxy.Egress) (*proxy.Transport, error) {
@@ -183,8 +194,8 @@ func newClients(cfg *config.Config) []proxy.Client {
 	clients := make([]proxy.Client, len(cfg.Clients))
 	for i, c := range cfg.Clients {
 		clients[i] = proxy.Client{
-			Client:   policy.Client{Name: c.Name, ProductToken: c.ProductToken, Mode: c.Mode, Dialect: c.Dialect, MaxCrawlDelay: c.MaxCrawlDelay},
-			Prefixes: c.CIDR, MaxWait: c.MaxWait, Purpose: c.Purpose,
+			Client: policy.Client{Name: c.Name, ProductToken: c.ProductToken, Mode: c.Mode, Dialect: c.Dialect, MaxCrawlDelay: c.MaxCrawlDelay},
+			User:   c.User, Prefixes: c.CIDR, MaxWait: c.MaxWait, Purpose: c.Purpose,
 		}
 	}
 	return clients

@@ -91,7 +91,7 @@ type private struct {
 
 func startPrivate(cfg *config.Config, std stdio, counts *tally) (*private, error) {
 	cfg.Log.Level = max(cfg.Log.Level, slog.LevelWarn) // the child's own output is what its user wants to see
-	cfg.Clients = nil                                  // they are for the configured listener; this one is the child's alone
+	cfg.Clients, cfg.Auth = nil, config.Auth{}         // they are for the configured listener; this one is the child's alone
 	parts, err := newParts(cfg, newLog(std.err, cfg.Log), counts.observe)
 	if err != nil {
 		return nil, err

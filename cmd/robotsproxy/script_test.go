@@ -181,13 +181,16 @@ func (s *server) stop() error {
 	return s.cmd.Wait()
 }
 
+// deadProxy stands in the environment of every proxy: users put the proxy itself there, and it must not heed that.
+const deadProxy = "http://127.0.0.1:9"
+
 // serve [FLAG...] starts the proxy with $CONFIG and sets PROXY, ADMIN, ADMIN_ADDRESS, CA and DATA.
 func scriptServe(ts *testscript.TestScript, _ bool, args []string) {
 	dir := ts.MkAbs("data")
 	if !slices.Contains(args, "--config") {
 		args = append([]string{"--config", ts.Getenv("CONFIG")}, args...)
 	}
-	s, err := startServer(dir, append(os.Environ(), "HOME="+ts.Getenv("HOME")), args...)
+	s, err := startServer(dir, append(os.Environ(), "HOME="+ts.Getenv("HOME"), "HTTP_PROXY="+deadProxy, "HTTPS_PROXY="+deadProxy), args...)
 	ts.Check(err)
 	ts.Defer(func() {
 		s.cmd.Process.Kill()

@@ -103,6 +103,10 @@ func newService(cfg *config.Config, log *slog.Logger) (_ *service, err error) {
 		return nil, errors.Join(err, s.proxyAt.Close())
 	}
 	s.parts.egress.Protect(s.adminAt.Addr())
+	s.parts.egress.Protect(s.proxyAt.Addr())
+	if err := s.parts.egress.CheckUpstream(context.Background()); err != nil {
+		return nil, errors.Join(usage(err), s.proxyAt.Close(), s.adminAt.Close())
+	}
 	return s, nil
 }
 

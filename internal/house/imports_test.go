@@ -47,6 +47,7 @@ var owners = map[string][]string{
 	"github.com/spf13/cobra":              {"cmd/robotsproxy"},
 	"github.com/spf13/pflag":              {"cmd/robotsproxy"},
 	"go.yaml.in/yaml":                     {"config"},
+	"golang.org/x/crypto/bcrypt":          {"proxy"},
 	"golang.org/x/net/html":               {"rules"},
 	"golang.org/x/net/http/httpguts":      {"proxy", "origin"},
 	"golang.org/x/net/idna":               {"origin"},

@@ -150,7 +150,7 @@ func TestChromium(t *testing.T) {
 			_, _ = io.WriteString(w, page[1])
 		})
 	}
-	s, c := startCrawl(t, site, "https")
+	s, c := startCrawl(t, site, "https", "")
 	b := newBrowser(t, c, "proxy-pac-url", "http://"+s.admin+"/proxy.pac")
 	base := strings.TrimSuffix(c.start, "/")
 

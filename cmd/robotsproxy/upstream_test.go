@@ -28,11 +28,7 @@ func newChain(t *testing.T) *chain {
 	c := &chain{site: robotstest.New(t)}
 	c.site.SetRobots("a.example", robotstest.Robots{Body: "User-agent: *\nDisallow: /private/\n"})
 	dir := t.TempDir()
-	hash, err := bcrypt.GenerateFromPassword([]byte("s3cr3t"), bcrypt.MinCost)
-	if err != nil {
-		t.Fatal(err)
-	}
-	htpasswd := writeFile(t, dir, "htpasswd", "front:"+string(hash)+"\n")
+	htpasswd := writeHtpasswd(t, dir, "front", "s3cr3t")
 	c.behind = startIn(t, filepath.Join(dir, "behind"), siteConfig(c.site)+"auth: {htpasswd_file: "+htpasswd+", required: true}\n")
 	credentials := writeFile(t, dir, "credentials", "front:s3cr3t\n")
 	c.front = startIn(t, filepath.Join(dir, "front"), fmt.Sprintf(`egress:
@@ -62,6 +58,16 @@ func writeFile(t *testing.T, dir, name, text string) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// writeHtpasswd makes a file of one user, whose hash costs a test nothing.
+func writeHtpasswd(t *testing.T, dir, user, password string) string {
+	t.Helper()
+	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return writeFile(t, dir, "htpasswd", user+":"+string(hash)+"\n")
 }
 
 func startIn(t *testing.T, dir, config string) *server {

@@ -57,7 +57,8 @@ func (g *guesses) add(who uint64, now time.Time) {
 	g.failures[who] = f
 }
 
-// makeRoomLocked forgets what may be forgotten, or else anybody: whoever fills the memory fills it with himself.
+// makeRoomLocked forgets what may be forgotten, or else anybody: whoever fills the memory fills it with himself. It makes
+// room for a thousand, so that it is not called each time.
 func (g *guesses) makeRoomLocked(now time.Time) {
 	for who, f := range g.failures {
 		if now.After(f.end) {
@@ -65,7 +66,7 @@ func (g *guesses) makeRoomLocked(now time.Time) {
 		}
 	}
 	for who := range g.failures {
-		if len(g.failures) < maxGuessers {
+		if len(g.failures) <= maxGuessers-1000 {
 			return
 		}
 		delete(g.failures, who)

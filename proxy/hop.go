@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"crypto/rand"
 	"net/http"
 	"net/textproto"
 	"slices"
@@ -66,6 +67,9 @@ func dropOwnStatus(h http.Header) {
 		delete(h, "Proxy-Status")
 	}
 }
+
+// NewPseudonym returns a name for one proxy's Via, by which a request that comes back is known. It is another each time.
+func NewPseudonym() string { return "robotsproxy-" + strings.ToLower(rand.Text()[:8]) }
 
 // via are the values that name us in a message's path (RFC 9110 section 7.6.3), by the version that it came by.
 type via struct{ http1, http2 string }

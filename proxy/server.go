@@ -17,9 +17,7 @@ package proxy
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -71,6 +69,7 @@ type Options struct {
 	MaxWait        time.Duration   // how long a request may be held for its host's pace; if zero, 150 s; if negative, not at all
 	MaxWaitCap     time.Duration   // up to which a request may prefer to be held longer; if zero, none may
 	RefusalStatus  int             // of a refusal by robots.txt; if zero, 403
+	Pseudonym      string          // our name in Via; if empty, one is made: see NewPseudonym
 	ResponseFields bool            // forwarded answers carry Robotsproxy-Request-Id and Robotsproxy-Waited
 	ServeRobots    bool            // answer requests for /robots.txt with the file that is enforced
 	Query          audit.QueryMode // what records keep of queries; if zero, credentials are masked
@@ -122,12 +121,8 @@ func New(o Options) (*Server, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	var random [4]byte
-	if _, err := rand.Read(random[:]); err != nil {
-		return nil, fmt.Errorf("proxy: making a pseudonym: %w", err)
-	}
 	s := &Server{
-		options: o, log: o.Logger, pseudonym: "robotsproxy-" + hex.EncodeToString(random[:]),
+		options: o, log: o.Logger, pseudonym: o.Pseudonym,
 		tunnels: newConnQueue(), conns: make(map[net.Conn]struct{}),
 		seats:      newSeats(o.Limits.Connections, o.Limits.ConnectionsPerClient),
 		tunnelRoom: newSeats(o.Limits.Tunnels, 0), distrust: newDistrust(o.Logger),
@@ -161,6 +156,9 @@ func (o *Options) complete() error {
 	}
 	if o.IdleTimeout == 0 {
 		o.IdleTimeout = 2 * time.Minute
+	}
+	if o.Pseudonym == "" {
+		o.Pseudonym = NewPseudonym()
 	}
 	if o.Onboarding == nil {
 		o.Onboarding = http.NotFoundHandler()

@@ -16,6 +16,7 @@ type TransportOptions struct {
 	Egress        *Egress        // required: the guard in front of every dial
 	RootCAs       *x509.CertPool // whom origins are verified by; if nil, the system's roots
 	InsecureHosts []string       // canonical hosts whose certificates are not verified
+	Pseudonym     string         // our name in Via, for requests of our own to an upstream proxy; if empty, they have none
 }
 
 // Transport sends requests to origins, over HTTP/1.1 or HTTP/2 as they like. Bodies pass byte for byte: no coding is
@@ -25,12 +26,16 @@ type Transport struct {
 	insecure             map[string]bool
 	egress               *Egress
 	clear                *http.Transport // for http through an upstream proxy; nil where there is none
+	via                  via             // what is added to requests of our own where there is one; empty: nothing
 }
 
 // NewTransport returns a Transport with time-outs on every step but the body.
 func NewTransport(o TransportOptions) *Transport {
 	t := &Transport{verified: newTransport(o, false), insecure: make(map[string]bool), egress: o.Egress}
 	if u := o.Egress.options.Upstream; u != nil {
+		if o.Pseudonym != "" {
+			t.via = newVia(o.Pseudonym)
+		}
 		t.clear = newTransport(o, false)
 		t.clear.Proxy = http.ProxyURL(u.proxyURL())
 		t.clear.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return o.Egress.dialUpstream(ctx) }
@@ -65,6 +70,10 @@ func newTransport(o TransportOptions, insecure bool) *http.Transport {
 
 // RoundTrip sends r to the host of its URL.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if t.via != (via{}) && len(r.Header["Via"]) == 0 {
+		r = r.Clone(r.Context())
+		t.via.add(r.Header, r.ProtoMajor) // a robots.txt is asked for here: one that comes back to us is told by this
+	}
 	if t.clear != nil && r.URL.Scheme == "http" {
 		return t.throughUpstream(r)
 	}

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
@@ -354,4 +355,53 @@ func TestUpstreamAddr(t *testing.T) {
 			t.Errorf("the address of %s is %s, want %s", text, got, want)
 		}
 	}
+}
+
+// An upstream proxy may lead back here by an address that nobody can know to be ours, as behind a router. A request that
+// comes back is known by its Via, and the proxy's own for a robots.txt too, so that it ends at once.
+func TestUpstreamProxyThatLeadsBack(t *testing.T) {
+	router, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { router.Close() })
+	up := &Upstream{URL: &url.URL{Scheme: "http", Host: router.Addr().String()}}
+	lead := func(change ...func(*Options)) *rig {
+		return behind(t, up, EgressOptions{}, append(change, func(o *Options) {
+			o.Pseudonym = NewPseudonym()
+			o.Transport.(*Transport).via = newVia(o.Pseudonym)
+		})...)
+	}
+	cold, warm := lead(), lead(knowsRules)
+	var back atomic.Value
+	back.Store(cold.addr)
+	go func() {
+		for {
+			c, err := router.Accept()
+			if err != nil {
+				return
+			}
+			go relay(c, back.Load().(string))
+		}
+	}()
+	resp, body := cold.get(cold.client(true), cold.url("http", "/page/1"))
+	if resp.StatusCode != 503 || !strings.Contains(string(body), "the origin answered 508 Loop Detected") {
+		t.Errorf("a robots.txt: %s\n%s", resp.Status, body)
+	}
+	back.Store(warm.addr)
+	if resp, _ := warm.get(warm.client(true), warm.url("http", "/page/1")); resp.StatusCode != 508 {
+		t.Errorf("a page: %s %v", resp.Status, resp.Header)
+	}
+}
+
+// relay connects c with addr.
+func relay(c net.Conn, addr string) {
+	defer c.Close()
+	to, err := net.Dial("tcp", addr)
+	if err != nil {
+		return
+	}
+	defer to.Close()
+	go io.Copy(to, c)
+	io.Copy(c, to)
 }

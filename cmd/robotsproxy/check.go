@@ -174,7 +174,7 @@ func fromOrigin(cfg *config.Config) (func(context.Context, origin.Origin) (*robo
 	egress := proxy.NewEgress(proxy.EgressOptions{
 		Allow: everywhere, Ports: []proxy.PortRange{{First: 1, Last: 65535}}, Resolve: cfg.Egress.Resolve, Upstream: upstream,
 	})
-	transport, err := newTransport(cfg, egress)
+	transport, err := newTransport(cfg, egress, "")
 	if err != nil {
 		return nil, err
 	}

@@ -49,7 +49,8 @@ func newParts(cfg *config.Config, log *slog.Logger, observers ...observer) (_ *p
 	if p.egress, err = newEgress(cfg); err != nil {
 		return nil, err
 	}
-	transport, err := newTransport(cfg, p.egress)
+	pseudonym := proxy.NewPseudonym()
+	transport, err := newTransport(cfg, p.egress, pseudonym)
 	if err != nil {
 		return nil, err
 	}
@@ -65,11 +66,11 @@ func newParts(cfg *config.Config, log *slog.Logger, observers ...observer) (_ *p
 	if p.records, err = newRecords(cfg, log); err != nil {
 		return nil, err
 	}
-	p.server, err = p.newServer(cfg, transport, log, observers)
+	p.server, err = p.newServer(cfg, transport, pseudonym, log, observers)
 	return p, err
 }
 
-func (p *parts) newServer(cfg *config.Config, transport *proxy.Transport, log *slog.Logger, observers []observer) (*proxy.Server, error) {
+func (p *parts) newServer(cfg *config.Config, transport *proxy.Transport, pseudonym string, log *slog.Logger, observers []observer) (*proxy.Server, error) {
 	judge, err := newPolicy(cfg)
 	if err != nil {
 		return nil, err
@@ -86,7 +87,7 @@ func (p *parts) newServer(cfg *config.Config, transport *proxy.Transport, log *s
 		Snapshots: p.files, Policy: judge, Limiter: p.limiter, Authority: p.ca,
 		Recorder: observedRecorder{p.records, observers}, Egress: p.egress, Transport: transport,
 		Clients: newClients(cfg), Credentials: credentials, AuthRequired: cfg.Auth.Required, MaxWait: orNone(cfg.Pacing.MaxWait), MaxWaitCap: cfg.Pacing.MaxWaitCap,
-		RefusalStatus: cfg.Refusal.Status, ResponseFields: cfg.ResponseFields, ServeRobots: cfg.Robots.ServeFromCache,
+		Pseudonym: pseudonym, RefusalStatus: cfg.Refusal.Status, ResponseFields: cfg.ResponseFields, ServeRobots: cfg.Robots.ServeFromCache,
 		HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout, Limits: newLimits(cfg, log),
 		Query: query, Onboarding: proxy.Onboarding(p.ca), Logger: log,
 	})
@@ -125,12 +126,12 @@ func newEgress(cfg *config.Config) (*proxy.Egress, error) {
 	}), nil
 }
 
-func newTransport(cfg *config.Config, egress *proxy.Egress) (*proxy.Transport, error) {
+func newTransport(cfg *config.Config, egress *proxy.Egress, pseudonym string) (*proxy.Transport, error) {
 	roots, err := originRoots(cfg.Egress.CAFile)
 	if err != nil {
 		return nil, usage(err)
 	}
-	return proxy.NewTransport(proxy.TransportOptions{Egress: egress, RootCAs: roots, InsecureHosts: cfg.Egress.InsecureHosts}), nil
+	return proxy.NewTransport(proxy.TransportOptions{Egress: egress, RootCAs: roots, InsecureHosts: cfg.Egress.InsecureHosts, Pseudonym: pseudonym}), nil
 }
 
 // originRoots returns the system's roots and those of file, or nil, which means the system's.

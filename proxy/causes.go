@@ -138,6 +138,9 @@ func paceRefusal(ex *exchange, r ratelimit.Request, err error) *Refusal {
 
 // upstreamRefusal words a failure of the origin: what kind it was, and no address.
 func upstreamRefusal(req *http.Request, ex *exchange, err error) *Refusal {
+	if m := gateIn(ex.ctx).brokenBody(); m != nil {
+		return malformedRefusal(m)
+	}
 	if Prohibited(err) {
 		ex.grant.Cancel() // nothing was sent, so no place in the pace is taken
 		return egressRefusal(ex, err)

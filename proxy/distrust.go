@@ -87,15 +87,26 @@ func (c *tunnelConn) turnedDown(err error) bool {
 // watchTunnel hears from the inner server what becomes of a connection. Some clients, Node's among them, look at a
 // certificate only when the handshake is over, and then leave without a word.
 func (s *Server) watchTunnel(conn net.Conn, state http.ConnState) {
-	t, ok := conn.(*tls.Conn)
-	if !ok {
+	noteState(conn, state)
+	c := secureTunnel(conn)
+	if c == nil {
 		return
 	}
-	c := t.NetConn().(*tunnelConn)
 	switch {
 	case state == http.StateActive:
 		c.spoke = true
 	case state == http.StateClosed && c.signed && !c.spoke && time.Since(c.shook) < s.options.HeaderTimeout/2:
 		s.distrust.tell(c, "a client left as soon as it had seen our certificate; it may not trust the CA")
 	}
+}
+
+// secureTunnel returns the tunnel under the TLS of conn; nil where there is none.
+func secureTunnel(conn net.Conn) *tunnelConn {
+	if g, ok := conn.(secureGate); ok {
+		conn = g.tls
+	}
+	if t, ok := conn.(*tls.Conn); ok {
+		return t.NetConn().(*tunnelConn)
+	}
+	return nil
 }

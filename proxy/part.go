@@ -6,9 +6,12 @@ import (
 	"time"
 )
 
-// lingering is how long a connection that was answered for the last time is read on, so that its client has the answer
-// before the end.
-const lingering = time.Second
+// A connection that was answered for the last time is read on for a while, so that its client has the answer before the
+// end.
+const (
+	lingering    = time.Second
+	lingerOctets = 256 << 10
+)
 
 // part sends the last answer on c and closes it so that the client can read it: while octets are unread, a close resets
 // the connection, and takes the answer with it (RFC 9112 section 9.6).
@@ -19,7 +22,7 @@ func part(c net.Conn, answer []byte) {
 		return // the client is gone
 	}
 	if err := closeWrite(c); err == nil {
-		_, _ = io.CopyN(io.Discard, c, 256<<10)
+		_, _ = io.CopyN(io.Discard, c, lingerOctets)
 	}
 }
 

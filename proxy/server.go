@@ -135,7 +135,7 @@ func New(o Options) (*Server, error) {
 	s.front = s.newHTTPServer(http.HandlerFunc(s.frontDoor))
 	s.innerHTTP = s.newHTTPServer(http.HandlerFunc(s.inner))
 	s.innerHTTP.TLSConfig = s.tls // tells net/http to speak HTTP/2 where a client chose it
-	s.innerHTTP.ConnContext = innerContext
+	s.front.ConnContext, s.innerHTTP.ConnContext = gateContext, innerContext
 	s.innerHTTP.ConnState = s.watchTunnel
 	return s, nil
 }
@@ -190,6 +190,7 @@ func (s *Server) newHTTPServer(h http.Handler) *http.Server {
 		BaseContext:                  func(net.Listener) context.Context { return s.life },
 		ReadHeaderTimeout:            s.options.HeaderTimeout,
 		IdleTimeout:                  s.options.IdleTimeout,
+		ConnState:                    noteState,
 		MaxHeaderBytes:               maxHeaderBytes,
 		ErrorLog:                     slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		DisableGeneralOptionsHandler: true,
@@ -204,7 +205,7 @@ func (s *Server) Serve(l net.Listener) error {
 		defer close(inner)
 		_ = s.innerHTTP.Serve(s.tunnels) // it ends when it is closed: its listener cannot fail
 	}()
-	err := s.front.Serve(newSeatedListener(l, s.seats))
+	err := s.front.Serve(gateListener{newSeatedListener(l, s.seats), s})
 	if !errors.Is(err, http.ErrServerClosed) {
 		s.innerHTTP.Close()
 	}
@@ -314,6 +315,7 @@ func (s *Server) closeTracked() {
 func (s *Server) frontDoor(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodConnect:
+		w.Header().Set("Connection", "close") // of a refusal: the gate looks at nothing behind a CONNECT
 		s.connect(w, r)
 	case isVisit(r):
 		s.options.Onboarding.ServeHTTP(w, r)
@@ -353,6 +355,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, t *tunnel) {
 	}
 	ex.prepare(r)
 	s.goproxy.ServeHTTP(rw, r.WithContext(ex.withTrace(ex.ctx)))
+	gateIn(ex.ctx).settle(rw)
 	if ex.bodyErr != nil {
 		panic(http.ErrAbortHandler) // a body that broke off must not look whole: goproxy lets it end in good order
 	}

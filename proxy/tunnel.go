@@ -157,6 +157,9 @@ func (w *hijackWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if g := gateOf(conn); g != nil {
+		conn = g.Conn // its work is done
+	}
 	buffered, _ := rw.Reader.Peek(rw.Reader.Buffered())
 	w.conn = &tunnelConn{Conn: conn, tunnel: w.tunnel, server: w.server, seat: w.seat, head: bytes.Clone(buffered)}
 	w.server.track(w.conn)
@@ -204,7 +207,8 @@ func (s *Server) handleConnect(host string, _ *goproxy.ProxyCtx) (*goproxy.Conne
 	return &goproxy.ConnectAction{Action: goproxy.ConnectHijack, Hijack: s.openTunnel}, host
 }
 
-// openTunnel answers 200 and gives the connection to the inner server, decrypted where the client speaks TLS.
+// openTunnel answers 200 and gives the connection to the inner server, decrypted where the client speaks TLS, and behind a
+// gate where it speaks HTTP/1.x.
 func (s *Server) openTunnel(_ *http.Request, conn net.Conn, _ *goproxy.ProxyCtx) {
 	c := conn.(*tunnelConn)
 	inner, err := s.upgrade(c)
@@ -228,7 +232,7 @@ func (s *Server) established(c net.Conn) error {
 }
 
 // upgrade looks at the first octet. 0x16 begins a TLS handshake (RFC 8446 section 5.1); everything else must be HTTP in
-// clear. Both must come in time, so that a client that waits for the server to speak first is not kept.
+// clear. Both must come in time: who waits for the other side to speak first, as in SMTP, waits for nothing.
 func (s *Server) upgrade(c *tunnelConn) (net.Conn, error) {
 	if err := s.established(c); err != nil {
 		return nil, err
@@ -241,17 +245,17 @@ func (s *Server) upgrade(c *tunnelConn) (net.Conn, error) {
 	if first[0] == 0x16 {
 		return s.handshake(c)
 	}
-	return c, c.SetDeadline(time.Time{})
+	return s.newGate(c, c.tunnel), c.SetDeadline(time.Time{})
 }
 
-// handshake ends the client's TLS. It is done before the inner server has the connection, since that would not tell why
-// one failed; net/http then finds it complete.
+// handshake ends the client's TLS, in a time of its own behind that of the first octet. It is done before the inner server
+// has the connection, since that would not tell why one failed.
 func (s *Server) handshake(c *tunnelConn) (net.Conn, error) {
 	if err := c.SetDeadline(time.Now().Add(s.options.HeaderTimeout)); err != nil {
 		return nil, err
 	}
-	t := tls.Server(c, s.tls)
-	if err := t.Handshake(); err != nil {
+	secure := tls.Server(c, s.tls)
+	if err := secure.Handshake(); err != nil {
 		if c.turnedDown(err) {
 			s.distrust.count.Add(1)
 			s.distrust.tell(c, "a client does not trust the CA")
@@ -260,7 +264,13 @@ func (s *Server) handshake(c *tunnelConn) (net.Conn, error) {
 		return nil, fmt.Errorf("the TLS handshake: %w", err)
 	}
 	c.shook, c.last = time.Now(), nil
-	return t, c.SetDeadline(time.Time{})
+	if err := c.SetDeadline(time.Time{}); err != nil {
+		return nil, err
+	}
+	if secure.ConnectionState().NegotiatedProtocol == "h2" {
+		return secure, nil
+	}
+	return secureGate{s.newGate(secure, c.tunnel), secure}, nil
 }
 
 // tlsConfig is the one configuration of all tunnels, so that a client can resume its session in its next tunnel.
@@ -307,10 +317,10 @@ func (s *Server) inner(w http.ResponseWriter, r *http.Request) {
 
 // innerContext tells the inner server's requests which tunnel they came through.
 func innerContext(ctx context.Context, c net.Conn) context.Context {
-	if t, ok := c.(*tls.Conn); ok {
-		c = t.NetConn()
+	if g := gateOf(c); g != nil {
+		return context.WithValue(gateContext(ctx, c), tunnelKey{}, g.tunnel)
 	}
-	return context.WithValue(ctx, tunnelKey{}, c.(*tunnelConn).tunnel)
+	return context.WithValue(ctx, tunnelKey{}, c.(*tls.Conn).NetConn().(*tunnelConn).tunnel)
 }
 
 // connQueue is a listener whose connections are handed to it.

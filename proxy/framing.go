@@ -24,6 +24,7 @@ type framing struct {
 	known  [fields]bool // which fields the head has
 	old    bool         // HTTP/1.0
 	tunnel bool         // the method is CONNECT
+	post   bool         // the method is POST; before a request line, that of the request before
 	chunks bool         // inside a body in chunks
 	left   uint64       // octets of the body, or of the chunk, to come
 }
@@ -32,7 +33,7 @@ type framing struct {
 type phase uint8
 
 const (
-	blank       phase = iota // a request line, or an empty line before it (section 2.2)
+	blank       phase = iota // a request line; behind a POST an empty line too, which old clients send (section 2.2)
 	method                   // a request line
 	target                   // the rest of it
 	version                  // the rest of it
@@ -127,10 +128,13 @@ func (f *framing) skip(n int) int {
 	if f.phase == chunkData {
 		f.phase = chunkEnd
 	} else {
-		*f = framing{}
+		f.end()
 	}
 	return n
 }
+
+// end stands behind a complete request.
+func (f *framing) end() { *f = framing{post: f.post} }
 
 // checkSize bounds what is not a body.
 func (f *framing) checkSize() *malformed {
@@ -150,7 +154,7 @@ func (f *framing) takeEnd(c byte) (int, *malformed) {
 		f.begin(f.after)
 	case f.phase == lineFeed:
 		return 0, bad("a CR stands alone")
-	case f.phase == blank && c == '\r':
+	case f.phase == blank && f.post && c == '\r':
 		f.endLine(method)
 	case f.phase == blank:
 		f.phase = method
@@ -171,7 +175,7 @@ func (f *framing) begin(p phase) {
 	f.phase, f.size = p, 0
 	switch p {
 	case blank: // the message is complete
-		*f = framing{}
+		f.end()
 	case chunkSize:
 		f.chunks, f.octets, f.left = true, 0, 0
 	}
@@ -194,7 +198,7 @@ func (f *framing) takeRequestLine(p []byte) (int, *malformed) {
 		return 0, bad("the first line is not a method, a target and a version with one space between them")
 	}
 	if f.phase == method {
-		f.tunnel = string(f.text()) == http.MethodConnect
+		f.tunnel, f.post = string(f.text()) == http.MethodConnect, string(f.text()) == http.MethodPost
 	}
 	f.phase, f.size = f.phase+1, 0
 	return n + 1, nil

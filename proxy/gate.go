@@ -23,7 +23,8 @@ type gate struct {
 	server *Server
 	tunnel *tunnel // nil: outside a tunnel
 
-	framing framing // belongs to who reads; net/http has one reader at a time
+	framing framing // belongs to who reads, as the next does; net/http has one reader at a time
+	told    bool    // the client was, that its request is malformed
 	open    atomic.Bool
 	busy    atomic.Bool // a request is being served
 	fault   atomic.Pointer[malformed]
@@ -70,7 +71,10 @@ func (g *gate) fail(m *malformed) error {
 		return m // the handler answers
 	case g.busy.Load():
 		return g.watch()
+	case g.told:
+		return errRefused // net/http takes half a line before an error for a line, and reads on
 	}
+	g.told = true
 	g.server.refuseMalformed(g, m)
 	g.linger()
 	return errRefused

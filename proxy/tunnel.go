@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"sync"
 	"time"
 
@@ -213,8 +214,7 @@ func (s *Server) openTunnel(_ *http.Request, conn net.Conn, _ *goproxy.ProxyCtx)
 	c := conn.(*tunnelConn)
 	inner, err := s.upgrade(c)
 	if err != nil {
-		s.log.Debug("a tunnel ended before its first request", "host", c.tunnel.host, "err", err)
-		c.Close()
+		s.endUnused(c, err)
 		return
 	}
 	if !s.tunnels.deliver(inner) {
@@ -231,6 +231,16 @@ func (s *Server) established(c net.Conn) error {
 	return err
 }
 
+// endUnused ends a tunnel that never got to a request. That a client opens one in advance and closes it is nothing to
+// record; one that waits for the server to speak first, or for anything else that cannot come, should be found out why.
+func (s *Server) endUnused(c *tunnelConn, cause error) {
+	defer c.Close()
+	s.log.Debug("a tunnel ended before its first request", "host", c.tunnel.host, "err", cause)
+	if errors.Is(cause, os.ErrDeadlineExceeded) {
+		s.recordTunnel(c, &Refusal{Reason: policy.ReasonBadRequest, Err: cause})
+	}
+}
+
 // upgrade looks at the first octet. 0x16 begins a TLS handshake (RFC 8446 section 5.1); everything else must be HTTP in
 // clear. Both must come in time: who waits for the other side to speak first, as in SMTP, waits for nothing.
 func (s *Server) upgrade(c *tunnelConn) (net.Conn, error) {
@@ -239,7 +249,7 @@ func (s *Server) upgrade(c *tunnelConn) (net.Conn, error) {
 	}
 	var first [1]byte
 	if _, err := io.ReadFull(c, first[:]); err != nil {
-		return nil, fmt.Errorf("waiting for the first octet: %w", err)
+		return nil, fmt.Errorf("waiting for the client to speak first: %w", err)
 	}
 	c.head = append(first[:], c.head...)
 	if first[0] == 0x16 {
@@ -303,8 +313,10 @@ func (s *Server) checkServerName(hello *tls.ClientHelloInfo) (*tls.Config, error
 	return nil, err
 }
 
-// recordTunnel records a tunnel that ended in its handshake: nobody could be told but by a TLS alert.
+// recordTunnel records a tunnel that ended before its first request: nobody could be told but by a TLS alert.
 func (s *Server) recordTunnel(c *tunnelConn, ref *Refusal) {
+	s.handlers.Add(1)
+	defer s.handlers.Done()
 	r := &http.Request{Method: http.MethodConnect, RemoteAddr: c.RemoteAddr().String(), Header: http.Header{}}
 	s.newConnectExchange(nil, r, c.tunnel).refuse(r, ref)
 }

@@ -234,15 +234,15 @@ func byRobots(agent rules.Agent, r Request, snap *robots.Snapshot) Decision {
 	}
 }
 
-// verdict judges the target as written and as a server would read it once its dot segments are resolved (RFC 3986
-// section 5.2.4): whichever of the two is disallowed decides, or "/a/../private" would be a way round "/private".
+// verdict judges the target as written and as servers read it: the first form that is disallowed decides, or
+// "/a/../private" and "//private" would be ways round "/private".
 func verdict(agent rules.Agent, target string) rules.Verdict {
 	v := agent.Verdict(target)
 	if !v.Allowed {
 		return v
 	}
-	if resolved, changed := resolveDots(target); changed {
-		if r := agent.Verdict(resolved); !r.Allowed {
+	for _, form := range otherForms(target) {
+		if r := agent.Verdict(form); !r.Allowed {
 			return r
 		}
 	}
@@ -282,6 +282,37 @@ func (p *Policy) setDelay(d *Decision, r Request, agent rules.Agent) {
 	if h := p.host(r.Origin.Host()); h != nil && h.Delay > d.Delay {
 		d.Delay, d.DelaySource = h.Delay, "floor"
 	}
+}
+
+// otherForms returns how a server may read target other than it is written: with its dot segments resolved (RFC 3986
+// section 5.2.4), and before that with each run of slashes taken for one, as nginx and most file servers do.
+func otherForms(target string) (forms []string) {
+	if resolved, changed := resolveDots(target); changed {
+		forms = append(forms, resolved)
+	}
+	if merged, changed := mergeSlashes(target); changed {
+		merged, _ = resolveDots(merged)
+		forms = append(forms, merged)
+	}
+	return forms
+}
+
+// mergeSlashes makes one slash of each run of them in the path of target.
+func mergeSlashes(target string) (merged string, changed bool) {
+	path, query, hasQuery := strings.Cut(target, "?")
+	if !strings.Contains(path, "//") {
+		return target, false
+	}
+	var b strings.Builder
+	for i := range len(path) {
+		if path[i] != '/' || i == 0 || path[i-1] != '/' {
+			b.WriteByte(path[i])
+		}
+	}
+	if hasQuery {
+		b.WriteString("?" + query)
+	}
+	return b.String(), true
 }
 
 // resolveDots removes dot segments from the path of target, also those that are percent-encoded, since "." is

@@ -45,7 +45,7 @@ func newRig(t *testing.T, change func(*Options)) *rig {
 	t.Helper()
 	r := &rig{t: t, site: robotstest.New(t), records: &recorder{}, log: &bytes.Buffer{}}
 	resolve := make(map[string]netip.Addr)
-	for _, host := range []string{"a.example", "b.example", "expired.example", "wrong-name.example", "untrusted.example"} {
+	for _, host := range []string{"a.example", "b.example", "xn--bcher-kva.example", "expired.example", "wrong-name.example", "untrusted.example"} {
 		resolve[host] = netip.MustParseAddr("127.0.0.1")
 	}
 	egress := NewEgress(EgressOptions{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Resolve: resolve})

@@ -41,12 +41,13 @@ type exchange struct {
 	stream     bool             // the body's length is unknown: pass on each piece as it comes
 	bodyErr    error            // the origin's body broke off
 
-	mu     sync.Mutex // guards what follows: a body may be closed while it is read
-	rec    audit.Record
-	begun  bool
-	ended  bool
-	grant  *ratelimit.Grant
-	header bool // the final header was received; no 1xx may follow
+	mu      sync.Mutex // guards what follows: a body may be closed while it is read
+	rec     audit.Record
+	begun   bool
+	ended   bool
+	grant   *ratelimit.Grant
+	header  bool // the final header was received; no 1xx may follow
+	interim int  // how many 1xx came
 }
 
 type exchangeKey struct{}
@@ -158,6 +159,11 @@ func (ex *exchange) withTrace(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: ex.gotConn, Got1xxResponse: ex.got1xx})
 }
 
+// maxInterim bounds the 1xx answers to one request.
+const maxInterim = 64
+
+var errManyInterim = errors.New("the origin sends interim answers without end")
+
 func (ex *exchange) gotConn(info httptrace.GotConnInfo) {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
@@ -176,10 +182,13 @@ func addrString(a net.Addr) string {
 }
 
 // got1xx forwards 103 Early Hints (RFC 8297) and its like, but not to HTTP/1.0, which has none (RFC 9110 section 15.2).
-// 100 and 101 are answered on each side by itself.
+// 100 and 101 are answered on each side by itself. The transport bounds each of them, but not how many there are.
 func (ex *exchange) got1xx(code int, header textproto.MIMEHeader) error {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
+	if ex.interim++; ex.interim > maxInterim {
+		return errManyInterim
+	}
 	if ex.header || ex.ended || ex.http10 || code == http.StatusContinue || code == http.StatusSwitchingProtocols {
 		return nil
 	}
@@ -197,8 +206,8 @@ func (ex *exchange) got1xx(code int, header textproto.MIMEHeader) error {
 // body counts what passes and ends the exchange at its end, however that comes.
 type body struct {
 	io.ReadCloser
-	ex      *exchange
-	trailer http.Header // filled by the transport at the end
+	ex   *exchange
+	resp *http.Response // the transport fills its Trailer at the end
 }
 
 func (b *body) Read(p []byte) (int, error) {
@@ -207,7 +216,8 @@ func (b *body) Read(p []byte) (int, error) {
 	switch err {
 	case nil:
 	case io.EOF:
-		removeOwnFields(b.trailer)
+		removeOwnFields(b.resp.Trailer)
+		removeFraming(b.resp.Trailer)
 		b.ex.end(nil)
 	default:
 		b.ex.bodyErr = err

@@ -60,6 +60,16 @@ func removeOwnFields(h http.Header) {
 	}
 }
 
+// removeFraming removes from trailers what may stand in a header only (RFC 9110 section 6.5.1): a client that merges them
+// would read the message otherwise than it came.
+func removeFraming(trailer http.Header) {
+	for name := range trailer {
+		if !httpguts.ValidTrailerHeader(name) {
+			delete(trailer, name)
+		}
+	}
+}
+
 // dropOwnStatus removes members of Proxy-Status that speak in our name: those of the origin's side are kept.
 func dropOwnStatus(h http.Header) {
 	h["Proxy-Status"] = slices.DeleteFunc(h["Proxy-Status"], func(v string) bool { return strings.HasPrefix(v, "robotsproxy") })

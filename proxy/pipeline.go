@@ -173,7 +173,7 @@ func (p pipeline) forward(req *http.Request, ex *exchange) *http.Response {
 func (p pipeline) answerRobots(req *http.Request, ex *exchange) *http.Response {
 	resp := robotsResponse(req, ex.robots, time.Now())
 	ex.rec.Status = resp.StatusCode
-	resp.Body = &body{ReadCloser: resp.Body, ex: ex}
+	resp.Body = &body{ReadCloser: resp.Body, ex: ex, resp: resp}
 	return resp
 }
 
@@ -230,5 +230,5 @@ func (p pipeline) receive(resp *http.Response, ex *exchange) {
 		resp.ContentLength = -1
 	}
 	ex.stream = resp.ContentLength < 0
-	resp.Body = &body{ReadCloser: resp.Body, ex: ex, trailer: resp.Trailer}
+	resp.Body = &body{ReadCloser: resp.Body, ex: ex, resp: resp}
 }

@@ -357,6 +357,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, t *tunnel) {
 	s.goproxy.ServeHTTP(rw, r.WithContext(ex.withTrace(ex.ctx)))
 	gateIn(ex.ctx).settle(rw)
 	if ex.bodyErr != nil {
+		rw.Flush()                  // what came is the client's, as it would be without us
 		panic(http.ErrAbortHandler) // a body that broke off must not look whole: goproxy lets it end in good order
 	}
 }

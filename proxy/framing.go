@@ -134,7 +134,7 @@ func (f *framing) skip(n int) int {
 }
 
 // end stands behind a complete request.
-func (f *framing) end() { *f = framing{post: f.post} }
+func (f *framing) end() { *f = framing{post: f.post, old: f.old} }
 
 // checkSize bounds what is not a body.
 func (f *framing) checkSize() *malformed {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,6 +29,10 @@ type gate struct {
 	open    atomic.Bool
 	busy    atomic.Bool // a request is being served
 	fault   atomic.Pointer[malformed]
+
+	mu      sync.Mutex   // held while something is written
+	writes  atomic.Int64 // since the request began
+	expired atomic.Bool  // the deadline of reading has passed already
 }
 
 // secureGate is a gate behind TLS that was begun. net/http asks it for the state that it finds in a tls.Conn itself.
@@ -48,6 +53,9 @@ func (g *gate) Read(p []byte) (int, error) {
 	n, err := g.Conn.Read(p)
 	if g.open.Load() { // looked at behind Read: the connection may have been opened meanwhile
 		return n, err
+	}
+	if err == io.EOF && n == 0 && g.busy.Load() && g.framing.phase == blank {
+		return 0, g.halfClosed()
 	}
 	sound, m := g.framing.scan(p[:n])
 	if m == nil {
@@ -86,7 +94,7 @@ func (g *gate) watch() error {
 	if _, err := io.Copy(io.Discard, g.Conn); err != nil {
 		return err
 	}
-	return io.EOF
+	return g.halfClosed()
 }
 
 // linger ends the sending side and reads on for a while: a connection that is closed with octets unread is reset, and then
@@ -177,6 +185,9 @@ func gateOf(c net.Conn) *gate {
 func noteState(c net.Conn, state http.ConnState) {
 	if g := gateOf(c); g != nil {
 		g.busy.Store(state == http.StateActive)
+		if state == http.StateActive {
+			g.writes.Store(0)
+		}
 	}
 }
 

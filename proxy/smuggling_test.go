@@ -48,7 +48,7 @@ func (r *rig) tunnelTo(authority string) net.Conn {
 	return conn
 }
 
-// answers reads responses until the connection ends, or until the first that cannot be read.
+// answers reads final responses until the connection ends, or until the first that cannot be read.
 func answers(conn net.Conn) (all []*http.Response, err error) {
 	in := bufio.NewReader(conn)
 	for {
@@ -64,7 +64,9 @@ func answers(conn net.Conn) (all []*http.Response, err error) {
 			return all, err
 		}
 		resp.Body = io.NopCloser(strings.NewReader(string(body)))
-		all = append(all, resp)
+		if resp.StatusCode >= 200 {
+			all = append(all, resp)
+		}
 	}
 }
 

@@ -91,7 +91,7 @@ func TestAmbiguousAnswers(t *testing.T) {
 				authority := r.rawOrigin(func(conn net.Conn) { io.WriteString(conn, row.octets) })
 				conn, target := r.raw(""), "http://"+authority
 				if inTunnel {
-					conn, target = r.connect(authority), ""
+					conn, target = r.tunnelTo(authority), ""
 				}
 				fmt.Fprintf(conn, "GET %s/x HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", target, authority)
 				octets, _ := io.ReadAll(conn) // it is reset where the body breaks off

@@ -27,6 +27,7 @@ type framing struct {
 	post   bool         // the method is POST; before a request line, that of the request before
 	chunks bool         // inside a body in chunks
 	left   uint64       // octets of the body, or of the chunk, to come
+	heads  int64        // complete heads so far
 }
 
 // phase is what is awaited next.
@@ -71,7 +72,7 @@ const (
 type malformed struct {
 	status int
 	why    string
-	body   bool // the head was sound: net/http may be serving it
+	body   int64 // whose body it is in, counted from the first request of the connection; 0 where it is in a head
 }
 
 func (m *malformed) Error() string { return m.why }
@@ -92,7 +93,9 @@ func (f *framing) scan(p []byte) (int, *malformed) {
 			m = f.checkSize()
 		}
 		if m != nil {
-			m.body = f.chunks
+			if f.chunks {
+				m.body = f.heads
+			}
 			return i, m
 		}
 		i += n
@@ -134,7 +137,7 @@ func (f *framing) skip(n int) int {
 }
 
 // end stands behind a complete request.
-func (f *framing) end() { *f = framing{post: f.post, old: f.old} }
+func (f *framing) end() { *f = framing{post: f.post, heads: f.heads} }
 
 // checkSize bounds what is not a body.
 func (f *framing) checkSize() *malformed {
@@ -317,6 +320,7 @@ func (f *framing) endFields() *malformed {
 	switch {
 	case f.chunks:
 		f.endLine(blank)
+		return nil
 	case coded && long:
 		return bad("content-length stands beside transfer-encoding (section 6.3)")
 	case coded && f.old:
@@ -332,6 +336,7 @@ func (f *framing) endFields() *malformed {
 	default:
 		f.endLine(blank)
 	}
+	f.heads++
 	return nil
 }
 

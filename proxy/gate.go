@@ -27,7 +27,9 @@ type gate struct {
 	framing framing // belongs to who reads, as the next does; net/http has one reader at a time
 	told    bool    // the client was, that its request is malformed
 	open    atomic.Bool
-	busy    atomic.Bool // a request is being served
+	busy    atomic.Bool  // a request is being served
+	begun   atomic.Int64 // which, counted from the first
+	old     atomic.Bool  // it came in HTTP/1.0
 	fault   atomic.Pointer[malformed]
 
 	mu      sync.Mutex   // held while something is written
@@ -75,7 +77,7 @@ var errRefused = &net.OpError{Op: "read", Net: "tcp", Err: errors.New("the reque
 // is being served.
 func (g *gate) fail(m *malformed) error {
 	switch {
-	case m.body:
+	case g.brokenBody() != nil:
 		return m // the handler answers
 	case g.busy.Load():
 		return g.watch()
@@ -116,6 +118,13 @@ func (g *gate) pass() {
 	}
 }
 
+// serves is told the version of the request that is served.
+func (g *gate) serves(http10 bool) {
+	if g != nil {
+		g.old.Store(http10)
+	}
+}
+
 // settle ends a connection whose request had a broken body, when it has been answered.
 func (g *gate) settle(w http.ResponseWriter) {
 	if g == nil || g.brokenBody() == nil {
@@ -130,10 +139,10 @@ func (g *gate) brokenBody() *malformed {
 	if g == nil {
 		return nil
 	}
-	if m := g.fault.Load(); m != nil && m.body {
+	if m := g.fault.Load(); m != nil && m.body > 0 && m.body == g.begun.Load() {
 		return m
 	}
-	return nil
+	return nil // it may be in a request behind this one
 }
 
 // refuseMalformed answers octets that are no request, in the contract of every refusal, and records them.
@@ -186,6 +195,7 @@ func noteState(c net.Conn, state http.ConnState) {
 	if g := gateOf(c); g != nil {
 		g.busy.Store(state == http.StateActive)
 		if state == http.StateActive {
+			g.begun.Add(1)
 			g.writes.Store(0)
 		}
 	}

@@ -53,7 +53,7 @@ func (g *gate) probe() bool {
 	if g.writes.Load() > 0 {
 		return true
 	}
-	if g.framing.old {
+	if g.old.Load() {
 		return false
 	}
 	_, err := io.WriteString(g.Conn, interim)

@@ -30,7 +30,7 @@ import (
 
 // rig is a proxy with all its real parts between a client and a fake site.
 type rig struct {
-	t       *testing.T
+	t       testing.TB
 	site    *robotstest.Site
 	server  *Server
 	addr    string
@@ -41,7 +41,7 @@ type rig struct {
 }
 
 // newRig starts one. change may replace parts before the server is made.
-func newRig(t *testing.T, change func(*Options)) *rig {
+func newRig(t testing.TB, change func(*Options)) *rig {
 	t.Helper()
 	r := &rig{t: t, site: robotstest.New(t), records: &recorder{}, log: &bytes.Buffer{}}
 	resolve := make(map[string]netip.Addr)
@@ -199,6 +199,12 @@ func (r *recorder) End(rec *audit.Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended = append(r.ended, *rec)
+}
+
+func (r *recorder) reset() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = nil
 }
 
 func (r *recorder) all() []audit.Record {

@@ -145,6 +145,14 @@ func TestPipelining(t *testing.T) {
 				t.Errorf("the origin was asked for %v", got)
 			}
 
+			conn, target, host = way.open(r)
+			io.WriteString(conn, request("/delay/100ms", "")+"POST "+target+"/up HTTP/1.1\r\nHost: "+host+"\r\nTransfer-Encoding: chunked\r\n\r\n+1\r\n")
+			endSending(t, conn)
+			all, err = answers(conn)
+			if err != nil || len(all) != 2 || all[0].StatusCode != 200 || !isRefused(all[1], 400) {
+				t.Errorf("a request, and one whose body is broken: %v, %v", all, err)
+			}
+
 			r.site.SetPage("a.example", "/wait", func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() })
 			conn, target, host = way.open(r)
 			io.WriteString(conn, request("/wait", "")+request("/page/2", "X : y\r\n"))

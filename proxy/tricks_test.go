@@ -345,7 +345,7 @@ func TestHTTP2Tricks(t *testing.T) {
 
 // roundTrip2 sends one HEADERS frame through a tunnel and returns the status of the answer, or "reset".
 func (r *rig) roundTrip2(authority string, change [][2]string) string {
-	conn := tls.Client(r.connect(authority), &tls.Config{ServerName: "a.example", RootCAs: r.ca, NextProtos: []string{"h2"}})
+	conn := tls.Client(r.tunnelTo(authority), &tls.Config{ServerName: "a.example", RootCAs: r.ca, NextProtos: []string{"h2"}})
 	defer conn.Close()
 	io.WriteString(conn, http2.ClientPreface)
 	framer := http2.NewFramer(conn, conn)

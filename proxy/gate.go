@@ -162,7 +162,7 @@ func (s *Server) refuseMalformed(g *gate, m *malformed) {
 }
 
 func malformedRefusal(m *malformed) *Refusal {
-	return &Refusal{Reason: policy.ReasonBadRequest, Status: m.status, Detail: "This is no sound HTTP request: " + m.why + ".", Err: m}
+	return &Refusal{Reason: policy.ReasonBadRequest, Status: m.status, Detail: "This is no sound HTTP/1.1 request (RFC 9112): " + m.why + ".", Err: m}
 }
 
 // gateListener puts a gate in front of every connection.

@@ -74,6 +74,7 @@ func TestAmbiguousAnswers(t *testing.T) {
 		{"no colon", sound + "nonsense\r\n\r\nhi", 502, ""},
 		{"no status", "HTTP/1.1 OK\r\n\r\nhi", 502, ""},
 		{"a status of four digits", "HTTP/1.1 2000 OK\r\n\r\nhi", 502, ""},
+		{"a status below 100", "HTTP/1.1 099 Odd\r\nContent-Length: 2\r\n\r\nhi", 502, ""},
 		{"no HTTP", "220 mail.example ESMTP\r\n", 502, ""},
 		{"HTTP/0.9", "<html>hi</html>\r\n", 502, ""},
 		{"nothing", "", 502, ""},

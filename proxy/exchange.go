@@ -140,8 +140,12 @@ func (ex *exchange) refuse(req *http.Request, ref *Refusal) *http.Response {
 
 // panicked is the answer to a panic: one line in the log, one record, and nothing of it for the client.
 func (ex *exchange) panicked(req *http.Request, v any) *http.Response {
-	ex.server.log.Error("a panic while a request was served", "id", ex.rec.ID, "panic", v, "stack", string(debug.Stack()))
+	ex.logPanic(v)
 	return ex.refuse(req, &Refusal{Reason: policy.ReasonInternal, Err: fmt.Errorf("panic: %v", v)})
+}
+
+func (ex *exchange) logPanic(v any) {
+	ex.server.log.Error("a panic while a request was served", "id", ex.rec.ID, "panic", v, "stack", string(debug.Stack()))
 }
 
 func (ex *exchange) note(ref *Refusal) {
@@ -210,8 +214,9 @@ type body struct {
 	resp *http.Response // the transport fills its Trailer at the end
 }
 
-func (b *body) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
+func (b *body) Read(p []byte) (n int, err error) {
+	defer b.recovered(&err)
+	n, err = b.ReadCloser.Read(p)
 	b.ex.rec.Bytes += int64(n)
 	switch err {
 	case nil:
@@ -224,6 +229,17 @@ func (b *body) Read(p []byte) (int, error) {
 		b.ex.end(b.ex.whoLeft(err))
 	}
 	return n, err
+}
+
+// recovered makes of a panic an error of reading, before goproxy closes the body and the exchange ends as if the client
+// had left.
+func (b *body) recovered(err *error) {
+	if v := recover(); v != nil {
+		b.ex.logPanic(v)
+		*err = fmt.Errorf("panic: %v", v)
+		b.ex.bodyErr = *err
+		b.ex.end(*err)
+	}
 }
 
 // whoLeft returns err, or what is behind it: the client left, or the proxy is stopping.

@@ -20,6 +20,7 @@ import (
 var (
 	errClientLeft  = errors.New("the client left before the end")
 	errUnasked101  = errors.New("the origin changed the protocol unasked")
+	errNoStatus    = errors.New("the origin's status is none of HTTP's")
 	errGoneWaiting = errors.New("the client left while it waited; nothing was sent")
 )
 
@@ -158,15 +159,29 @@ func (p pipeline) forward(req *http.Request, ex *exchange) *http.Response {
 	if err == nil {
 		ex.rec.FirstByte = audit.Millis(time.Since(ex.rec.SentAt))
 	}
-	if err == nil && resp.StatusCode == http.StatusSwitchingProtocols && !(ex.webSocket && asksWebSocket(resp.Header)) {
-		resp.Body.Close()
-		err = errUnasked101
+	if err == nil {
+		err = ex.checkStatus(resp)
 	}
 	if err != nil {
 		return ex.refuse(req, upstreamRefusal(req, ex, err))
 	}
 	p.receive(resp, ex)
 	return resp
+}
+
+// checkStatus closes an answer whose status means nothing here.
+func (ex *exchange) checkStatus(resp *http.Response) error {
+	switch {
+	case resp.StatusCode == http.StatusSwitchingProtocols && ex.webSocket && asksWebSocket(resp.Header):
+		return nil
+	case resp.StatusCode == http.StatusSwitchingProtocols:
+		resp.Body.Close()
+		return errUnasked101
+	case resp.StatusCode < http.StatusOK || resp.StatusCode > 999: // the transport lets 000 through, and in HTTP/2 1000
+		resp.Body.Close()
+		return errNoStatus
+	}
+	return nil
 }
 
 // answerRobots ends a request for /robots.txt without asking the origin, and without taking a place in its pace.

@@ -363,11 +363,16 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, t *tunnel) {
 	}
 }
 
-// recovered makes of a panic outside the pipeline one answer, one line in the log and one record. net/http's own way to
-// abort an answer passes.
+// recovered makes of a panic outside the pipeline one answer, one line in the log and one record. An answer that has begun
+// is broken off. net/http's own way to do that passes.
 func (ex *exchange) recovered(w *responseWriter, r *http.Request, v any) {
-	if v == http.ErrAbortHandler || w.written {
+	switch {
+	case v == http.ErrAbortHandler:
 		panic(v)
+	case w.written:
+		ex.logPanic(v)
+		ex.end(fmt.Errorf("panic: %v", v))
+		panic(http.ErrAbortHandler)
 	}
 	writeResponse(w, r, ex.panicked(r, v))
 }

@@ -106,6 +106,9 @@ func TestStreamsOnTheWire(t *testing.T) {
 			conn := r.raw("GET http://" + authority + "/ HTTP/1.1\r\nHost: a\r\n\r\n")
 			origin := <-arrived
 			defer origin.Close()
+			if _, err := http.ReadRequest(bufio.NewReader(origin)); err != nil { // an answer that comes first is unasked
+				t.Fatal(err)
+			}
 			in := bufio.NewReader(conn)
 			io.WriteString(origin, "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\nLink: </y>\r\n\r\n")
 			exactly(t, in, "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\nLink: </y>\r\n\r\n")

@@ -146,7 +146,7 @@ func TestPipelining(t *testing.T) {
 			}
 
 			conn, target, host = way.open(r)
-			io.WriteString(conn, request("/delay/100ms", "")+"POST "+target+"/up HTTP/1.1\r\nHost: "+host+"\r\nTransfer-Encoding: chunked\r\n\r\n+1\r\n")
+			io.WriteString(conn, request("/delay/100ms", "")+"POST "+target+"/echo HTTP/1.1\r\nHost: "+host+"\r\nTransfer-Encoding: chunked\r\n\r\n+1\r\n")
 			endSending(t, conn)
 			all, err = answers(conn)
 			if err != nil || len(all) != 2 || all[0].StatusCode != 200 || !isRefused(all[1], 400) {

@@ -5,7 +5,7 @@
 //	go http.Serve(listener, h)
 //	metrics.Observe(record) // for each request that has ended
 //
-// Health checks, metrics and the certificate need no token, and none of them names a host, a URL or a client. All else
+// Health checks, metrics, the certificate and the script for browsers need no token, and none of them names a host, a URL or a client. All else
 // is under /api/ and needs the token that LoadToken makes at the first start. Every request, with a token or without,
 // must name this listener as its operator does: by an address, as localhost, or by one of Options.Hosts. So a page of
 // somebody else cannot reach it through a browser whose resolver it misleads (DNS rebinding).
@@ -16,6 +16,7 @@ package admin
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -27,13 +28,16 @@ import (
 
 // Options configure a Handler. A Token is needed.
 type Options struct {
-	Token   string        // that requests below /api/ carry; see LoadToken
-	Version string        // of the program; if empty, "unknown"
-	Hosts   []string      // names by which the listener may be addressed, besides localhost; if none, by that and by addresses alone
-	CAPEM   func() []byte // returns the CA's certificate; if nil, there is no /ca.pem
-	Ready   func() error  // says why no traffic should be sent here; if nil, there is never a cause
-	Metrics *Metrics      // what has been counted; if nil, nothing is but what Gauges report
-	Gauges  []Gauge       // numbers of other packages
+	Token   string                                   // that requests below /api/ carry; see LoadToken
+	Version string                                   // of the program; if empty, "unknown"
+	Hosts   []string                                 // names by which the listener may be addressed, besides localhost; if none, by that and by addresses alone
+	CAPEM   func() []byte                            // returns the CA's certificate; if nil, there is no /ca.pem
+	PAC     func(w http.ResponseWriter, host string) // writes /proxy.pac for who reached the listener by host; if nil, there is none
+	Ready   func() error                             // says why no traffic should be sent here; if nil, there is never a cause
+	Metrics *Metrics                                 // what has been counted; if nil, nothing is but what Gauges report
+	Gauges  []Gauge                                  // numbers of other packages
+	Files   Files                                    // the robots.txt files that are kept; if nil, nothing below /api/cache is served
+	History History                                  // and what they were; needed with Files
 }
 
 // Handler answers on the operator's listener. It is safe for concurrent use.
@@ -61,6 +65,9 @@ func New(o Options) (*Handler, error) {
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics()
 	}
+	if (o.Files == nil) != (o.History == nil) {
+		return nil, errors.New("admin: Files and History are needed together")
+	}
 	hosts, err := canonicalHosts(o.Hosts)
 	if err != nil {
 		return nil, fmt.Errorf("admin: %w", err)
@@ -87,8 +94,14 @@ func (h *Handler) routes() *http.ServeMux {
 	mux.HandleFunc("GET /readyz", h.readyz)
 	mux.Handle("GET /metrics", h.options.Metrics.handler())
 	mux.Handle("GET /api/status", h.Protected(http.HandlerFunc(h.status)))
+	if h.options.Files != nil {
+		h.fileRoutes(mux)
+	}
 	if h.options.CAPEM != nil {
 		mux.HandleFunc("GET /ca.pem", h.certificate)
+	}
+	if h.options.PAC != nil {
+		mux.HandleFunc("GET /proxy.pac", h.pac)
 	}
 	return mux
 }
@@ -121,6 +134,16 @@ func (h *Handler) certificate(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/x-pem-file")
 	w.Header().Set("Content-Disposition", `attachment; filename="robotsproxy-ca.pem"`)
 	w.Write(h.options.CAPEM())
+}
+
+// pac serves the script by which browsers find the proxy.
+func (h *Handler) pac(w http.ResponseWriter, r *http.Request) {
+	host, _, err := origin.SplitAuthority(r.Host)
+	if err != nil {
+		misdirected(w, r.Host)
+		return
+	}
+	h.options.PAC(w, host)
 }
 
 // canonicalHosts reads the names that are added to localhost.

@@ -35,7 +35,13 @@ func ask(h http.Handler, method, path string, fields ...string) *httptest.Respon
 
 func TestEndpoints(t *testing.T) {
 	const certificate = "-----BEGIN CERTIFICATE-----\n"
-	h := newHandler(t, Options{CAPEM: func() []byte { return []byte(certificate) }})
+	h := newHandler(t, Options{
+		CAPEM: func() []byte { return []byte(certificate) },
+		PAC: func(w http.ResponseWriter, host string) {
+			w.Header().Set("Content-Type", "application/x-ns-proxy-autoconfig")
+			io.WriteString(w, host)
+		},
+	})
 	for _, tt := range []struct {
 		path   string
 		status int
@@ -46,6 +52,7 @@ func TestEndpoints(t *testing.T) {
 		{"/healthz", 200, "text/plain; charset=utf-8", "ok\n"},
 		{"/readyz", 200, "text/plain; charset=utf-8", "ok\n"},
 		{"/ca.pem", 200, "application/x-pem-file", certificate},
+		{"/proxy.pac", 200, "application/x-ns-proxy-autoconfig", "localhost"},
 		{"/metrics", 200, "text/plain; version=0.0.4; charset=utf-8; escaping=underscores", "go_goroutines"},
 		{"/api/status", 401, "text/plain; charset=utf-8", "Authorization: Bearer TOKEN"},
 		{"/nothing", 404, "text/plain; charset=utf-8", "not found"},
@@ -81,7 +88,7 @@ func checkSecurityHeaders(t *testing.T, h http.Header) {
 
 // The index names what is served, and a browser can follow each link.
 func TestIndexLinks(t *testing.T) {
-	h := newHandler(t, Options{CAPEM: func() []byte { return nil }})
+	h := newHandler(t, Options{CAPEM: func() []byte { return nil }, PAC: func(http.ResponseWriter, string) {}})
 	page := ask(h, "GET", "/").Body.String()
 	links := 0
 	for _, part := range strings.Split(page, `href="`)[1:] {
@@ -91,8 +98,8 @@ func TestIndexLinks(t *testing.T) {
 		}
 		links++
 	}
-	if links != 4 || !strings.Contains(page, "/api/status") {
-		t.Errorf("the index has %d links, want 4, and /api/status: %s", links, page)
+	if links != 5 || !strings.Contains(page, "/api/status") {
+		t.Errorf("the index has %d links, want 5, and /api/status: %s", links, page)
 	}
 }
 

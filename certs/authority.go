@@ -5,9 +5,12 @@
 //	config := &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return ca.Leaf("a.example") }}
 //
 // Open loads the authority, or makes one on the first start: ca.pem, which clients are told to trust, and ca-key.pem,
-// which nobody else may read. After that the authority never changes while the process lives. Leaf issues a certificate
-// for one host, keeps it, and issues another before it ends; all leaves share one key, which is made anew by each Open
-// and never stored.
+// which nobody else may read. Leaf issues a certificate for one host, keeps it, and issues another before it ends; all
+// leaves share one key, which is made anew by each Open and never stored.
+//
+// Rotate makes the CA that follows. For an overlap clients are told to trust both and the old one goes on signing; then
+// the new one signs and the old one's key is destroyed. Every Authority of the folder follows, in this process and in
+// others, without being opened again.
 //
 // Each installation has a key of its own. It is never returned, shown or logged by this package, and who has it can
 // read the traffic of every client that trusts the certificate. The package does not decide for whom to sign: a caller
@@ -24,7 +27,11 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"log/slog"
+	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -42,18 +49,25 @@ type Options struct {
 
 	// Clock tells the time of which certificates are valid. If nil, time.Now.
 	Clock func() time.Time
+
+	// Logger is told of rotations. If nil, nothing is logged.
+	Logger *slog.Logger
 }
 
 // Authority is a certificate authority and the leaves it has issued. It is safe for concurrent use.
 type Authority struct {
-	ca       *pair
+	dir      string // empty where the CA is the operator's own
 	certFile string
 	created  bool
 	clock    func() time.Time
+	log      *slog.Logger
+
+	ring    atomic.Pointer[ring]
+	reading sync.Mutex // held by who stores another ring
 
 	leafKey *ecdsa.PrivateKey
 	leaves  *leaves
-	signing singleflight.Group // by host
+	signing singleflight.Group // by CA and host
 }
 
 // Open loads the certificate authority that o names, or makes one in o.Dir. Any number of processes may do so at the
@@ -62,16 +76,18 @@ func Open(o Options) (*Authority, error) {
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
-	a := &Authority{clock: o.Clock, leaves: newLeaves(maxLeaves)}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	a := &Authority{clock: o.Clock, log: o.Logger, leaves: newLeaves(maxLeaves)}
 	var err error
 	switch {
 	case (o.CertFile == "") != (o.KeyFile == ""):
 		return nil, errors.New("certs: the certificate and the key of a CA are given together or not at all")
 	case o.CertFile != "":
-		a.certFile = o.CertFile
-		a.ca, err = load(o.CertFile, o.KeyFile, a.now())
+		err = a.openOwn(o.CertFile, o.KeyFile)
 	case o.Dir != "":
-		a.certFile, a.ca, a.created, err = openDir(o.Dir, a.now())
+		err = a.openDir(o.Dir)
 	default:
 		return nil, errors.New("certs: neither a folder for the CA nor the files of one are given")
 	}
@@ -84,6 +100,28 @@ func Open(o Options) (*Authority, error) {
 	return a, nil
 }
 
+func (a *Authority) openOwn(certFile, keyFile string) error {
+	ca, err := load(certFile, keyFile, a.now())
+	a.certFile = certFile
+	a.ring.Store(&ring{active: ca})
+	return err
+}
+
+// openDir opens the CA of a folder, and ends a rotation whose time has come.
+func (a *Authority) openDir(dir string) (err error) {
+	a.dir, a.certFile = dir, filepath.Join(dir, certName)
+	if a.created, err = complete(dir, a.now()); err != nil {
+		return err
+	}
+	r, err := readRing(dir, a.now())
+	if err != nil {
+		return err
+	}
+	a.ring.Store(r)
+	a.announce(a.current(a.now()))
+	return nil
+}
+
 // now is the time on the wall. The monotonic reading is dropped, since it stands still while the machine sleeps, and
 // what counts is the date that clients compare with.
 func (a *Authority) now() time.Time { return a.clock().Round(0) }
@@ -94,22 +132,28 @@ func (a *Authority) Created() bool { return a.created }
 // CertFile returns the path of the CA's certificate.
 func (a *Authority) CertFile() string { return a.certFile }
 
-// Certificate returns the CA's certificate, which is shared and must not be changed.
-func (a *Authority) Certificate() *x509.Certificate { return a.ca.certs[0] }
+// Certificate returns the certificate of the CA that signs now. It is shared and must not be changed.
+func (a *Authority) Certificate() *x509.Certificate { return a.current(a.now()).active.cert() }
 
-// PEM returns what clients are to trust: the CA's certificate and, where CertFile holds them, those of its issuers.
-func (a *Authority) PEM() []byte {
+// PEM returns what clients are to trust now: the CA's certificate and, where CertFile holds them, those of its issuers.
+// While a rotation lasts, the certificate of the next CA follows.
+func (a *Authority) PEM() []byte { return encodeAll(a.current(a.now()).trusted()) }
+
+// Fingerprint returns the SHA-256 of the certificate of the CA that signs now; see the function of that name.
+func (a *Authority) Fingerprint() string { return Fingerprint(a.Certificate()) }
+
+// Fingerprint returns the SHA-256 of cert as browsers and openssl show it: "5F:0A:...".
+func Fingerprint(cert *x509.Certificate) string {
+	sum := sha256.Sum256(cert.Raw)
+	return strings.ReplaceAll(fmt.Sprintf("% X", sum[:]), " ", ":")
+}
+
+func encodeAll(certs []*x509.Certificate) []byte {
 	var b bytes.Buffer
-	for _, cert := range a.ca.certs {
+	for _, cert := range certs {
 		b.Write(encodeCertificate(cert.Raw))
 	}
 	return b.Bytes()
-}
-
-// Fingerprint returns the SHA-256 of the CA's certificate as browsers and openssl show it: "5F:0A:...".
-func (a *Authority) Fingerprint() string {
-	sum := sha256.Sum256(a.Certificate().Raw)
-	return strings.ReplaceAll(fmt.Sprintf("% X", sum[:]), " ", ":")
 }
 
 func encodeCertificate(der []byte) []byte {

@@ -33,20 +33,19 @@ type pair struct {
 	key   crypto.Signer
 }
 
-// openDir loads the pair in dir. Where it is not complete, it is completed.
+func (p *pair) cert() *x509.Certificate { return p.certs[0] }
+
+// complete makes the pair of the first start in dir, or what is missing of it, and reports whether it made one.
 //
 // The key comes first and, once it has its name, is never written again; the certificate is made for whichever key
 // has the name. So a process that stopped between the two leaves a key for which the next start makes a certificate,
 // and of several processes at once all sign with the one key, and the first certificate to get its name stays.
-func openDir(dir string, now time.Time) (certFile string, ca *pair, created bool, err error) {
-	certFile, keyFile := filepath.Join(dir, certName), filepath.Join(dir, keyName)
+func complete(dir string, now time.Time) (created bool, err error) {
+	certFile := filepath.Join(dir, certName)
 	if _, err := os.Lstat(certFile); errors.Is(err, fs.ErrNotExist) {
-		if created, err = create(certFile, keyFile, now); err != nil {
-			return "", nil, false, err
-		}
+		return create(certFile, filepath.Join(dir, keyName), now)
 	}
-	ca, err = load(certFile, keyFile, now)
-	return certFile, ca, created, err
+	return false, nil // what is wrong with it, who reads it says
 }
 
 // create makes what is missing of a pair. It reports false where another process was first with the certificate.
@@ -72,10 +71,23 @@ func create(certFile, keyFile string, now time.Time) (bool, error) {
 }
 
 func createKey(path string) error {
+	key, err := newKey()
+	if err != nil {
+		return err
+	}
+	return storeKey(path, key)
+}
+
+func newKey() (crypto.Signer, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return fmt.Errorf("making the CA's key: %w", err)
+		return nil, fmt.Errorf("making the CA's key: %w", err)
 	}
+	return key, nil
+}
+
+// storeKey writes key to path, unless something has that name.
+func storeKey(path string, key crypto.Signer) error {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		return fmt.Errorf("encoding the CA's key: %w", err)
@@ -116,10 +128,19 @@ func caName() string {
 
 // load reads a pair and makes sure that clients would accept what it signs now.
 func load(certFile, keyFile string, now time.Time) (*pair, error) {
-	certs, err := loadCerts(certFile)
+	data, err := os.ReadFile(certFile)
 	if err != nil {
 		return nil, err
 	}
+	certs, err := parseCerts(certFile, data)
+	if err != nil {
+		return nil, err
+	}
+	return match(certFile, certs, keyFile, now)
+}
+
+// match puts the key in keyFile beside the certificates that certFile holds.
+func match(certFile string, certs []*x509.Certificate, keyFile string, now time.Time) (*pair, error) {
 	key, err := loadKey(keyFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: the key of %s is missing: put it back, or move the certificate away and start again with another CA", err, certFile)
@@ -130,11 +151,15 @@ func load(certFile, keyFile string, now time.Time) (*pair, error) {
 	if err := check(certs[0], now); err != nil {
 		return nil, fmt.Errorf("%s: %w", certFile, err)
 	}
-	public, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool })
-	if !ok || !public.Equal(certs[0].PublicKey) {
+	if !belongs(key, certs[0]) {
 		return nil, fmt.Errorf("%s is not the key of %s: put back the one that belongs to it, or move both away and start again with another CA", keyFile, certFile)
 	}
 	return &pair{certs: certs, key: key}, nil
+}
+
+func belongs(key crypto.Signer, cert *x509.Certificate) bool {
+	public, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool })
+	return ok && public.Equal(cert.PublicKey)
 }
 
 // check says why clients would not accept what cert signs.
@@ -158,13 +183,9 @@ func expired(cert *x509.Certificate) error {
 
 func date(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// loadCerts reads the certificates of a PEM file, the CA's own first. A file that holds a key too is refused: clients
-// are handed this file.
-func loadCerts(path string) ([]*x509.Certificate, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
+// parseCerts reads the certificates in the PEM of the file path, the CA's own first. A file that holds a key too is
+// refused: clients are handed this file.
+func parseCerts(path string, data []byte) ([]*x509.Certificate, error) {
 	var certs []*x509.Certificate
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
 		if strings.Contains(block.Type, "PRIVATE KEY") {

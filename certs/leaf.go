@@ -26,16 +26,17 @@ const (
 // wildcard above all: the certificate would be good for names that nobody asked to be connected to.
 func (a *Authority) Leaf(host string) (*tls.Certificate, error) {
 	now := a.now()
-	if cert := a.leaves.get(host, now); cert != nil {
+	ca := a.current(now).active
+	if cert := a.leaves.get(host, ca.cert(), now); cert != nil {
 		return cert, nil
 	}
 	// Look again inside the flight: a caller may miss above, and start a flight of its own after the one that
-	// signed for this host has ended.
-	cert, err, _ := a.signing.Do(host, func() (any, error) {
-		if cert := a.leaves.get(host, now); cert != nil {
+	// signed for this host has ended. A flight is one CA's, so that nobody gets on it who came after a rotation.
+	cert, err, _ := a.signing.Do(id(ca.cert())+" "+host, func() (any, error) {
+		if cert := a.leaves.get(host, ca.cert(), now); cert != nil {
 			return cert, nil
 		}
-		return a.issue(host, now)
+		return a.issue(ca, host, now)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("certs: issuing for %q: %w", host, err)
@@ -43,34 +44,34 @@ func (a *Authority) Leaf(host string) (*tls.Certificate, error) {
 	return cert.(*tls.Certificate), nil
 }
 
-// issue signs a certificate for host and keeps it until a third of its life is left.
-func (a *Authority) issue(host string, now time.Time) (*tls.Certificate, error) {
+// issue signs a certificate for host by ca and keeps it until a third of its life is left.
+func (a *Authority) issue(ca *pair, host string, now time.Time) (*tls.Certificate, error) {
 	template, err := leafTemplate(host)
 	if err != nil {
 		return nil, err
 	}
-	ca := a.ca.certs[0]
-	if !now.Before(ca.NotAfter) {
-		return nil, expired(ca)
+	issuer := ca.cert()
+	if !now.Before(issuer.NotAfter) {
+		return nil, expired(issuer)
 	}
 	template.NotBefore, template.NotAfter = now.Add(-backdate), now.Add(leafLife)
-	if template.NotAfter.After(ca.NotAfter) {
-		template.NotAfter = ca.NotAfter
+	if template.NotAfter.After(issuer.NotAfter) {
+		template.NotAfter = issuer.NotAfter
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, ca, a.leafKey.Public(), a.ca.key)
+	der, err := x509.CreateCertificate(rand.Reader, template, issuer, a.leafKey.Public(), ca.key)
 	if err != nil {
 		return nil, err
 	}
 	// The CA is sent along although clients have it: where they show or pin the chain, it is the part that stays.
 	// The parsed form that tls.Certificate has room for would quadruple its size, and no server reads it.
 	cert := &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: a.leafKey}
-	for _, c := range a.ca.certs {
+	for _, c := range ca.certs {
 		cert.Certificate = append(cert.Certificate, c.Raw)
 	}
 	// Life is counted from now. Counted from the backdated start, a leaf that ends with its CA would be due for
 	// renewal when it is made, and each call would sign.
 	renew := now.Add(template.NotAfter.Sub(now) * 2 / 3)
-	a.leaves.add(&leaf{host: host, cert: cert, from: template.NotBefore, renew: renew})
+	a.leaves.add(&leaf{host: host, issuer: issuer, cert: cert, from: template.NotBefore, renew: renew})
 	return cert, nil
 }
 

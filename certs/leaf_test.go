@@ -269,19 +269,19 @@ func TestCAEnds(t *testing.T) {
 }
 
 func TestLeavesForgetTheOldest(t *testing.T) {
-	now := time.Now()
+	now, issuer := time.Now(), caTemplate()
 	l := newLeaves(3)
 	keep := func(host string) {
-		l.add(&leaf{host: host, cert: &tls.Certificate{}, from: now, renew: now.Add(time.Hour)})
+		l.add(&leaf{host: host, issuer: issuer, cert: &tls.Certificate{}, from: now, renew: now.Add(time.Hour)})
 	}
 	for _, host := range []string{"a", "b", "c"} {
 		keep(host)
 	}
-	l.get("a", now) // "b" is the oldest now
-	keep("c")       // no fourth
+	l.get("a", issuer, now) // "b" is the oldest now
+	keep("c")               // no fourth
 	keep("d")
 	for host, want := range map[string]bool{"a": true, "b": false, "c": true, "d": true} {
-		if got := l.get(host, now) != nil; got != want {
+		if got := l.get(host, issuer, now) != nil; got != want {
 			t.Errorf("get(%q): kept %v, want %v", host, got, want)
 		}
 	}

@@ -3,6 +3,7 @@ package certs
 import (
 	"container/list"
 	"crypto/tls"
+	"crypto/x509"
 	"sync"
 	"time"
 )
@@ -13,6 +14,7 @@ const maxLeaves = 10_000
 // leaf is a certificate and the time in which it is handed out.
 type leaf struct {
 	host        string
+	issuer      *x509.Certificate
 	cert        *tls.Certificate
 	from, renew time.Time
 }
@@ -30,9 +32,9 @@ func newLeaves(max int) *leaves {
 	return &leaves{max: max, byHost: make(map[string]*list.Element), order: list.New()}
 }
 
-// get returns nil where host has none that is good now. One from the future is not: the clock was set back, and
-// clients would refuse it.
-func (l *leaves) get(host string, now time.Time) *tls.Certificate {
+// get returns nil where host has none by issuer that is good now. One from the future is not: the clock was set back,
+// and clients would refuse it.
+func (l *leaves) get(host string, issuer *x509.Certificate, now time.Time) *tls.Certificate {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e, ok := l.byHost[host]
@@ -40,7 +42,7 @@ func (l *leaves) get(host string, now time.Time) *tls.Certificate {
 		return nil
 	}
 	kept := e.Value.(*leaf)
-	if now.Before(kept.from) || !now.Before(kept.renew) {
+	if !kept.issuer.Equal(issuer) || now.Before(kept.from) || !now.Before(kept.renew) {
 		return nil
 	}
 	l.order.MoveToFront(e)

@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"os"
@@ -22,9 +23,12 @@ func (l *loader) check(now time.Time) {
 	atMost(l, "robots.min_ttl", &c.Robots.MinTTL, "robots.ttl", c.Robots.TTL)
 	atMost(l, "robots.max_size", &c.Robots.MaxSize, "robots.cache_size", c.Robots.CacheSize)
 	atMost(l, "pacing.max_queue_per_client", &c.Pacing.MaxQueuePerClient, "pacing.max_queue", c.Pacing.MaxQueue)
+	atMost(l, "limits.connections_per_client", &c.Limits.ConnectionsPerClient, "limits.connections", orMax(c.Limits.Connections))
+	atMost(l, "limits.tunnels", &c.Limits.Tunnels, "limits.connections", orMax(c.Limits.Connections))
 	l.checkTogether("intercept.ca_cert", c.Intercept.CACert, "intercept.ca_key", c.Intercept.CAKey)
 	l.checkOneOf("redis.url", c.Redis.URL, "redis.url_file", c.Redis.URLFile)
 	l.checkEgress()
+	l.checkAuth()
 	l.checkClients()
 	l.checkHosts()
 	l.checkExemptions(now)
@@ -42,6 +46,14 @@ func atMost[T cmp.Ordered](l *loader, low string, a *T, high string, b T) {
 	}
 	show := func(v T) string { return format(reflect.ValueOf(v), "") }
 	l.fault(low, "found %s, expected no more than %s, which is %s (%s)", show(*a), high, show(b), l.at(high))
+}
+
+// orMax returns what a limit of 0, which is none, compares as.
+func orMax(limit int) int {
+	if limit == 0 {
+		return math.MaxInt
+	}
+	return limit
 }
 
 // checkTogether reports the absence of one of two keys that only mean something together, at the place of the other.
@@ -78,8 +90,8 @@ func (l *loader) checkListeners() {
 // checkOpen refuses an open proxy, and one whose operator cannot be reached.
 func (l *loader) checkOpen() {
 	c := l.cfg
-	if l.ok("clients") && len(c.Clients) == 0 {
-		l.fault("listen", `%s can be reached by others, expected clients that say who may use the proxy. Write 127.0.0.1 for this machine alone, or add, with your own network:
+	if l.ok("clients", "auth.required") && len(c.Clients) == 0 && !c.Auth.Required {
+		l.fault("listen", `%s can be reached by others, expected clients that say who may use the proxy, or auth.required. Write 127.0.0.1 for this machine alone, or add, with your own network:
     clients:
       - {name: lab, cidr: [10.0.0.0/8]}`, quote(c.Listen))
 	}
@@ -88,7 +100,7 @@ func (l *loader) checkOpen() {
 	}
 	for i, client := range c.Clients {
 		for j, p := range client.CIDR {
-			if p.IsValid() && p.Bits() == 0 {
+			if p.IsValid() && p.Bits() == 0 && client.User == "" && !c.Auth.Required {
 				l.warn(item(join(item("clients", i), "cidr"), j), "%s is everybody: an open proxy", p)
 			}
 		}
@@ -108,6 +120,9 @@ func samePort(a, b string) bool {
 
 func (l *loader) checkEgress() {
 	e := l.cfg.Egress
+	if e.UpstreamProxyCredentialsFile != "" && e.UpstreamProxy == "" && l.ok("egress.upstream_proxy") {
+		l.faultAt(l.at("egress.upstream_proxy_credentials_file"), "egress.upstream_proxy", "found none, expected one beside egress.upstream_proxy_credentials_file")
+	}
 	if !l.ok("egress.allow_addresses", "egress.deny_addresses") {
 		return
 	}
@@ -118,20 +133,39 @@ func (l *loader) checkEgress() {
 	}
 }
 
+// checkAuth refuses what needs passwords where there are none.
+func (l *loader) checkAuth() {
+	c := l.cfg
+	if c.Auth.HtpasswdFile != "" || !l.ok("auth.htpasswd_file") {
+		return
+	}
+	const expected = "expected auth.htpasswd_file, which holds the passwords"
+	if c.Auth.Required {
+		l.fault("auth.required", "found true, "+expected)
+	}
+	for i, client := range c.Clients {
+		if key := join(item("clients", i), "user"); client.User != "" && l.ok(key) {
+			l.fault(key, "found %s, "+expected, quote(client.User))
+		}
+	}
+}
+
 func (l *loader) checkClients() {
 	c := l.cfg
 	first := map[string]int{}
 	for i, client := range c.Clients {
 		key := item("clients", i)
 		l.require(join(key, "name"), client.Name != "", "a name, which records and exemptions use")
-		l.require(join(key, "cidr"), len(client.CIDR) > 0, "a list of addresses or networks, such as [10.0.0.0/8], by which the client is known")
+		l.require(join(key, "cidr"), len(client.CIDR) > 0 || client.User != "", "a list of addresses or networks, such as [10.0.0.0/8], or a user, by which the client is known")
 		if j, twice := first[client.Name]; twice && client.Name != "" {
 			l.fault(join(key, "name"), "%s is %s already", quote(client.Name), item("clients", j))
 		} else {
 			first[client.Name] = i
 		}
 	}
-	local := func(client Client) bool { return slices.ContainsFunc(client.CIDR, overlapsLoopback) }
+	local := func(client Client) bool {
+		return len(client.CIDR) == 0 || slices.ContainsFunc(client.CIDR, overlapsLoopback)
+	}
 	if len(c.Clients) > 0 && l.ok("clients", "listen") && isLoopback(c.Listen) && !slices.ContainsFunc(c.Clients, local) {
 		l.warn("clients", "nobody can use the proxy: listen is %s, and no client has an address of this machine (127.0.0.1)", c.Listen)
 	}
@@ -214,10 +248,11 @@ func (l *loader) checkExempt(e *policy.Exemption, key string) {
 	}
 }
 
-// isClient reports whether somebody is known by name. Where clients lists none, everybody is "local".
+// isClient reports whether somebody is known by name. Where clients lists none, everybody is "local" or has the name of a
+// user, and those are in a file that is read later.
 func (l *loader) isClient(name string) bool {
 	if len(l.cfg.Clients) == 0 {
-		return name == "local" || !l.ok("clients")
+		return name == "local" || l.cfg.Auth.HtpasswdFile != "" || !l.ok("clients")
 	}
 	return slices.ContainsFunc(l.cfg.Clients, func(c Client) bool { return c.Name == name || c.Name == "" })
 }
@@ -240,6 +275,8 @@ func (l *loader) checkFiles() {
 	l.checkFile("intercept.ca_key", c.Intercept.CAKey)
 	l.checkFile("egress.ca_file", c.Egress.CAFile)
 	l.checkFile("redis.url_file", c.Redis.URLFile)
+	l.checkSecret("egress.upstream_proxy_credentials_file", c.Egress.UpstreamProxyCredentialsFile)
+	l.checkSecret("auth.htpasswd_file", c.Auth.HtpasswdFile)
 	for i, h := range c.Hosts {
 		l.checkFile(join(item("hosts", i), "robots_file"), h.RobotsFile)
 	}
@@ -251,6 +288,15 @@ func (l *loader) checkFile(key, path string) {
 	}
 	if err := readable(path); err != nil {
 		l.fault(key, "expected a file that can be read: %v", err)
+	}
+}
+
+// checkSecret checks a file that others should not read. It is no fault that they can: the secrets of a container are
+// often mounted so.
+func (l *loader) checkSecret(key, path string) {
+	l.checkFile(key, path)
+	if info, err := os.Stat(path); path != "" && l.ok(key) && err == nil && info.Mode().Perm()&0o077 != 0 {
+		l.warn(key, "others on this machine can read %s (mode %04o), which holds secrets; chmod 600 keeps them", path, info.Mode().Perm())
 	}
 }
 

@@ -13,8 +13,9 @@ import (
 const openTo = "clients: [{name: lab, cidr: [10.0.0.0/8]}]\nidentity: {contact: \"mailto:op@example.org\"}\n"
 
 func TestChecks(t *testing.T) {
-	const lines = " can be reached by others, expected clients that say who may use the proxy. Write 127.0.0.1 for this machine alone, or add, with your own network:\n" +
+	const lines = " can be reached by others, expected clients that say who may use the proxy, or auth.required. Write 127.0.0.1 for this machine alone, or add, with your own network:\n" +
 		"    clients:\n      - {name: lab, cidr: [10.0.0.0/8]}"
+	const proxyURL = "the URL of a proxy such as http://proxy.example:3128, or https://"
 	const contact = `identity: {contact: "https://example.org/bot"}` + "\n"
 	tests := []struct{ name, text, want string }{
 		{"wildcard without clients", contact + "listen: 0.0.0.0:3128", `f:2:9: listen: "0.0.0.0:3128"` + lines},
@@ -24,6 +25,21 @@ func TestChecks(t *testing.T) {
 		{"IPv6 wildcard without clients", contact + `listen: "[::]:3128"`, `f:2:9: listen: "[::]:3128"` + lines},
 		{"mapped wildcard without clients", contact + `listen: "[::ffff:0.0.0.0]:3128"`, `f:2:9: listen: "[::ffff:0.0.0.0]:3128"` + lines},
 		{"wildcard with clients", openTo + "listen: 0.0.0.0:3128", ""},
+		{"wildcard where everybody has a password", contact + "listen: :3128\nauth: {htpasswd_file: robotsproxy.yaml, required: true}", ""},
+		{"wildcard where some have passwords", contact + "listen: :3128\nauth: {htpasswd_file: robotsproxy.yaml}", `f:2:9: listen: ":3128"` + lines},
+		{"a client by password alone", "clients: [{name: a, user: b}]\nauth: {htpasswd_file: robotsproxy.yaml}", ""},
+		{"passwords without a file", "auth: {required: true}", "f:1:18: auth.required: found true, expected auth.htpasswd_file, which holds the passwords"},
+		{"a user without a file", "clients: [{name: a, user: b}]", `f:1:27: clients[0].user: found "b", expected auth.htpasswd_file, which holds the passwords`},
+		{"no such file of passwords", "auth: {htpasswd_file: g}", "f:1:23: auth.htpasswd_file: expected a file that can be read: stat dir/g: no such file or directory"},
+		{"an exemption for a user", "auth: {htpasswd_file: robotsproxy.yaml}\nexemptions: [{host: a.example, client: news, effect: deny, reason: r, owner: o}]", ""},
+		{"upstream proxy", "egress: {upstream_proxy: \"https://proxy.example\", upstream_proxy_credentials_file: robotsproxy.yaml}", ""},
+		{"upstream proxy with a password", "egress: {upstream_proxy: \"http://us:s3cr3t@proxy.example:3128\"}", `f:1:26: egress.upstream_proxy: found "http://***@proxy.example:3128", expected ` + proxyURL + "; credentials do not belong here but in egress.upstream_proxy_credentials_file, as user:password"},
+		{"upstream proxy with a password that is no URL", "egress: {upstream_proxy: \"http://us:s3/c#r?3t@proxy.example:3128\"}", `f:1:26: egress.upstream_proxy: found "http://***@proxy.example:3128", expected ` + proxyURL},
+		{"upstream proxy without a scheme", "egress: {upstream_proxy: \"us:s3cr3t@proxy.example:3128\"}", `f:1:26: egress.upstream_proxy: found "us:***@proxy.example:3128", expected ` + proxyURL},
+		{"upstream proxy of another kind", "egress: {upstream_proxy: \"socks5://proxy.example:1080\"}", `f:1:26: egress.upstream_proxy: found "socks5://proxy.example:1080", expected ` + proxyURL},
+		{"upstream proxy with a path", "egress: {upstream_proxy: \"http://proxy.example/proxy.pac\"}", `f:1:26: egress.upstream_proxy: found "http://proxy.example/proxy.pac", expected ` + proxyURL + "; a proxy has no path"},
+		{"upstream proxy whose host is none", "egress: {upstream_proxy: \"http://0x7f.1:3128\"}", `f:1:26: egress.upstream_proxy: found "http://0x7f.1:3128", expected ` + proxyURL + `; host "0x7f.1" is a number but not an IPv4 address in four decimal parts`},
+		{"credentials for no proxy", "egress: {upstream_proxy_credentials_file: robotsproxy.yaml}", "f:1:43: egress.upstream_proxy: found none, expected one beside egress.upstream_proxy_credentials_file"},
 		{"IPv6 loopback", `listen: "[::1]:3128"`, ""},
 		{"all of 127.0.0.0/8 is loopback", "listen: 127.9.9.9:3128", ""},
 		{"no contact", "clients: [{name: a, cidr: [10.0.0.1]}]\nlisten: :3128", "f:2:9: identity.contact: found none, expected a URL such as https://example.org/crawler, or mailto:crawler@example.org: owners of sites must be able to reach whoever lets others crawl, as listen :3128 does"},
@@ -35,6 +51,13 @@ func TestChecks(t *testing.T) {
 		{"RFC 9309 2.3.1.2/max_redirects", "robots: {max_redirects: 4}", "f:1:25: robots.max_redirects: found 4, expected at least 5 (RFC 9309 section 2.3.1.2 asks for five at least)"},
 		{"min_ttl above ttl", "robots: {min_ttl: 2h, ttl: 1h}", "f:1:19: robots.min_ttl: found 2h, expected no more than robots.ttl, which is 1h (f:1:28)"},
 		{"queues", "pacing: {max_queue: 10, max_queue_per_client: 11}", "f:1:47: pacing.max_queue_per_client: found 11, expected no more than pacing.max_queue, which is 10 (f:1:21)"},
+		{"more for one client than for all", "limits: {connections: 10, connections_per_client: 11}", "f:1:51: limits.connections_per_client: found 11, expected no more than limits.connections, which is 10 (f:1:23)"},
+		{"more tunnels than connections", "limits: {connections: 10, tunnels: 11}", "f:1:36: limits.tunnels: found 11, expected no more than limits.connections, which is 10 (f:1:23)"},
+		{"no limit", "limits: {connections: 0, connections_per_client: 20000, tunnels: 0, request_timeout: 0s}", ""},
+		{"fewer connections bring the others down", "limits: {connections: 10}", ""},
+		{"no header timeout", "limits: {header_timeout: 0s}", "f:1:26: limits.header_timeout: found 0s, expected at least 100ms"},
+		{"interception", "intercept: {mode: mitm}", `f:1:19: intercept.mode: found "mitm", expected intercept, tunnel or refuse`},
+		{"tunnel hosts", "intercept: {tunnel_hosts: [A.EXAMPLE, \"*.b.example\"]}\nhosts: [{host: c.example, intercept: refuse}]", ""},
 		{"cache too small", "robots: {cache_size: 1MiB, max_size: 2MiB}", "f:1:38: robots.max_size: found 2MiB, expected no more than robots.cache_size, which is 1MiB (f:1:22)"},
 		{"key without certificate", "intercept: {ca_key: dir/key}", "config: 2 faults\n" +
 			"f:1:21: intercept.ca_cert: found none, expected one beside intercept.ca_key\n" +
@@ -44,7 +67,7 @@ func TestChecks(t *testing.T) {
 		{"mapped address", "egress: {allow_addresses: [\"::ffff:10.0.0.1\"], deny_addresses: [10.0.0.1]}", "f:1:65: egress.deny_addresses[0]: 10.0.0.1 is in egress.allow_addresses too"},
 		{"no name, no cidr", "clients: [{}]", "config: 2 faults\n" +
 			"f:1:11: clients[0].name: found none, expected a name, which records and exemptions use\n" +
-			"f:1:11: clients[0].cidr: found none, expected a list of addresses or networks, such as [10.0.0.0/8], by which the client is known"},
+			"f:1:11: clients[0].cidr: found none, expected a list of addresses or networks, such as [10.0.0.0/8], or a user, by which the client is known"},
 		{"one name twice", "clients: [{name: a, cidr: [127.0.0.1]}, {name: a, cidr: [10.0.0.1]}]", `f:1:48: clients[1].name: "a" is clients[0] already`},
 		{"max_crawl_delay 0 is not that of pacing", "clients: [{name: a, cidr: [127.0.0.1], max_crawl_delay: 0s}]", "f:1:57: clients[0].max_crawl_delay: found 0s, expected at least 1ms"},
 		{"host twice", "hosts: [{host: a.example}, {host: A.EXAMPLE.}]", "f:1:35: hosts[1].host: a.example never applies: a.example matches first (hosts[0])"},
@@ -88,6 +111,7 @@ func TestWarnings(t *testing.T) {
 		{"admin for others", "admin: {listen: 0.0.0.0:3129}", "f:1:17: admin.listen: 0.0.0.0:3129 can be reached by others, who see there whom you crawl if they learn the token; 127.0.0.1 is for this machine alone"},
 		{"everybody", "listen: :3128\nclients: [{name: all, cidr: [\"::/0\"]}]\nidentity: {contact: \"mailto:op@example.org\"}", "f:2:30: clients[0].cidr[0]: ::/0 is everybody: an open proxy"},
 		{"nobody", openTo, "f:1:10: clients: nobody can use the proxy: listen is 127.0.0.1:3128, and no client has an address of this machine (127.0.0.1)"},
+		{"everybody with a password", "listen: :3128\nauth: {htpasswd_file: robotsproxy.yaml, required: true}\nclients: [{name: all, cidr: [\"::/0\"]}]\nidentity: {contact: \"mailto:op@example.org\"}", ""},
 		{"until yesterday", strings.ReplaceAll(exemption, "%s", "2026-05-31"), "f:1:75: exemptions[0].until: this exemption stopped working at 2026-06-01T00:00:00Z"},
 		{"until today, to its end in UTC", strings.ReplaceAll(exemption, "%s", "2026-06-01"), ""},
 		{"until this moment", strings.ReplaceAll(exemption, "%s", "2026-06-01T14:00:00+02:00"), "f:1:75: exemptions[0].until: this exemption stopped working at 2026-06-01T12:00:00Z"},
@@ -163,5 +187,23 @@ func TestDefaultsGiveWay(t *testing.T) {
 	}
 	if cfg.Robots.MinTTL != time.Minute || cfg.Pacing.MaxQueuePerClient != 10 || cfg.Pacing.MaxWait != 20*time.Minute {
 		t.Errorf("min_ttl %v, max_queue_per_client %d, max_wait %v; want 1m, 10, 20m", cfg.Robots.MinTTL, cfg.Pacing.MaxQueuePerClient, cfg.Pacing.MaxWait)
+	}
+}
+
+// The files with secrets may be readable by others, which is said.
+func TestSecretsThatOthersCanRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(path, []byte("us:s3cr3t"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text := "egress: {upstream_proxy: \"http://p.example\", upstream_proxy_credentials_file: " + path + "}\nauth: {htpasswd_file: " + path + "}\n"
+	for mode, want := range map[os.FileMode]int{0o600: 0, 0o400: 0, 0o640: 2, 0o644: 2} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		_, warnings, faults := loadText(t, text, Options{})
+		if got := strings.Count(warnings, "chmod 600"); faults != "" || got != want || strings.Contains(warnings, "s3cr3t") {
+			t.Errorf("mode %04o: %d warnings, want %d: %s %s", mode, got, want, warnings, faults)
+		}
 	}
 }

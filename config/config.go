@@ -38,15 +38,17 @@ type Config struct {
 	Identity       Identity
 	Robots         Robots
 	Pacing         Pacing
+	Limits         Limits
 	Intercept      Intercept
 	Egress         Egress
+	Auth           Auth
 	Refusal        Refusal
 	ResponseFields bool
 	Grace          time.Duration `range:"0s..1h"`
 	Audit          Audit
 	Redis          Redis
 	Log            Log
-	Clients        []Client           // the first that matches; none: everybody, who can only be local
+	Clients        []Client           // the first that matches; none: every user of Auth, and everybody where none is required
 	Hosts          []Host             // the first whose pattern matches
 	Exemptions     []policy.Exemption // host patterns are canonical
 
@@ -74,6 +76,7 @@ type Robots struct {
 	MaxSize        Size          `range:"500KiB..64MiB" why:"RFC 9309 section 2.5 asks for 500KiB at least"`
 	MaxRedirects   int           `range:"5..20" why:"RFC 9309 section 2.3.1.2 asks for five at least"`
 	Dialect        rules.Dialect // whose reading of the language counts
+	OnUnreachable  Treatment     // after 30 days of it
 	OnUnauthorized Treatment
 	OnHTML         Treatment
 	ServeFromCache bool
@@ -100,10 +103,23 @@ type Pacing struct {
 	ReleaseAfter      time.Duration `range:"1s..24h"`
 }
 
-// Intercept names an own CA, in PEM. Both are empty where the CA of the data directory serves.
+// Limits bound what clients can hold of the proxy. A count of 0 is no limit.
+type Limits struct {
+	Connections          int           `range:"0..1000000"` // at most half of the descriptors that the system grants
+	ConnectionsPerClient int           `range:"0..1000000"` // of one address, or of one /64 network of IPv6
+	Tunnels              int           `range:"0..1000000"`
+	HeaderTimeout        time.Duration `range:"100ms..10m"`
+	IdleTimeout          time.Duration `range:"1s..24h"`
+	RequestTimeout       time.Duration `range:"0s.."` // without the wait for its turn; 0: no limit
+}
+
+// Intercept says which tunnels are opened, and names an own CA, in PEM. Its files are empty where the CA of the data
+// directory serves.
 type Intercept struct {
-	CACert string `as:"path"`
-	CAKey  string `as:"path"`
+	Mode        policy.Interception
+	TunnelHosts []string `as:"pattern"` // hosts whose tunnels are passed on unread
+	CACert      string   `as:"path"`
+	CAKey       string   `as:"path"`
 }
 
 // Egress says which destinations may be dialled.
@@ -114,6 +130,15 @@ type Egress struct {
 	Resolve        map[string]netip.Addr `as:"host"` // by canonical host; the guard still applies
 	CAFile         string                `as:"path"`
 	InsecureHosts  []string              `as:"host"` // canonical hosts whose certificate is not verified
+
+	UpstreamProxy                string `as:"proxy"` // a URL through which everything goes; if empty, nothing does
+	UpstreamProxyCredentialsFile string `as:"path"`  // "user:password"; empty: none are sent
+}
+
+// Auth says by which passwords clients are known.
+type Auth struct {
+	HtpasswdFile string `as:"path"` // users and bcrypt hashes; empty: nobody has a password
+	Required     bool   // whoever sends no credentials is refused, also where clients would match without
 }
 
 // Refusal is what a refused crawler sees.
@@ -146,7 +171,8 @@ type Log struct {
 // Client is somebody who may use the proxy.
 type Client struct {
 	Name          string
-	CIDR          []netip.Prefix
+	CIDR          []netip.Prefix // if nil, it comes from anywhere
+	User          string         // whose credentials it sends; if empty, none are needed
 	ProductToken  string         `as:"product"` // judged in place of the User-Agent header; if empty, the header is
 	Mode          *policy.Mode   // if nil, the global one
 	Dialect       *rules.Dialect // if nil, that of Robots
@@ -163,6 +189,8 @@ type Host struct {
 	Dialect    *rules.Dialect // if nil, the client's or that of Robots
 	Delay      time.Duration  `range:"0s..24h"` // a floor: a site can only slow us down further
 	RobotsFile string         `as:"path"`       // judged in place of the site's own robots.txt; if empty, that one is
+
+	Intercept *policy.Interception // if nil, what Intercept says
 }
 
 // Default returns what holds where nothing is set. Its DataDir is empty, since that depends on who runs the program.
@@ -179,6 +207,7 @@ func Default() Config {
 			Timeout:        10 * time.Second,
 			MaxSize:        500 * kibi,
 			MaxRedirects:   5,
+			OnUnreachable:  Refuse,
 			OnUnauthorized: Allow,
 			OnHTML:         Allow,
 			ServeFromCache: true,
@@ -197,6 +226,14 @@ func Default() Config {
 			MaxQueue:          1000,
 			MaxQueuePerClient: 250,
 			ReleaseAfter:      30 * time.Second,
+		},
+		Limits: Limits{
+			Connections:          10_000,
+			ConnectionsPerClient: 5000,
+			Tunnels:              8000,
+			HeaderTimeout:        10 * time.Second,
+			IdleTimeout:          2 * time.Minute,
+			RequestTimeout:       24 * time.Hour,
 		},
 		Egress:  Egress{Ports: []PortRange{{80, 80}, {443, 443}, {1024, 65535}}},
 		Refusal: Refusal{Status: 403},

@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -85,9 +86,13 @@ func (fs Faults) sort() {
 	})
 }
 
-// quote shows what was found, cut where it is too long to read.
+// userinfo is where a password stands in a URL, in whatever way that is miswritten.
+var userinfo = regexp.MustCompile(`^([^:/]*://|[^:/]*:).*@`)
+
+// quote shows what was found, without the password of a URL, and cut where it is too long to read.
 func quote(s string) string {
 	const most = 60
+	s = userinfo.ReplaceAllString(s, "$1***@")
 	if runes := []rune(s); len(runes) > most {
 		s = string(runes[:most]) + "…"
 	}

@@ -51,6 +51,8 @@ var scalars = map[reflect.Type]scalar{
 	reflect.TypeFor[OnDown]():        oneOf(word, OnDownSpread, OnDownRefuse, OnDownLocal),
 	reflect.TypeFor[Query]():         oneOf(word, QueryMask, QueryKeep, QueryHash, QueryDrop),
 	reflect.TypeFor[LogFormat]():     oneOf(word, LogAuto, LogText, LogJSON),
+
+	reflect.TypeFor[policy.Interception](): oneOf(policy.Interception.String, policy.Intercept, policy.Tunnel, policy.NoTunnel),
 }
 
 // scalarFor returns how a field of type t is read; for a string its tag "as" says what kind of string.

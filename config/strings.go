@@ -23,6 +23,7 @@ var texts = map[string]scalar{
 	"product": text("a product token such as NewsBot: letters, digits, - and _ (RFC 9309 section 2.2.1)", parseProduct),
 	"prefix":  text("a prefix of keys without { and }", parsePrefixOfKeys),
 	"redis":   secret("redis://host:6379, rediss:// over TLS or unix:///run/redis.sock", parseRedis, redacted),
+	"proxy":   text("the URL of a proxy such as http://proxy.example:3128, or https://", parseProxy),
 	"contact": text("a URL such as https://example.org/crawler, or mailto:crawler@example.org", parseContact),
 }
 
@@ -167,6 +168,27 @@ func parseContact(s string) (string, error) {
 		return "", fmt.Errorf("did you mean mailto:%s?", s)
 	}
 	return "", errNoHint
+}
+
+// parseProxy reads where a proxy is. Its credentials are not part of that: what is written here is shown in logs and by
+// validate. Empty is none.
+func parseProxy(s string) (string, error) {
+	if s == "" {
+		return s, nil
+	}
+	u, err := url.Parse(s)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https":
+		return "", errNoHint
+	case u.User != nil:
+		return "", errors.New("credentials do not belong here but in egress.upstream_proxy_credentials_file, as user:password")
+	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return "", errors.New("a proxy has no path")
+	}
+	if _, err := origin.FromURL(u); err != nil {
+		return "", hint(err)
+	}
+	return u.Scheme + "://" + u.Host, nil
 }
 
 // hint leaves out of an error of package origin which package it is from: a fault already says where it is.

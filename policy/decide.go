@@ -28,6 +28,8 @@ type Options struct {
 	Exemptions    []Exemption   // deny entries go before allow entries
 	MaxCrawlDelay time.Duration // for clients without their own; if zero, every Crawl-delay and Request-rate is obeyed
 	Dialect       rules.Dialect // for hosts and clients without their own; if zero, RFC 9309
+	Interception  Interception  // for hosts without their own; if zero, Intercept
+	TunnelHosts   []string      // patterns of hosts whose tunnels are passed on, where Hosts does not say
 	RefuseOverMax bool          // refuse hosts whose Crawl-delay is above the maximum; if false, clamp it
 	VisitTime     bool          // obey Visit-time
 }
@@ -38,6 +40,8 @@ type Host struct {
 	Mode    *Mode          // if nil, the client's or the global one
 	Dialect *rules.Dialect // if nil, the client's or the global one
 	Delay   time.Duration  // floor of the delay between requests; a site can only slow us down further
+
+	Interception *Interception // if nil, that of Options.TunnelHosts or the global one
 }
 
 // Client is who asks, as far as it matters for a decision.
@@ -55,6 +59,7 @@ type Request struct {
 	Origin    origin.Origin
 	Target    string // path and query
 	UserAgent string
+	Tunnel    bool // for a way to Origin of which no path will be seen; Target does not count
 }
 
 // Action is what to do with a request. The zero value refuses.
@@ -92,6 +97,11 @@ func New(o Options) (*Policy, error) {
 	p := &Policy{options: o}
 	for _, h := range o.Hosts {
 		if err := CheckHostPattern(h.Pattern); err != nil {
+			return nil, err
+		}
+	}
+	for _, pattern := range o.TunnelHosts {
+		if err := CheckHostPattern(pattern); err != nil {
 			return nil, err
 		}
 	}
@@ -178,7 +188,7 @@ func (p *Policy) judge(r Request, snap *robots.Snapshot, now time.Time) Decision
 	}
 	dialect := p.Dialect(r.Origin.Host(), r.Client)
 	agent := snap.RulesFor(dialect).Agent(r.agent())
-	d := byRobots(agent, r.Target, snap)
+	d := byRobots(agent, r, snap)
 	d.Dialect = dialect
 	p.setDelay(&d, r, agent, now)
 	if d.Action == Refuse {
@@ -203,14 +213,18 @@ func (p *Policy) exempt(effect Effect, r Request, now time.Time) *exemption {
 
 // byRobots applies RFC 9309 section 2.3.1: the rules where there are some, all paths where the file is unavailable,
 // and no path where it could not be reached.
-func byRobots(agent rules.Agent, target string, snap *robots.Snapshot) Decision {
+func byRobots(agent rules.Agent, r Request, snap *robots.Snapshot) Decision {
 	switch snap.Availability {
 	case robots.Found, robots.Unavailable:
-		d := Decision{Verdict: verdict(agent, target), Agent: agent.Token()}
-		if d.Verdict.Allowed {
-			d.Action, d.Outcome = Forward, Allow
+		d := Decision{Agent: agent.Token(), Outcome: Deny, Reason: ReasonRobots}
+		if r.Tunnel {
+			d.Verdict, _ = agent.Closed()
+			d.Reason = ReasonIntercept
 		} else {
-			d.Outcome, d.Reason = Deny, ReasonRobots
+			d.Verdict = verdict(agent, r.Target)
+		}
+		if d.Verdict.Allowed {
+			d.Action, d.Outcome, d.Reason = Forward, Allow, ReasonNone
 		}
 		return d
 	default:
@@ -222,27 +236,65 @@ func byRobots(agent rules.Agent, target string, snap *robots.Snapshot) Decision 
 	}
 }
 
-// verdict judges the target as written and as a server would read it once its dot segments are resolved (RFC 3986
-// section 5.2.4): whichever of the two is disallowed decides, or "/a/../private" would be a way round "/private".
+// verdict judges the target as written and as servers read it: the first form that is disallowed decides, or
+// "/a/../private" and "//private" would be ways round "/private".
 func verdict(agent rules.Agent, target string) rules.Verdict {
 	v := agent.Verdict(target)
 	if !v.Allowed {
 		return v
 	}
-	if resolved, changed := resolveDots(target); changed {
-		if r := agent.Verdict(resolved); !r.Allowed {
+	for _, form := range otherForms(target) {
+		if r := agent.Verdict(form); !r.Allowed {
 			return r
 		}
 	}
 	return v
 }
 
-// agent returns what is matched against the groups.
+// agent returns what is matched against the groups. A tunnel's CONNECT is sent by the library below a crawler, which
+// seldom names it; where it does, that counts.
 func (r Request) agent() string {
+	switch {
+	case r.Tunnel && r.UserAgent != "":
+		return r.UserAgent
+	case r.Tunnel && r.Client.ProductToken == "":
+		return "*"
+	}
 	if r.Client.ProductToken != "" {
 		return r.Client.ProductToken
 	}
 	return r.UserAgent
+}
+
+// otherForms returns how a server may read target other than it is written: with its dot segments resolved (RFC 3986
+// section 5.2.4), and before that with each run of slashes taken for one, as nginx and most file servers do.
+func otherForms(target string) (forms []string) {
+	if resolved, changed := resolveDots(target); changed {
+		forms = append(forms, resolved)
+	}
+	if merged, changed := mergeSlashes(target); changed {
+		merged, _ = resolveDots(merged)
+		forms = append(forms, merged)
+	}
+	return forms
+}
+
+// mergeSlashes makes one slash of each run of them in the path of target.
+func mergeSlashes(target string) (merged string, changed bool) {
+	path, query, hasQuery := strings.Cut(target, "?")
+	if !strings.Contains(path, "//") {
+		return target, false
+	}
+	var b strings.Builder
+	for i := range len(path) {
+		if path[i] != '/' || i == 0 || path[i-1] != '/' {
+			b.WriteByte(path[i])
+		}
+	}
+	if hasQuery {
+		b.WriteString("?" + query)
+	}
+	return b.String(), true
 }
 
 // resolveDots removes dot segments from the path of target, also those that are percent-encoded, since "." is

@@ -55,6 +55,9 @@ func TestDecide(t *testing.T) {
 		{"dots/single", Options{}, Request{Target: "/./private/x"}, found(example), "refuse deny robots 2 2s crawl-delay"},
 		{"dots/above the root", Options{}, Request{Target: "/../../private/x"}, found(example), "refuse deny robots 2 2s crawl-delay"},
 		{"dots/as written is judged too", Options{}, Request{Target: "/private/../x"}, found(example), "refuse deny robots 2 2s crawl-delay"},
+		{"slashes/merged form is judged too", Options{}, Request{Target: "//private///x"}, found(example), "refuse deny robots 2 2s crawl-delay"},
+		{"slashes/merged before dots are resolved", Options{}, Request{Target: "/a//../private/x"}, found(example), "refuse deny robots 2 2s crawl-delay"},
+		{"slashes/in the query they mean nothing", Options{}, Request{Target: "/x?y=//private/"}, found(example), "forward allow - 0 2s crawl-delay"},
 		{"dots/in the query they mean nothing", Options{}, Request{Target: "/x?y=/../private/"}, found(example), "forward allow - 0 2s crawl-delay"},
 
 		{"mode/report forwards", Options{Mode: Report}, Request{Target: "/private/x"}, found(example), "forward would_deny report 2 2s crawl-delay"},
@@ -230,6 +233,21 @@ func TestResolveDots(t *testing.T) {
 	} {
 		if got, changed := resolveDots(row.in); got != row.want || changed != (row.in != row.want) {
 			t.Errorf("resolveDots(%q) = %q, %t; want %q", row.in, got, changed, row.want)
+		}
+	}
+}
+
+func TestMergeSlashes(t *testing.T) {
+	for _, row := range []struct{ in, want string }{
+		{"//", "/"},
+		{"/a//b///c/", "/a/b/c/"},
+		{"/a/b/c?d//e", "/a/b/c?d//e"},
+		{"/a//?d//e", "/a/?d//e"},
+		{"/web/http://a.example/", "/web/http:/a.example/"},
+		{"/", "/"},
+	} {
+		if got, changed := mergeSlashes(row.in); got != row.want || changed != (row.in != row.want) {
+			t.Errorf("mergeSlashes(%q) = %q, %t; want %q", row.in, got, changed, row.want)
 		}
 	}
 }

@@ -73,22 +73,27 @@ func (e *exemption) covers(r Request, now time.Time) bool {
 	return !e.expired(now) &&
 		(e.Client == "" || e.Client == r.Client.Name) &&
 		MatchHost(e.Host, r.Origin.Host()) &&
-		e.coversTarget(r.Target)
+		(r.Tunnel && e.coversAll() || !r.Tunnel && e.coversTarget(r.Target))
 }
 
-// coversTarget looks at the target as written and with its dot segments resolved, as verdict does: what is denied is
-// denied in either form, and what is allowed must be so in both.
+// coversAll reports whether e is about every path.
+func (e *exemption) coversAll() bool {
+	_, all := e.path.Closed()
+	return all
+}
+
+// coversTarget looks at the target as written and as servers read it, as verdict does: what is denied is denied in any
+// form, and what is allowed must be so in all.
 func (e *exemption) coversTarget(target string) bool {
-	written := !e.path.Verdict(target).Allowed
-	resolved, changed := resolveDots(target)
-	if !changed {
-		return written
+	covered := !e.path.Verdict(target).Allowed
+	for _, form := range otherForms(target) {
+		if also := !e.path.Verdict(form).Allowed; e.Effect == EffectDeny {
+			covered = covered || also
+		} else {
+			covered = covered && also
+		}
 	}
-	also := !e.path.Verdict(resolved).Allowed
-	if e.Effect == EffectDeny {
-		return written || also
-	}
-	return written && also
+	return covered
 }
 
 // CheckHostPattern says what is wrong with a host pattern: "a.example", "*.example" or "*".

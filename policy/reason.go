@@ -10,8 +10,10 @@ const (
 	ReasonRobotsUnreachable Reason = "robots-unreachable" // robots.txt could not be known
 	ReasonEgress            Reason = "egress"             // the guard refuses the address or the port
 	ReasonExemption         Reason = "exemption"          // an operator's own entry decided
+	ReasonIntercept         Reason = "intercept"          // no tunnel here: none is passed on, or every path is disallowed
 	ReasonIdentity          Reason = "identity"           // the client is not listed
 	ReasonStopped           Reason = "stopped"            // the operator stopped this host
+	ReasonAuth              Reason = "auth"               // credentials are missing or wrong
 	ReasonPace              Reason = "pace"               // the wait would exceed max_wait, or a queue is full
 	ReasonBackoff           Reason = "backoff"            // the host is paused by its own 429 or 503
 	ReasonOverload          Reason = "overload"           // our own limits

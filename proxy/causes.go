@@ -25,7 +25,28 @@ func lookUpRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 	if req.Context().Err() != nil {
 		return ex.gone(errGoneWaiting)
 	}
+	if errors.Is(err, robots.ErrBusy) {
+		return &Refusal{Reason: policy.ReasonOverload, Detail: "Too many robots.txt files are being fetched.", RetryAfter: 5 * time.Second, Err: err}
+	}
 	return &Refusal{Reason: policy.ReasonRobotsUnreachable, RetryAfter: time.Second, Err: err}
+}
+
+// authRefusal answers for credentials that are missing or were not accepted. It tells neither whether there is such a user
+// nor what was sent, which may be a password in the wrong place.
+func authRefusal(err error) *Refusal {
+	ref := &Refusal{Reason: policy.ReasonAuth, Detail: "This proxy wants a user and a password, as Basic credentials in Proxy-Authorization.", Err: err}
+	var guess errGuess
+	switch {
+	case errors.As(err, &guess) && guess.wait > 0:
+		ref.Detail, ref.RetryAfter = "Too many wrong credentials came from your address; try again later.", guess.wait
+	case errors.As(err, &guess):
+		ref.Detail = "The user or the password is wrong."
+	case errors.Is(err, errBusy), errors.Is(err, errStopping):
+		return &Refusal{Reason: policy.ReasonOverload, Detail: "The credentials could not be checked: " + err.Error() + ".", RetryAfter: time.Second, Err: err}
+	case errors.Is(err, context.Canceled):
+		return &Refusal{Err: errClientLeft}
+	}
+	return ref
 }
 
 func egressRefusal(ex *exchange, err error) *Refusal {
@@ -47,10 +68,17 @@ func decisionRefusal(ex *exchange, d policy.Decision, snap *robots.Snapshot) *Re
 			ref.Rule = fmt.Sprintf("line %d: %s", d.Verdict.Line, d.Verdict.Rule)
 			ref.Detail = "robots.txt " + ref.Rule
 		}
+	case policy.ReasonIntercept:
+		ref.Rule = fmt.Sprintf("line %d: %s", d.Verdict.Line, d.Verdict.Rule)
+		ref.Detail = "robots.txt " + ref.Rule
 	case policy.ReasonRobotsUnreachable:
 		ref.ProxyError, ref.Err = snap.Cause, snap.Err
 		ref.RetryAfter = max(time.Second, time.Until(snap.Expires)) // until it is asked for again
 		ref.Detail = ex.origin.String() + "/robots.txt could not be fetched: " + cause(snap)
+		var failure *UpstreamError
+		if errors.As(snap.Err, &failure) {
+			ref.ProxyError = failure.errorType()
+		}
 	case policy.ReasonPace:
 		ref.RetryAfter, ref.Delay = d.Delay, d.Delay
 		ref.Detail = fmt.Sprintf("%s asks for %v between requests, which is more than max_crawl_delay allows.", ex.origin.Host(), d.Delay)
@@ -62,6 +90,10 @@ func decisionRefusal(ex *exchange, d policy.Decision, snap *robots.Snapshot) *Re
 
 // cause says why a robots.txt is unreachable, in words that hold no internal address.
 func cause(snap *robots.Snapshot) string {
+	var failure *UpstreamError
+	if errors.As(snap.Err, &failure) {
+		return failure.words()
+	}
 	if snap.State() == "html" {
 		return "a web page stands in its place"
 	}
@@ -131,6 +163,9 @@ func waitRefusal(ex *exchange, r ratelimit.Request, wait *ratelimit.WaitError) *
 
 // upstreamRefusal words a failure of the origin: what kind it was, and no address.
 func upstreamRefusal(req *http.Request, ex *exchange, err error) *Refusal {
+	if m := gateIn(ex.ctx).brokenBody(); m != nil {
+		return malformedRefusal(m)
+	}
 	if Prohibited(err) {
 		ex.grant.Cancel() // nothing was sent, so no place in the pace is taken
 		return egressRefusal(ex, err)
@@ -141,20 +176,36 @@ func upstreamRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 	if ex.unpaced != nil {
 		return paceRefusal(ex, ex.asked, ex.unpaced)
 	}
-	ref := &Refusal{Reason: policy.ReasonUpstream, ProxyError: robots.ErrorType(err), Err: err}
-	switch ref.ProxyError {
-	case "connection_timeout", "dns_timeout", "http_response_timeout":
-		ref.Status = http.StatusGatewayTimeout
+	var failure *UpstreamError
+	if errors.As(err, &failure) {
+		return failure.refusal()
 	}
+	ref := &Refusal{Reason: policy.ReasonUpstream, ProxyError: robots.ErrorType(err), Err: err}
+	ref.Status = timeoutStatus(ref.ProxyError)
 	ref.Detail = ex.origin.String() + " did not answer: " + inWords(ref.ProxyError, err)
 	return ref
 }
 
-// gone is for a request whose context has ended: the client left, which is nobody's refusal, or the proxy is stopping,
-// which the client should hear.
+// timeoutStatus returns 504 for what took too long, and zero, the table's status, for all else.
+func timeoutStatus(proxyError string) int {
+	switch proxyError {
+	case "connection_timeout", "dns_timeout", "http_response_timeout":
+		return http.StatusGatewayTimeout
+	}
+	return 0
+}
+
+// gone is for a request whose context has ended: the client left, which is nobody's refusal, or the proxy is stopping or
+// the time is up, which the client should hear.
 func (ex *exchange) gone(cause error) *Refusal {
-	if errors.Is(context.Cause(ex.ctx), errStopping) {
-		return &Refusal{Reason: policy.ReasonOverload, Detail: "The proxy is stopping.", RetryAfter: 5 * time.Second, Err: errStopping}
+	switch ended := context.Cause(ex.ctx); {
+	case errors.Is(ended, errStopping):
+		return &Refusal{Reason: policy.ReasonOverload, Detail: "The proxy is stopping.", RetryAfter: retryOverload, Err: errStopping}
+	case errors.Is(ended, errTooLong):
+		return &Refusal{
+			Reason: policy.ReasonUpstream, Status: http.StatusGatewayTimeout, ProxyError: "http_response_timeout",
+			Detail: "The request took longer than this proxy lets one take.", Err: errTooLong,
+		}
 	}
 	return &Refusal{Err: cause}
 }

@@ -1,38 +1,121 @@
 package proxy
 
 import (
+	"errors"
+	"net/http"
 	"net/netip"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
-// Client is who may use the proxy, and how its requests are treated.
+// Client is who may use the proxy, and how its requests are treated. It is known by its user, its addresses, or both.
 type Client struct {
 	policy.Client
-	Prefixes []netip.Prefix // addresses it comes from
+	User     string         // whose credentials it sends; if empty, anybody's or none
+	Prefixes []netip.Prefix // addresses it comes from; if none, any
 	MaxWait  *time.Duration // how long its requests may be held; if nil, the server's
 	Pages    bool           // what its pages are made of shares their slot: for browsers, which say what that is
 	Purpose  string         // what its requests are recorded as being for
 }
 
+// is reports whether c is who comes from addr as user, which is empty for who sent no credentials.
+func (c *Client) is(user string, addr netip.Addr) bool {
+	if c.User == "" && len(c.Prefixes) == 0 {
+		return false // it says nothing, so it is nobody
+	}
+	return (c.User == "" || c.User == user) && (len(c.Prefixes) == 0 || contains(c.Prefixes, addr))
+}
+
 // local is everybody on this machine, where nobody is listed.
 var local = &Client{Client: policy.Client{Name: "local"}}
 
-// identify returns who asks from addr: the first client whose prefixes hold it, "local" where none is listed, and nil
-// for a stranger.
-func (s *Server) identify(addr string) *Client {
-	if len(s.options.Clients) == 0 {
-		return local
+// newUsers returns who each user of c is where no clients are listed: one of that name.
+func newUsers(c *Credentials) map[string]*Client {
+	users := make(map[string]*Client)
+	if c != nil {
+		for user := range c.accounts {
+			users[user] = &Client{Client: policy.Client{Name: user}, User: user}
+		}
 	}
-	ap, err := netip.ParseAddrPort(addr)
+	return users
+}
+
+// identify returns who sends r: the first client that matches, a user or "local" where none is listed, and nil for a
+// stranger. It refuses credentials that are wrong, and asks for them where they are missing and could make a difference.
+func (s *Server) identify(r *http.Request) (*Client, *Refusal) {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
-		return nil
+		return nil, nil
+	}
+	addr := from.Addr().Unmap()
+	user, ref := s.authenticate(r, addr)
+	if ref != nil {
+		return nil, ref
+	}
+	if c := s.match(user, addr); c != nil {
+		return c, nil
+	}
+	if user == "" && s.options.Credentials != nil {
+		return nil, authRefusal(errNoCredentials)
+	}
+	return nil, nil
+}
+
+func (s *Server) match(user string, addr netip.Addr) *Client {
+	if len(s.options.Clients) == 0 {
+		if user == "" {
+			return local
+		}
+		return s.users[user]
 	}
 	for i := range s.options.Clients {
-		if contains(s.options.Clients[i].Prefixes, ap.Addr().Unmap()) {
-			return &s.options.Clients[i]
+		if c := &s.options.Clients[i]; c.is(user, addr) {
+			return c
 		}
 	}
 	return nil
+}
+
+var (
+	errNoCredentials  = errors.New("no credentials were sent")
+	errBadCredentials = errors.New("the credentials are not Basic ones (RFC 7617)")
+)
+
+// authenticate returns whose credentials r has, or "" where it has none and needs none. Without Credentials the field
+// means nothing; it goes no further than here in any case.
+func (s *Server) authenticate(r *http.Request, addr netip.Addr) (user string, _ *Refusal) {
+	field := r.Header["Proxy-Authorization"]
+	switch {
+	case s.options.Credentials == nil:
+		return "", nil
+	case len(field) == 0 && s.options.AuthRequired:
+		return "", authRefusal(errNoCredentials)
+	case len(field) == 0:
+		return "", nil
+	}
+	user, password, ok := basic(field)
+	if !ok {
+		return "", authRefusal(errBadCredentials)
+	}
+	if err := s.options.Credentials.check(r.Context(), addr, user, password); err != nil {
+		return "", authRefusal(err)
+	}
+	return user, nil
+}
+
+// basic reads the one value of a Proxy-Authorization field as net/http reads that of Authorization.
+func basic(field []string) (user, password string, ok bool) {
+	if len(field) != 1 {
+		return "", "", false
+	}
+	return (&http.Request{Header: http.Header{"Authorization": field}}).BasicAuth()
+}
+
+// stranger is what somebody is told who is no client.
+func (ex *exchange) stranger() *Refusal {
+	if ex.denied != nil {
+		return ex.denied
+	}
+	return &Refusal{Reason: policy.ReasonIdentity, Detail: "Neither your address nor your user is among the clients of this proxy."}
 }

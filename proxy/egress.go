@@ -30,14 +30,19 @@ type EgressOptions struct {
 	Deny    []netip.Prefix        // go before Allow
 	Ports   []PortRange           // if nil, DefaultPorts
 	Resolve map[string]netip.Addr // canonical host to address, like a hosts file; the guard still applies
+
+	Resolver *net.Resolver // finds the addresses of names; if nil, the system's
+	Upstream *Upstream     // the proxy through which every connection goes; if nil, origins are dialled
 }
 
 // Egress is the one guard in front of every dial: of origins, of robots.txt files, of their redirects. It looks at the
 // address that is dialled, after the name was resolved, so a name that changes between look-up and dial gains nothing.
+// With an Upstream nothing is dialled but that: there is no way past it, and what is asked of it was checked before.
 type Egress struct {
-	options EgressOptions
-	special *ssrf.Guardian
-	dialer  net.Dialer
+	options  EgressOptions
+	special  *ssrf.Guardian
+	dialer   net.Dialer
+	upstream net.Dialer // for the upstream proxy, whose address the operator named
 
 	mu  sync.RWMutex // guards own
 	own []netip.AddrPort
@@ -65,7 +70,9 @@ func NewEgress(o EgressOptions) *Egress {
 		o.Ports = DefaultPorts
 	}
 	e := &Egress{options: o, special: ssrf.New(ssrf.WithAnyPort(), ssrf.WithAnyNetwork())}
-	e.dialer = net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Control: e.control}
+	e.dialer = net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Resolver: o.Resolver, Control: e.control}
+	e.upstream = e.dialer
+	e.upstream.Control = e.controlUpstream
 	return e
 }
 
@@ -75,9 +82,12 @@ func (e *Egress) Protect(addr net.Addr) {
 	if err != nil {
 		return // a listener without an IP address cannot be dialled over TCP
 	}
+	ap = netip.AddrPortFrom(ap.Addr().WithZone("").Unmap(), ap.Port())
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.own = append(e.own, netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port()))
+	if !slices.Contains(e.own, ap) {
+		e.own = append(e.own, ap)
+	}
 }
 
 // Check refuses what can be refused without resolving a name: the port, and an address literal.
@@ -95,16 +105,77 @@ func (e *Egress) Check(o origin.Origin) error {
 }
 
 // DialContext dials addr, "host:port", if the guard lets it. Of a name with several addresses only those are tried that
-// are allowed.
+// are allowed. With an upstream proxy the connection is a tunnel through that, and every address must be allowed.
 func (e *Egress) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
-	host, port, err := net.SplitHostPort(addr)
+	if e.options.Upstream != nil {
+		if err := e.checkName(ctx, addr); err != nil {
+			return nil, err
+		}
+		return e.tunnel(ctx, addr)
+	}
+	addr, err := e.mapped(addr)
 	if err != nil {
 		return nil, err
 	}
-	if mapped, ok := e.options.Resolve[host]; ok {
-		addr = net.JoinHostPort(mapped.String(), port)
-	}
 	return e.dialer.DialContext(ctx, network, addr)
+}
+
+// mapped returns addr with the address that Resolve has for its host.
+func (e *Egress) mapped(addr string) (string, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", err
+	}
+	if to, ok := e.options.Resolve[host]; ok {
+		host = to.String()
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// checkName resolves addr, "host:port", and refuses it if any of its addresses may not be dialled: which one an upstream
+// proxy takes, only that knows.
+func (e *Egress) checkName(ctx context.Context, addr string) error {
+	all, err := e.lookUp(ctx, addr)
+	if err != nil {
+		return err
+	}
+	for _, ap := range all {
+		if err := e.check(ap); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lookUp returns every address of addr, "host:port", whose port is a number.
+func (e *Egress) lookUp(ctx context.Context, addr string) ([]netip.AddrPort, error) {
+	addr, err := e.mapped(addr)
+	if err != nil {
+		return nil, err
+	}
+	host, number, _ := net.SplitHostPort(addr)
+	port, err := strconv.ParseUint(number, 10, 16)
+	if err != nil {
+		return nil, fmt.Errorf("the port of %s: %w", addr, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.dialer.Timeout)
+	defer cancel()
+	addrs, err := e.resolver().LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]netip.AddrPort, len(addrs))
+	for i, a := range addrs {
+		all[i] = netip.AddrPortFrom(a, uint16(port))
+	}
+	return all, nil
+}
+
+func (e *Egress) resolver() *net.Resolver {
+	if e.options.Resolver != nil {
+		return e.options.Resolver
+	}
+	return net.DefaultResolver
 }
 
 // control runs on the resolved address of each attempt, before a packet leaves.

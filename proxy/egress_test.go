@@ -2,9 +2,12 @@ package proxy
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/robotsproxy/robotsproxy/origin"
@@ -37,7 +40,26 @@ func TestEgressAddresses(t *testing.T) {
 		{"IPv4-mapped public", EgressOptions{}, "[::ffff:93.184.215.14]:80", true},
 		{"NAT64 of loopback", EgressOptions{}, "[64:ff9b::7f00:1]:80", false},
 		{"NAT64 of a public address", EgressOptions{}, "[64:ff9b::5db8:d70e]:80", true},
+		{"NAT64 of cloud metadata", EgressOptions{}, "[64:ff9b::a9fe:a9fe]:80", false},
+		{"NAT64 of a private address", EgressOptions{}, "[64:ff9b::a01:203]:80", false},
+		{"NAT64 for local use", EgressOptions{}, "[64:ff9b:1::5db8:d70e]:80", false},
+		{"IPv4-compatible loopback", EgressOptions{}, "[::127.0.0.1]:80", false},
+		{"IPv4-translated loopback", EgressOptions{}, "[::ffff:0:7f00:1]:80", false},
+		{"IPv4-mapped cloud metadata", EgressOptions{}, "[::ffff:169.254.169.254]:80", false},
+		{"IPv6 unspecified", EgressOptions{}, "[::]:80", false},
+		{"IPv6 cloud metadata of AWS", EgressOptions{}, "[fd00:ec2::254]:80", false},
+		{"link-local IPv6 with a zone", EgressOptions{}, "[fe80::1%lo]:80", false},
+		{"site-local IPv6", EgressOptions{}, "[fec0::1]:80", false},
+		{"multicast IPv6", EgressOptions{}, "[ff02::1]:80", false},
+		{"discard-only IPv6", EgressOptions{}, "[100::1]:80", false},
+		{"this network", EgressOptions{}, "0.1.2.3:80", false},
+		{"reserved", EgressOptions{}, "240.0.0.1:80", false},
+		{"benchmarking", EgressOptions{}, "198.18.0.1:80", false},
+		{"documentation", EgressOptions{}, "192.0.2.1:80", false},
+		{"cloud metadata of Alibaba, in CGNAT", EgressOptions{}, "100.100.100.200:80", false},
 		{"6to4 of loopback", EgressOptions{}, "[2002:7f00:1::1]:80", false},
+		{"6to4 of a public address", EgressOptions{}, "[2002:5db8:d70e::1]:80", false},
+		{"IPv6 documentation", EgressOptions{}, "[2001:db8::1]:80", false},
 		{"Teredo", EgressOptions{}, "[2001:0:4136:e378::1]:80", false},
 		{"port of mail", EgressOptions{}, "93.184.215.14:25", false},
 		{"unregistered port", EgressOptions{}, "93.184.215.14:8080", true},
@@ -69,6 +91,41 @@ func TestEgressNeverReachesOurselves(t *testing.T) {
 			t.Errorf("dialling %s: %v, want allowed=%t", addr, err, allowed)
 		}
 	}
+}
+
+// Whoever listens on every address is reached by each of the machine's own, whatever network is allowed.
+func TestEgressKnowsItsOwnAddresses(t *testing.T) {
+	all := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, listen := range []string{"0.0.0.0:3128", "[::]:3128"} {
+		e := NewEgress(EgressOptions{Allow: all})
+		e.Protect(net.TCPAddrFromAddrPort(netip.MustParseAddrPort(listen)))
+		for _, a := range addrs {
+			addr := netip.MustParsePrefix(a.String()).Addr()
+			for _, form := range append(forms(addr), addr) {
+				if err := e.control("tcp", netip.AddrPortFrom(form, 3128).String(), nil); !Prohibited(err) {
+					t.Errorf("listening on %s, dialling %s: %v, want a ProhibitedError", listen, form, err)
+				}
+				if err := e.control("tcp", netip.AddrPortFrom(form, 3130).String(), nil); err != nil {
+					t.Errorf("dialling another port of %s: %v", form, err)
+				}
+			}
+		}
+	}
+}
+
+// forms are other ways to write an IPv4 address.
+func forms(addr netip.Addr) []netip.Addr {
+	if !addr.Is4() {
+		return nil
+	}
+	v4 := addr.As4()
+	translated := netip.MustParseAddr("64:ff9b::").As16()
+	copy(translated[12:], v4[:])
+	return []netip.Addr{netip.AddrFrom16(addr.As16()), netip.AddrFrom16(translated)}
 }
 
 func TestEgressCheckBeforeResolving(t *testing.T) {
@@ -108,5 +165,135 @@ func TestEgressDialsWhatItChecked(t *testing.T) {
 	c.Close()
 	if _, err := NewEgress(EgressOptions{}).DialContext(context.Background(), "tcp", "a.example"); err == nil || !strings.Contains(err.Error(), "missing port") {
 		t.Errorf("dialling without a port = %v", err)
+	}
+}
+
+// listenOn accepts on addr, with the port of the other listeners of a test, and counts who came.
+func listenOn(t *testing.T, addr string) (_ *net.TCPListener, came func() int64) {
+	t.Helper()
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Skipf("this machine has no %s: %v", addr, err)
+	}
+	var count atomic.Int64
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			count.Add(1)
+			c.Close()
+		}
+	}()
+	t.Cleanup(func() {
+		l.Close()
+		<-ended
+	})
+	return l.(*net.TCPListener), count.Load
+}
+
+// A name that is looked up twice may lead to two addresses. It is looked up once for each dial, and what is dialled is
+// what was judged: the address that is not allowed never sees a connection, whenever it is the answer.
+func TestEgressRebinding(t *testing.T) {
+	good, _ := listenOn(t, "127.0.0.2:0")
+	port := strconv.Itoa(good.Addr().(*net.TCPAddr).Port)
+	_, came := listenOn(t, "127.0.0.1:"+port)
+	names := newNameserver(t)
+	const ours, theirs = "127.0.0.2", "127.0.0.1"
+	for name, answers := range map[string][][]string{
+		"first-good.example": {{ours}, {theirs}, {ours}, {theirs}},
+		"first-bad.example":  {{theirs}, {ours}, {theirs}, {ours}},
+	} {
+		names.set(name, answers...)
+		e := NewEgress(EgressOptions{Allow: []netip.Prefix{netip.MustParsePrefix(ours + "/32")}, Resolver: names.resolver()})
+		for i, answer := range answers {
+			c, err := e.DialContext(t.Context(), "tcp", name+":"+port)
+			if allowed := answer[0] == ours; (err == nil) != allowed || err != nil && !Prohibited(err) {
+				t.Errorf("dial %d of %s, which leads to %s: %v, want allowed=%t", i+1, name, answer, err, allowed)
+			}
+			if err == nil {
+				if got := c.RemoteAddr().String(); got != ours+":"+port {
+					t.Errorf("dial %d of %s reached %s", i+1, name, got)
+				}
+				c.Close()
+			}
+		}
+		if got := names.questions(name); got != len(answers) {
+			t.Errorf("%s was looked up %d times for %d dials", name, got, len(answers))
+		}
+	}
+	if n := came(); n > 0 {
+		t.Errorf("the address that is not allowed saw %d connections", n)
+	}
+}
+
+// Of an answer with several addresses only those are dialled that are allowed, in whatever order they come.
+func TestEgressDialsOnlyTheGoodOnes(t *testing.T) {
+	good, _ := listenOn(t, "127.0.0.2:0")
+	port := strconv.Itoa(good.Addr().(*net.TCPAddr).Port)
+	_, came := listenOn(t, "127.0.0.1:"+port)
+	names := newNameserver(t)
+	names.set("bad-good.example", []string{"127.0.0.1", "10.0.0.1", "127.0.0.2"})
+	names.set("good-bad.example", []string{"127.0.0.2", "127.0.0.1"})
+	names.set("both-families.example", []string{"::1", "fd00::1", "127.0.0.2"})
+	names.set("mapped.example", []string{"::ffff:127.0.0.1", "127.0.0.2"})
+	e := NewEgress(EgressOptions{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}, Resolver: names.resolver()})
+	for _, name := range []string{"bad-good.example", "good-bad.example", "both-families.example", "mapped.example"} {
+		c, err := e.DialContext(t.Context(), "tcp", name+":"+port)
+		if err != nil {
+			t.Errorf("dialling %s: %v", name, err)
+			continue
+		}
+		if got := c.RemoteAddr().String(); got != "127.0.0.2:"+port {
+			t.Errorf("dialling %s reached %s", name, got)
+		}
+		c.Close()
+	}
+	if n := came(); n > 0 {
+		t.Errorf("an address that is not allowed saw %d connections", n)
+	}
+}
+
+// Numbers that some resolvers read as an IPv4 address lead nowhere, even where something asks for them.
+func TestEgressNumbersAreNoNames(t *testing.T) {
+	e := NewEgress(EgressOptions{})
+	for _, host := range []string{"2130706433", "0x7f000001", "017700000001", "0x7f.1", "127.1", "0177.0.0.1", "127.0.0.1.", "localhost."} {
+		if c, err := e.DialContext(t.Context(), "tcp", host+":80"); err == nil {
+			t.Errorf("dialling %s reached %s", host, c.RemoteAddr())
+			c.Close()
+		}
+		if _, err := origin.Parse("http://" + host + "/"); err == nil && !strings.HasSuffix(host, ".") {
+			t.Errorf("%s is taken for an origin", host)
+		}
+	}
+}
+
+// The whole way: robots.txt and pages of a name that changes its address reach only what is allowed.
+func TestRebindingThroughTheProxy(t *testing.T) {
+	names := newNameserver(t)
+	r := newRig(t, func(o *Options) {
+		o.Egress = NewEgress(EgressOptions{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, Resolver: names.resolver()})
+		transport := NewTransport(TransportOptions{Egress: o.Egress})
+		transport.verified.DisableKeepAlives = true // each request is dialled
+		o.Transport, o.Snapshots = transport, (&rig{t: t}).newCache(transport)
+	})
+	_, came := listenOn(t, "127.0.0.2:"+strconv.Itoa(r.site.Port()))
+	names.set("rebind.example", []string{"127.0.0.1"}, []string{"127.0.0.1"}, []string{"127.0.0.2"})
+	names.set("cold.example", []string{"127.0.0.2"}, []string{"127.0.0.1"})
+	c := r.client(true)
+	for i, want := range []string{"200 ", "403 egress", "403 egress"} { // the first after the fetch of robots.txt
+		resp, _ := r.get(c, fmt.Sprintf("http://rebind.example:%d/page/1", r.site.Port()))
+		if got := fmt.Sprintf("%d %s", resp.StatusCode, resp.Header.Get("Robotsproxy-Reason")); got != want {
+			t.Errorf("request %d: %s, want %s", i+1, got, want)
+		}
+	}
+	if resp, _ := r.get(c, fmt.Sprintf("http://cold.example:%d/page/1", r.site.Port())); resp.Header.Get("Robotsproxy-Reason") != "egress" {
+		t.Errorf("a robots.txt at an address that is not allowed: %s %v", resp.Status, resp.Header)
+	}
+	if n := came(); n > 0 {
+		t.Errorf("the address that is not allowed saw %d connections", n)
 	}
 }

@@ -25,14 +25,16 @@ import (
 // exchange is one request on its way: what is known of it, what it holds, and what must be given back exactly once.
 type exchange struct {
 	server *Server
-	client *Client // nil: a stranger
-	tunnel *tunnel // nil: outside a tunnel
+	client *Client  // nil: a stranger
+	denied *Refusal // what the stranger is told; nil: that nobody knows him
+	tunnel *tunnel  // nil: outside a tunnel
 	origin origin.Origin
 	target string // the path and query that are judged and sent
 	lane   string // whose pace is kept
 	hops   int    // redirects that led here on one slot
 
 	ctx        context.Context         // the request's: it ends when the client leaves
+	clock      *clock                  // nil: the request may take as long as it likes
 	abort      context.CancelCauseFunc // ends the attempt to send it
 	wrote      atomic.Bool             // its header was written to the origin
 	asked      ratelimit.Request       // of the pace
@@ -40,18 +42,20 @@ type exchange struct {
 	writer     http.ResponseWriter
 	http10     bool             // the client speaks HTTP/1.0
 	webSocket  bool             // the client asks for the upgrade
+	unread     bool             // a tunnel whose octets are passed on unread: no path is judged
 	preference string           // what was made of the client's Prefer; empty where it has none
 	reckoned   bool             // the pace is only reported on
 	robots     *robots.Snapshot // not nil: the answer is this file, and the origin is not asked
 	stream     bool             // the body's length is unknown: pass on each piece as it comes
 	bodyErr    error            // the origin's body broke off
 
-	mu     sync.Mutex // guards what follows: a body may be closed while it is read
-	rec    audit.Record
-	begun  bool
-	ended  bool
-	grant  *ratelimit.Grant
-	header bool // the final header was received; no 1xx may follow
+	mu      sync.Mutex // guards what follows: a body may be closed while it is read
+	rec     audit.Record
+	begun   bool
+	ended   bool
+	grant   *ratelimit.Grant
+	header  bool // the final header was received; no 1xx may follow
+	interim int  // how many 1xx came
 }
 
 type exchangeKey struct{}
@@ -72,7 +76,7 @@ func (s *Server) newExchange(w http.ResponseWriter, r *http.Request, t *tunnel) 
 	if t != nil {
 		ex.rec.Via, ex.client = audit.Intercepted, t.client
 	} else {
-		ex.client = s.identify(r.RemoteAddr)
+		ex.client, ex.denied = s.identify(r)
 	}
 	if ex.client != nil {
 		ex.rec.Client, ex.rec.Purpose = ex.client.Name, ex.client.Purpose
@@ -132,6 +136,9 @@ func (ex *exchange) refuse(req *http.Request, ref *Refusal) *http.Response {
 	if ex.preference != "" {
 		resp.Header.Set("Preference-Applied", ex.preference)
 	}
+	if errors.Is(ref.Err, errTooLong) && req.ProtoMajor == 1 {
+		resp.Header.Set("Connection", "close") // its deadlines are spent
+	}
 	if req.Method != http.MethodHead {
 		ex.rec.Bytes = resp.ContentLength
 	}
@@ -141,8 +148,12 @@ func (ex *exchange) refuse(req *http.Request, ref *Refusal) *http.Response {
 
 // panicked is the answer to a panic: one line in the log, one record, and nothing of it for the client.
 func (ex *exchange) panicked(req *http.Request, v any) *http.Response {
-	ex.server.log.Error("a panic while a request was served", "id", ex.rec.ID, "panic", v, "stack", string(debug.Stack()))
+	ex.logPanic(v)
 	return ex.refuse(req, &Refusal{Reason: policy.ReasonInternal, Err: fmt.Errorf("panic: %v", v)})
+}
+
+func (ex *exchange) logPanic(v any) {
+	ex.server.log.Error("a panic while a request was served", "id", ex.rec.ID, "panic", v, "stack", string(debug.Stack()))
 }
 
 func (ex *exchange) note(ref *Refusal) {
@@ -161,6 +172,11 @@ func (ex *exchange) withTrace(ctx context.Context) context.Context {
 	wrote := func() { ex.wrote.Store(true) }
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: ex.gotConn, WroteHeaders: wrote, Got1xxResponse: ex.got1xx})
 }
+
+// maxInterim bounds the 1xx answers to one request.
+const maxInterim = 64
+
+var errManyInterim = errors.New("the origin sends interim answers without end")
 
 func (ex *exchange) gotConn(info httptrace.GotConnInfo) {
 	if ex.wrote.Swap(false) {
@@ -183,10 +199,13 @@ func addrString(a net.Addr) string {
 }
 
 // got1xx forwards 103 Early Hints (RFC 8297) and its like, but not to HTTP/1.0, which has none (RFC 9110 section 15.2).
-// 100 and 101 are answered on each side by itself.
+// 100 and 101 are answered on each side by itself. The transport bounds each of them, but not how many there are.
 func (ex *exchange) got1xx(code int, header textproto.MIMEHeader) error {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
+	if ex.interim++; ex.interim > maxInterim {
+		return errManyInterim
+	}
 	if ex.header || ex.ended || ex.http10 || code == http.StatusContinue || code == http.StatusSwitchingProtocols {
 		return nil
 	}
@@ -204,17 +223,19 @@ func (ex *exchange) got1xx(code int, header textproto.MIMEHeader) error {
 // body counts what passes and ends the exchange at its end, however that comes.
 type body struct {
 	io.ReadCloser
-	ex      *exchange
-	trailer http.Header // filled by the transport at the end
+	ex   *exchange
+	resp *http.Response // the transport fills its Trailer at the end
 }
 
-func (b *body) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
+func (b *body) Read(p []byte) (n int, err error) {
+	defer b.recovered(&err)
+	n, err = b.ReadCloser.Read(p)
 	b.ex.rec.Bytes += int64(n)
 	switch err {
 	case nil:
 	case io.EOF:
-		removeOwnFields(b.trailer)
+		removeOwnFields(b.resp.Trailer)
+		removeFraming(b.resp.Trailer)
 		b.ex.end(nil)
 	default:
 		b.ex.bodyErr = err
@@ -223,12 +244,23 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// recovered makes of a panic an error of reading, before goproxy closes the body and the exchange ends as if the client
+// had left.
+func (b *body) recovered(err *error) {
+	if v := recover(); v != nil {
+		b.ex.logPanic(v)
+		*err = fmt.Errorf("panic: %v", v)
+		b.ex.bodyErr = *err
+		b.ex.end(*err)
+	}
+}
+
 // whoLeft returns err, or what is behind it: the client left, or the proxy is stopping.
 func (ex *exchange) whoLeft(err error) error {
-	switch {
-	case errors.Is(context.Cause(ex.ctx), errStopping):
-		return errStopping
-	case ex.ctx.Err() != nil:
+	switch ended := context.Cause(ex.ctx); {
+	case errors.Is(ended, errStopping), errors.Is(ended, errTooLong):
+		return ended
+	case ended != nil:
 		return errClientLeft
 	}
 	return err

@@ -30,7 +30,7 @@ import (
 
 // rig is a proxy with all its real parts between a client and a fake site.
 type rig struct {
-	t       *testing.T
+	t       testing.TB
 	site    *robotstest.Site
 	server  *Server
 	addr    string
@@ -41,11 +41,11 @@ type rig struct {
 }
 
 // newRig starts one. change may replace parts before the server is made.
-func newRig(t *testing.T, change func(*Options)) *rig {
+func newRig(t testing.TB, change func(*Options)) *rig {
 	t.Helper()
 	r := &rig{t: t, site: robotstest.New(t), records: &recorder{}, log: &bytes.Buffer{}}
 	resolve := make(map[string]netip.Addr)
-	for _, host := range []string{"a.example", "b.example", "expired.example", "wrong-name.example", "untrusted.example"} {
+	for _, host := range []string{"a.example", "b.example", "xn--bcher-kva.example", "expired.example", "wrong-name.example", "untrusted.example"} {
 		resolve[host] = netip.MustParseAddr("127.0.0.1")
 	}
 	egress := NewEgress(EgressOptions{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Resolve: resolve})
@@ -201,6 +201,12 @@ func (r *recorder) End(rec *audit.Record) {
 	r.ended = append(r.ended, *rec)
 }
 
+func (r *recorder) reset() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = nil
+}
+
 func (r *recorder) all() []audit.Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -217,7 +223,7 @@ func (r *rig) last(n int) audit.Record {
 // snapshots answers look-ups without a fetch.
 type snapshots func(context.Context, origin.Origin) (*robots.Snapshot, error)
 
-func (f snapshots) Snapshot(ctx context.Context, o origin.Origin) (*robots.Snapshot, error) {
+func (f snapshots) Snapshot(ctx context.Context, o origin.Origin, _ string) (*robots.Snapshot, error) {
 	return f(ctx, o)
 }
 

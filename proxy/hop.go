@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"crypto/rand"
 	"net/http"
 	"net/textproto"
 	"slices"
@@ -59,6 +60,16 @@ func removeOwnFields(h http.Header) {
 	}
 }
 
+// removeFraming removes from trailers what may stand in a header only (RFC 9110 section 6.5.1): a client that merges them
+// would read the message otherwise than it came.
+func removeFraming(trailer http.Header) {
+	for name := range trailer {
+		if !httpguts.ValidTrailerHeader(name) {
+			delete(trailer, name)
+		}
+	}
+}
+
 // dropOwnStatus removes members of Proxy-Status that speak in our name: those of the origin's side are kept.
 func dropOwnStatus(h http.Header) {
 	h["Proxy-Status"] = slices.DeleteFunc(h["Proxy-Status"], func(v string) bool { return strings.HasPrefix(v, "robotsproxy") })
@@ -66,6 +77,9 @@ func dropOwnStatus(h http.Header) {
 		delete(h, "Proxy-Status")
 	}
 }
+
+// NewPseudonym returns a name for one proxy's Via, by which a request that comes back is known. It is another each time.
+func NewPseudonym() string { return "robotsproxy-" + strings.ToLower(rand.Text()[:8]) }
 
 // via are the values that name us in a message's path (RFC 9110 section 7.6.3), by the version that it came by.
 type via struct{ http1, http2 string }

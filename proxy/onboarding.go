@@ -5,55 +5,108 @@ import (
 	"html/template"
 	"net"
 	"net/http"
+
+	"github.com/robotsproxy/robotsproxy/certs"
 )
 
 // Onboarding is what a person sees who opens the proxy's own address, or http://robots.proxy/ through it: what this is,
-// how a crawler is sent through it, and the CA's certificate.
-func Onboarding(caPEM []byte) http.Handler {
+// how a crawler is sent through it, the certificates to trust and the script for browsers.
+func Onboarding(ca *certs.Authority) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
-		var b bytes.Buffer
-		address := r.Host
-		if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && r.URL.IsAbs() {
-			address = local.String() // asked through the proxy, by another name than its own
-		}
-		if err := welcome.Execute(&b, address); err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		h := w.Header()
-		h.Set("Content-Type", "text/html; charset=utf-8")
-		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
-		h.Set("X-Content-Type-Options", "nosniff")
-		_, _ = w.Write(b.Bytes()) // a visitor who left is no fault
-	})
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { welcome(w, r, ca) })
 	mux.HandleFunc("GET /ca.pem", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/x-x509-ca-cert")
 		w.Header().Set("Content-Disposition", `attachment; filename="robotsproxy-ca.pem"`)
-		_, _ = w.Write(caPEM)
+		_, _ = w.Write(ca.PEM())
 	})
+	mux.HandleFunc("GET /proxy.pac", func(w http.ResponseWriter, r *http.Request) { WritePAC(w, reachedAt(r)) })
 	return mux
 }
 
-var welcome = template.Must(template.New("welcome").Parse(`<!DOCTYPE html>
+// welcomed is what the page tells.
+type welcomed struct {
+	Proxy, Host, Port string
+	CAs               []trusted
+}
+
+type trusted struct{ Name, SHA256, From string }
+
+func welcome(w http.ResponseWriter, r *http.Request, ca *certs.Authority) {
+	page := welcomed{Proxy: reachedAt(r)}
+	page.Host, page.Port, _ = net.SplitHostPort(page.Proxy)
+	all, err := ca.CAs()
+	for _, c := range all {
+		if c.Role == certs.Previous {
+			continue
+		}
+		t := trusted{Name: c.Certificate.Subject.CommonName, SHA256: certs.Fingerprint(c.Certificate)}
+		if c.Role == certs.Next {
+			t.From = c.From.UTC().Format("2006-01-02 15:04 UTC")
+		}
+		page.CAs = append(page.CAs, t)
+	}
+	var b bytes.Buffer
+	if err == nil {
+		err = welcomePage.Execute(&b, page)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	_, _ = w.Write(b.Bytes()) // a visitor who left is no fault
+}
+
+var welcomePage = template.Must(template.New("welcome").Parse(`<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>robotsproxy</title>
 <style>
 :root{color-scheme:light dark}
-body{font:16px/1.5 system-ui,sans-serif;max-width:44rem;margin:3rem auto;padding:0 1.5rem}
-h1{font-size:1.5rem}h2{font-size:1.1rem;margin-top:2rem}
-pre{font:14px/1.4 ui-monospace,monospace;background:#8881;border-radius:6px;padding:.8rem;overflow-x:auto}
+body{font:16px/1.5 system-ui,sans-serif;max-width:48rem;margin:3rem auto;padding:0 1.5rem}
+h1{font-size:1.5rem}h2{font-size:1.15rem;margin:2rem 0 .5rem}h3{font-size:1rem;margin:1.2rem 0 .3rem}
+pre{font:14px/1.5 ui-monospace,monospace;background:#8881;border-radius:6px;padding:.7rem .9rem;margin:.3rem 0;overflow-x:auto}
+code{font:14px ui-monospace,monospace;overflow-wrap:anywhere}small{opacity:.75}small code{font-size:12px}
 </style></head><body>
 <h1>This is robotsproxy</h1>
-<p>A forward HTTP proxy that makes any crawler polite: each request is judged by the origin's robots.txt, paced by its Crawl-delay and recorded.</p>
+<p>A forward HTTP proxy that makes any crawler polite: each request is judged by the origin's robots.txt, paced by its Crawl-delay and recorded. It listens at <code>{{.Proxy}}</code>.</p>
 <h2>On the machine where it runs</h2>
 <pre>eval "$(robotsproxy env)"     # this shell and all that it starts
-robotsproxy run -- COMMAND    # one program, with a summary at the end</pre>
+robotsproxy run -- COMMAND    # one program, with a summary at the end
+robotsproxy ca install        # browsers, and what reads the system's trust store</pre>
 <h2>Anywhere else</h2>
-<p>Trust <a href="/ca.pem">the CA certificate</a>, and name the proxy:</p>
-<pre>curl --proxy http://{{.}} --cacert robotsproxy-ca.pem https://a.example/
-export http_proxy=http://{{.}} https_proxy=http://{{.}}
-export REQUESTS_CA_BUNDLE=robotsproxy-ca.pem     # Python requests
-export NODE_EXTRA_CA_CERTS=robotsproxy-ca.pem    # Node
-chromium --proxy-server=http://{{.}}</pre>
+<p>Programs have to trust <a href="/ca.pem">the CA certificate</a>, and to be told of the proxy. Most heed these variables:</p>
+<pre>curl -o robotsproxy-ca.pem http://{{.Proxy}}/ca.pem
+export http_proxy=http://{{.Proxy}} https_proxy=http://{{.Proxy}}</pre>
+{{range .CAs}}<p>{{if .From}}From {{.From}} on another CA signs. It is in the same file: trust both.<br>{{end}}{{.Name}}<br><small>SHA-256 <code>{{.SHA256}}</code></small></p>
+{{end}}<p>Browsers can configure themselves by <a href="/proxy.pac">http://{{.Proxy}}/proxy.pac</a>.</p>
+<h2>One by one</h2>
+<p>Where no proxy is named here, the variables above name it.</p>
+<h3>curl</h3>
+<pre>curl --proxy http://{{.Proxy}} --cacert robotsproxy-ca.pem https://a.example/</pre>
+<h3>wget</h3>
+<pre>wget -e http_proxy={{.Proxy}} -e https_proxy={{.Proxy}} \
+  --ca-certificate=robotsproxy-ca.pem https://a.example/</pre>
+<h3>Python: requests, urllib</h3>
+<pre>REQUESTS_CA_BUNDLE=robotsproxy-ca.pem SSL_CERT_FILE=robotsproxy-ca.pem python3 crawl.py</pre>
+<h3>Scrapy</h3>
+<pre>http_proxy=http://{{.Proxy}} https_proxy=http://{{.Proxy}} scrapy crawl news</pre>
+<h3>Node 24 and newer</h3>
+<pre>NODE_USE_ENV_PROXY=1 NODE_EXTRA_CA_CERTS=robotsproxy-ca.pem node crawl.js</pre>
+<h3>Go</h3>
+<pre>SSL_CERT_FILE=robotsproxy-ca.pem ./crawl</pre>
+<h3>Java</h3>
+<pre>keytool -importcert -noprompt -alias robotsproxy -file robotsproxy-ca.pem \
+  -keystore robotsproxy.p12 -storepass changeit
+java -Dhttp.proxyHost={{.Host}} -Dhttp.proxyPort={{.Port}} \
+  -Dhttps.proxyHost={{.Host}} -Dhttps.proxyPort={{.Port}} \
+  -Djavax.net.ssl.trustStore=robotsproxy.p12 \
+  -Djavax.net.ssl.trustStorePassword=changeit Crawl</pre>
+<h3>Chromium</h3>
+<pre>mkdir -p ~/.pki/nssdb    # certutil is in libnss3-tools
+certutil -d sql:$HOME/.pki/nssdb -A -t C,, -n robotsproxy -i robotsproxy-ca.pem
+chromium --proxy-server=http://{{.Proxy}}
+chromium --proxy-pac-url=http://{{.Proxy}}/proxy.pac    # or so</pre>
 </body></html>
 `))

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/netip"
 	"time"
@@ -38,6 +39,9 @@ func (p pipeline) pace(req *http.Request, ex *exchange, d policy.Decision) *Refu
 		return nil
 	}
 	if err := readSmallBody(req); err != nil {
+		if errors.Is(context.Cause(ex.ctx), errTooLong) {
+			return ex.gone(err)
+		}
 		return &Refusal{Reason: policy.ReasonBadRequest, Detail: "The body of the request broke off.", Err: err}
 	}
 	r, deviation := ex.paced(req, d.Delay)
@@ -45,6 +49,8 @@ func (p pipeline) pace(req *http.Request, ex *exchange, d policy.Decision) *Refu
 		ex.reckon(p.options.Limiter, r, d.Opens)
 		return nil
 	}
+	ex.clock.pause()
+	defer ex.clock.restart()
 	if ref := ex.awaitOpening(req.Context(), d.Opens, r.MaxWait); ref != nil {
 		return ref
 	}

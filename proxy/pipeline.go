@@ -19,6 +19,7 @@ import (
 var (
 	errClientLeft  = errors.New("the client left before the end")
 	errUnasked101  = errors.New("the origin changed the protocol unasked")
+	errNoStatus    = errors.New("the origin's status is none of HTTP's")
 	errGoneWaiting = errors.New("the client left while it waited; nothing was sent")
 )
 
@@ -42,7 +43,7 @@ func (p pipeline) RoundTrip(req *http.Request, _ *goproxy.ProxyCtx) (resp *http.
 // admit takes a request through every stage before the origin. It returns nil where the request may be sent at once.
 func (p pipeline) admit(req *http.Request, ex *exchange) *Refusal {
 	if ex.client == nil {
-		return &Refusal{Reason: policy.ReasonIdentity, Detail: "Your address is not among the clients of this proxy."}
+		return ex.stranger()
 	}
 	if err := p.options.Egress.Check(ex.origin); err != nil {
 		return egressRefusal(ex, err)
@@ -76,11 +77,11 @@ func (p pipeline) decide(req *http.Request, ex *exchange) (policy.Decision, *rob
 	var snap *robots.Snapshot
 	if p.options.Policy.Mode(ex.origin.Host(), ex.client.Client) != policy.Off {
 		var err error
-		if snap, err = p.options.Snapshots.Snapshot(req.Context(), ex.origin); err != nil {
+		if snap, err = p.options.Snapshots.Snapshot(req.Context(), ex.origin, ex.client.ProductToken); err != nil {
 			return policy.Decision{}, nil, lookUpRefusal(req, ex, err)
 		}
 	}
-	r := policy.Request{Client: ex.client.Client, Origin: ex.origin, Target: ex.target, UserAgent: req.UserAgent()}
+	r := policy.Request{Client: ex.client.Client, Origin: ex.origin, Target: ex.target, UserAgent: req.UserAgent(), Tunnel: ex.unread}
 	return p.options.Policy.Decide(r, snap, ex.rec.Time), snap, nil
 }
 
@@ -117,9 +118,8 @@ func (p pipeline) forward(req *http.Request, ex *exchange) *http.Response {
 	if err == nil {
 		ex.rec.FirstByte = audit.Millis(time.Since(ex.rec.SentAt))
 	}
-	if err == nil && resp.StatusCode == http.StatusSwitchingProtocols && !(ex.webSocket && asksWebSocket(resp.Header)) {
-		resp.Body.Close()
-		err = errUnasked101
+	if err == nil {
+		err = ex.checkStatus(resp)
 	}
 	if err != nil {
 		return ex.refuse(req, upstreamRefusal(req, ex, err))
@@ -128,11 +128,26 @@ func (p pipeline) forward(req *http.Request, ex *exchange) *http.Response {
 	return resp
 }
 
+// checkStatus closes an answer whose status means nothing here.
+func (ex *exchange) checkStatus(resp *http.Response) error {
+	switch {
+	case resp.StatusCode == http.StatusSwitchingProtocols && ex.webSocket && asksWebSocket(resp.Header):
+		return nil
+	case resp.StatusCode == http.StatusSwitchingProtocols:
+		resp.Body.Close()
+		return errUnasked101
+	case resp.StatusCode < http.StatusOK || resp.StatusCode > 999: // the transport lets 000 through, and in HTTP/2 1000
+		resp.Body.Close()
+		return errNoStatus
+	}
+	return nil
+}
+
 // answerRobots ends a request for /robots.txt without asking the origin, and without taking a place in its pace.
 func (p pipeline) answerRobots(req *http.Request, ex *exchange) *http.Response {
 	resp := robotsResponse(req, ex.robots, time.Now())
 	ex.rec.Status = resp.StatusCode
-	resp.Body = &body{ReadCloser: resp.Body, ex: ex}
+	resp.Body = &body{ReadCloser: resp.Body, ex: ex, resp: resp}
 	return resp
 }
 
@@ -191,5 +206,5 @@ func (p pipeline) receive(resp *http.Response, ex *exchange) {
 		resp.ContentLength = -1
 	}
 	ex.stream = resp.ContentLength < 0
-	resp.Body = &body{ReadCloser: resp.Body, ex: ex, trailer: resp.Trailer}
+	resp.Body = &body{ReadCloser: resp.Body, ex: ex, resp: resp}
 }

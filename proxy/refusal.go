@@ -44,9 +44,11 @@ var classes = map[policy.Reason]class{
 	policy.ReasonRobotsUnreachable: {503, "destination_unavailable", policy.Error, "The robots.txt of this origin could not be known"},
 	policy.ReasonEgress:            {403, "destination_ip_prohibited", policy.Deny, "This address may not be reached through the proxy"},
 	policy.ReasonExemption:         {403, "http_request_denied", policy.Deny, "Denied by the operator of the proxy"},
+	policy.ReasonIntercept:         {403, "http_request_denied", policy.Deny, "No tunnel to this host is passed on"},
 	policy.ReasonIdentity:          {403, "http_request_denied", policy.Deny, "This client may not use the proxy"},
 	policy.ReasonStopped:           {503, "http_request_denied", policy.Deny, "The operator of the proxy stopped all requests to this host"},
 	policy.ReasonBackoff:           {429, "http_request_denied", policy.Throttle, "This host asked to be left alone for a while"},
+	policy.ReasonAuth:              {407, "http_request_denied", policy.Deny, "The proxy wants to know who asks"},
 	policy.ReasonPace:              {429, "http_request_denied", policy.Throttle, "Too many requests wait for this host"},
 	policy.ReasonOverload:          {503, "connection_limit_reached", policy.Error, "The proxy is at its limit"},
 	policy.ReasonPacingUnavailable: {503, "proxy_internal_error", policy.Error, "The pace of this host cannot be known"},
@@ -89,7 +91,16 @@ func (r *Refusal) retryAfter() int {
 	return max(1, int(math.Ceil(r.RetryAfter.Seconds())))
 }
 
-// response writes r for a client that sent req and whose record is id.
+// retryOverload is when those come back who met a limit of ours.
+const retryOverload = 5 * time.Second
+
+// nothingRead stands for the request of a client that was answered before it was heard.
+var nothingRead = &http.Request{Method: http.MethodGet, Header: http.Header{}}
+
+// phrase is what follows the status where we write the first line ourselves: at a CONNECT most clients show nothing else.
+func (r *Refusal) phrase() string { return cut(visible(string(r.Reason)+": "+r.Detail), 200) }
+
+// response writes r for a client that sent req and whose record is id; without a record, id is empty.
 func (r *Refusal) response(req *http.Request, id string) *http.Response {
 	contentType, body := r.body(req.Header.Get("Accept"), id)
 	h := http.Header{
@@ -101,17 +112,22 @@ func (r *Refusal) response(req *http.Request, id string) *http.Response {
 		"Proxy-Status":           {proxyStatus(r.ProxyError, r.Detail)},
 		"Robotsproxy-Decision":   {string(r.Outcome)},
 		"Robotsproxy-Reason":     {string(r.Reason)},
-		"Robotsproxy-Request-Id": {id},
+	}
+	if id != "" {
+		h.Set("Robotsproxy-Request-Id", id)
 	}
 	if r.Rule != "" {
 		h.Set("Robotsproxy-Rule", visible(r.Rule))
+	}
+	if r.Status == http.StatusProxyAuthRequired {
+		h.Set("Proxy-Authenticate", `Basic realm="robotsproxy"`) // RFC 9110 section 15.5.8 wants it
 	}
 	if seconds := r.retryAfter(); seconds > 0 {
 		h.Set("Retry-After", strconv.Itoa(seconds))
 		r.rateLimit(h, seconds)
 	}
 	resp := &http.Response{
-		StatusCode: r.Status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Status: strconv.Itoa(r.Status) + " " + r.phrase(), StatusCode: r.Status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: h, Body: http.NoBody, ContentLength: int64(len(body)), Request: req,
 	}
 	if req.Method != http.MethodHead {
@@ -148,7 +164,7 @@ type problem struct {
 	Decision   string `json:"decision"`
 	Rule       string `json:"rule,omitempty"`
 	RetryAfter int    `json:"retry_after,omitempty"`
-	RequestID  string `json:"request_id"`
+	RequestID  string `json:"request_id,omitempty"`
 }
 
 // body writes the refusal as the client likes it: HTML for browsers, problem+json for programs that ask for JSON, and
@@ -177,7 +193,10 @@ func (r *Refusal) body(accept, id string) (contentType string, body []byte) {
 	if p.RetryAfter > 0 {
 		fmt.Fprintf(&b, "retry:   in %d s\n", p.RetryAfter)
 	}
-	fmt.Fprintf(&b, "request: %s\n\nThis answer was made by robotsproxy, not by the origin.\n", p.RequestID)
+	if p.RequestID != "" {
+		fmt.Fprintf(&b, "request: %s\n", p.RequestID)
+	}
+	b.WriteString("\nThis answer was made by robotsproxy, not by the origin.\n")
 	return "text/plain; charset=utf-8", b.Bytes()
 }
 
@@ -186,12 +205,14 @@ var page = template.Must(template.New("refusal").Parse(`<!DOCTYPE html>
 <style>
 :root{color-scheme:light dark}
 body{font:16px/1.5 system-ui,sans-serif;max-width:40rem;margin:4rem auto;padding:0 1.5rem}
-h1{font-size:1.4rem}code{font:14px ui-monospace,monospace;overflow-wrap:anywhere}dt{opacity:.7;font-size:.85rem}dd{margin:0 0 .8rem}
+h1{font-size:1.4rem}code,pre{font:14px/1.5 ui-monospace,monospace;overflow-wrap:anywhere}pre{white-space:pre-wrap;background:#8881;border-left:4px solid #c60;border-radius:4px;padding:.7rem .9rem}
+dl{display:grid;grid-template-columns:max-content 1fr;gap:.3rem 1.2rem}dt,small{opacity:.7}dd{margin:0}
 </style></head><body>
 <h1>{{.Status}} {{.Title}}</h1>
-<p>{{.Detail}}</p>
-<dl>{{with .Rule}}<dt>Rule</dt><dd><code>{{.}}</code></dd>{{end}}<dt>Reason</dt><dd><code>{{.Reason}}</code></dd>{{with .RetryAfter}}<dt>Retry</dt><dd>in {{.}} s</dd>{{end}}<dt>Request</dt><dd><code>{{.RequestID}}</code></dd></dl>
-<p>This answer was made by robotsproxy, not by the origin.</p>
+{{if .Rule}}<p>The robots.txt of this site keeps crawlers out of here:</p>
+<pre>{{.Rule}}</pre>{{else}}<p>{{.Detail}}</p>{{end}}
+<dl><dt>Reason</dt><dd><code>{{.Reason}}</code></dd>{{with .RetryAfter}}<dt>Retry</dt><dd>in {{.}} s</dd>{{end}}{{with .RequestID}}<dt>Request</dt><dd><code>{{.}}</code></dd>{{end}}</dl>
+<p><small>This answer was made by robotsproxy, not by the origin.</small></p>
 </body></html>
 `))
 

@@ -17,7 +17,7 @@ import (
 // Every reason that refuses has its row in the table, and each row is whole.
 func TestEveryReasonHasItsClass(t *testing.T) {
 	for _, r := range []policy.Reason{
-		policy.ReasonRobots, policy.ReasonRobotsUnreachable, policy.ReasonEgress, policy.ReasonExemption, policy.ReasonIdentity, policy.ReasonPace, policy.ReasonBackoff, policy.ReasonStopped,
+		policy.ReasonRobots, policy.ReasonRobotsUnreachable, policy.ReasonEgress, policy.ReasonExemption, policy.ReasonIdentity, policy.ReasonAuth, policy.ReasonIntercept, policy.ReasonPace, policy.ReasonBackoff, policy.ReasonStopped,
 		policy.ReasonOverload, policy.ReasonAuditUnavailable, policy.ReasonPacingUnavailable, policy.ReasonBadRequest, policy.ReasonMisdirected, policy.ReasonLoop, policy.ReasonUpstream, policy.ReasonInternal,
 	} {
 		c, ok := classes[r]

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/policy"
@@ -20,27 +21,74 @@ func (p pipeline) servesRobots(req *http.Request, ex *exchange, snap *robots.Sna
 
 // robotsResponse is the kept robots.txt as an answer: the origin's own status and text, how old it is, and its hash.
 func robotsResponse(req *http.Request, snap *robots.Snapshot, now time.Time) *http.Response {
-	status := snap.Status
-	if snap.Availability == robots.Unavailable && (status < 400 || status > 499) {
-		status = http.StatusNotFound // too many redirects count as unavailable (RFC 9309 section 2.3.1.2)
-	}
+	status, body := robotsStatus(snap), snap.Body
 	h := http.Header{
-		"Content-Type":   {"text/plain; charset=utf-8"},
-		"Content-Length": {strconv.Itoa(len(snap.Body))},
-		"Age":            {strconv.Itoa(max(0, int(now.Sub(snap.Fetched).Seconds())))},
+		"Age":                      {strconv.Itoa(max(0, int(now.Sub(snap.Fetched).Seconds())))},
+		"Robotsproxy-Robots-State": {snap.State()},
 	}
 	if snap.SHA256 != "" {
 		h.Set("Robotsproxy-Robots-Sha256", snap.SHA256)
+		h.Set("Etag", `"`+snap.SHA256+`"`)
+	}
+	if _, err := http.ParseTime(snap.LastModified); err == nil {
+		h.Set("Last-Modified", snap.LastModified)
+	}
+	if status == http.StatusOK && notModified(req.Header, h) {
+		return kept(req, http.StatusNotModified, h, nil)
+	}
+	// The charset is the site's own: rules were read by it, and so must the crawler.
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	if snap.ContentType != "" {
+		h.Set("Content-Type", snap.ContentType)
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	return kept(req, status, h, body)
+}
+
+// robotsStatus is the status that the origin gave, or should have given for what its answer counts as.
+func robotsStatus(snap *robots.Snapshot) int {
+	switch {
+	case snap.Availability == robots.Found:
+		return http.StatusOK // a partial answer (206) counts as the file too
+	case snap.Status < 400 || snap.Status > 499:
+		return http.StatusNotFound // too many redirects count as unavailable (RFC 9309 section 2.3.1.2)
+	}
+	return snap.Status
+}
+
+// notModified evaluates the conditions of a GET or HEAD in their order: If-Modified-Since is heeded only where there is no
+// If-None-Match (RFC 9110 section 13.2.2).
+func notModified(asked, ours http.Header) bool {
+	if tags := asked.Values("If-None-Match"); len(tags) > 0 {
+		return matchesTag(strings.Join(tags, ","), ours.Get("Etag"))
+	}
+	since, err := http.ParseTime(asked.Get("If-Modified-Since"))
+	if err != nil {
+		return false
+	}
+	modified, err := http.ParseTime(ours.Get("Last-Modified"))
+	return err == nil && !modified.After(since)
+}
+
+// matchesTag compares weakly, as If-None-Match does (RFC 9110 section 13.1.2). Our tags hold no comma, so that a list may
+// be cut at each.
+func matchesTag(list, tag string) bool {
+	for each := range strings.SplitSeq(list, ",") {
+		each = strings.TrimSpace(each)
+		if each == "*" || tag != "" && strings.TrimPrefix(each, "W/") == tag {
+			return true
+		}
+	}
+	return false
+}
+
+func kept(req *http.Request, status int, h http.Header, body []byte) *http.Response {
+	var content io.Reader = bytes.NewReader(body)
+	if req.Method == http.MethodHead {
+		content = http.NoBody
 	}
 	return &http.Response{
 		StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: h,
-		Body: io.NopCloser(robotsBody(req, snap)), ContentLength: int64(len(snap.Body)), Request: req,
+		Body: io.NopCloser(content), ContentLength: int64(len(body)), Request: req,
 	}
-}
-
-func robotsBody(req *http.Request, snap *robots.Snapshot) io.Reader {
-	if req.Method == http.MethodHead {
-		return http.NoBody
-	}
-	return bytes.NewReader(snap.Body)
 }

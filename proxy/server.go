@@ -17,9 +17,7 @@ package proxy
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -41,9 +39,11 @@ import (
 	"github.com/robotsproxy/robotsproxy/robots"
 )
 
-// Snapshots finds an origin's robots.txt as it stands now. An error means that not even its failure is known.
+// Snapshots finds an origin's robots.txt as it stands now. Asker is the product token of the client for whom it is looked
+// up, so that the owner of the site sees who wants to know; it may be empty. An error means that not even its failure is
+// known.
 type Snapshots interface {
-	Snapshot(ctx context.Context, o origin.Origin) (*robots.Snapshot, error)
+	Snapshot(ctx context.Context, o origin.Origin, asker string) (*robots.Snapshot, error)
 }
 
 // Recorder keeps records. Begin is called once the decision is made and before anything is sent or answered; its error
@@ -63,16 +63,20 @@ type Options struct {
 	Egress    *Egress
 	Transport http.RoundTripper // to origins; it must dial through Egress
 
-	Clients        []Client        // who may use the proxy, the first that matches; if nil, everybody, who is then "local"
+	Clients        []Client        // who may use the proxy, the first that matches; if nil, every user, and without AuthRequired everybody, who is then "local"
+	Credentials    *Credentials    // by which users are known; if nil, nobody is asked for any
+	AuthRequired   bool            // refuse who sends no credentials
 	MaxWait        time.Duration   // how long a request may be held for its host's pace; if zero, 150 s; if negative, not at all
 	MaxWaitCap     time.Duration   // up to which a request may prefer to be held longer; if zero, none may
 	Pace           Pace            // what shares a pace, and what rides on another's slot
 	RefusalStatus  int             // of a refusal by robots.txt; if zero, 403
+	Pseudonym      string          // our name in Via; if empty, one is made: see NewPseudonym
 	ResponseFields bool            // forwarded answers carry Robotsproxy-Request-Id and Robotsproxy-Waited
 	ServeRobots    bool            // answer requests for /robots.txt with the file that is enforced
 	Query          audit.QueryMode // what records keep of queries; if zero, credentials are masked
 	HeaderTimeout  time.Duration   // for a request's header and a TLS handshake; if zero, 10 s
-	IdleTimeout    time.Duration   // for a connection between two requests; if zero, 2 minutes
+	IdleTimeout    time.Duration   // for a connection between two requests, and an unread tunnel; if zero, 2 minutes
+	Limits         Limits          // what clients can hold
 	Onboarding     http.Handler    // what a browser sees that opens the proxy itself; if nil, 404
 	Logger         *slog.Logger    // if nil, nothing is logged
 }
@@ -88,7 +92,8 @@ type Server struct {
 	options   Options
 	log       *slog.Logger
 	ids       audit.Sequence
-	pseudonym string // our name in Via, different for each process
+	users     map[string]*Client // who they are where no clients are listed
+	pseudonym string             // our name in Via, different for each process
 	via       via
 	goproxy   *goproxy.ProxyHttpServer
 	tls       *tls.Config
@@ -102,6 +107,9 @@ type Server struct {
 	end        context.CancelCauseFunc
 	unrecorded atomic.Int64 // refusals that could not be recorded
 	rides      rides
+	seats      *seats // of connections
+	tunnelRoom *seats // of tunnels
+	distrust   *distrust
 
 	mu    sync.Mutex // guards conns
 	conns map[net.Conn]struct{}
@@ -115,28 +123,31 @@ func New(o Options) (*Server, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	var random [4]byte
-	if _, err := rand.Read(random[:]); err != nil {
-		return nil, fmt.Errorf("proxy: making a pseudonym: %w", err)
-	}
 	s := &Server{
-		options: o, log: o.Logger, pseudonym: "robotsproxy-" + hex.EncodeToString(random[:]),
+		options: o, log: o.Logger, pseudonym: o.Pseudonym,
 		tunnels: newConnQueue(), conns: make(map[net.Conn]struct{}),
+		seats:      newSeats(o.Limits.Connections, o.Limits.ConnectionsPerClient),
+		tunnelRoom: newSeats(o.Limits.Tunnels, 0), distrust: newDistrust(o.Logger),
 	}
 	s.via = newVia(s.pseudonym)
+	s.users = newUsers(o.Credentials)
 	s.life, s.end = context.WithCancelCause(context.Background())
 	s.goproxy = s.newGoproxy()
 	s.tls = s.tlsConfig()
 	s.front = s.newHTTPServer(http.HandlerFunc(s.frontDoor))
 	s.innerHTTP = s.newHTTPServer(http.HandlerFunc(s.inner))
 	s.innerHTTP.TLSConfig = s.tls // tells net/http to speak HTTP/2 where a client chose it
-	s.innerHTTP.ConnContext = innerContext
+	s.front.ConnContext, s.innerHTTP.ConnContext = gateContext, innerContext
+	s.innerHTTP.ConnState = s.watchTunnel
 	return s, nil
 }
 
 func (o *Options) complete() error {
 	if o.Snapshots == nil || o.Policy == nil || o.Limiter == nil || o.Authority == nil || o.Recorder == nil || o.Egress == nil || o.Transport == nil {
 		return errors.New("proxy: New needs Snapshots, Policy, Limiter, Authority, Recorder, Egress and Transport")
+	}
+	if o.AuthRequired && o.Credentials == nil {
+		return errors.New("proxy: AuthRequired without Credentials would let nobody in")
 	}
 	if o.MaxWait == 0 {
 		o.MaxWait = 150 * time.Second
@@ -147,6 +158,9 @@ func (o *Options) complete() error {
 	}
 	if o.IdleTimeout == 0 {
 		o.IdleTimeout = 2 * time.Minute
+	}
+	if o.Pseudonym == "" {
+		o.Pseudonym = NewPseudonym()
 	}
 	if o.Onboarding == nil {
 		o.Onboarding = http.NotFoundHandler()
@@ -178,6 +192,7 @@ func (s *Server) newHTTPServer(h http.Handler) *http.Server {
 		BaseContext:                  func(net.Listener) context.Context { return s.life },
 		ReadHeaderTimeout:            s.options.HeaderTimeout,
 		IdleTimeout:                  s.options.IdleTimeout,
+		ConnState:                    noteState,
 		MaxHeaderBytes:               maxHeaderBytes,
 		ErrorLog:                     slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		DisableGeneralOptionsHandler: true,
@@ -192,7 +207,7 @@ func (s *Server) Serve(l net.Listener) error {
 		defer close(inner)
 		_ = s.innerHTTP.Serve(s.tunnels) // it ends when it is closed: its listener cannot fail
 	}()
-	err := s.front.Serve(l)
+	err := s.front.Serve(gateListener{newSeatedListener(l, s.seats), s})
 	if !errors.Is(err, http.ErrServerClosed) {
 		s.innerHTTP.Close()
 	}
@@ -264,6 +279,15 @@ func (s *Server) Tunnels() int64 {
 	return int64(len(s.conns))
 }
 
+// Connections returns how many connections of clients are open.
+func (s *Server) Connections() int64 { return s.seats.inUse() }
+
+// Refused returns how many connections and tunnels were answered that the proxy is at its limit.
+func (s *Server) Refused() int64 { return s.seats.refused.Load() + s.tunnelRoom.refused.Load() }
+
+// Distrusted returns how many TLS handshakes ended because the client did not trust our CA.
+func (s *Server) Distrusted() int64 { return s.distrust.count.Load() }
+
 // track remembers a connection that net/http has let go, so that Shutdown finds it.
 func (s *Server) track(c net.Conn) {
 	s.mu.Lock()
@@ -293,6 +317,7 @@ func (s *Server) closeTracked() {
 func (s *Server) frontDoor(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodConnect:
+		w.Header().Set("Connection", "close") // of a refusal: the gate looks at nothing behind a CONNECT
 		s.connect(w, r)
 	case isVisit(r):
 		s.options.Onboarding.ServeHTTP(w, r)
@@ -317,9 +342,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, t *tunnel) {
 	s.active.Add(1)
 	defer s.active.Add(-1)
 	ex := s.newExchange(w, r, t)
+	gateIn(ex.ctx).serves(ex.http10)
+	defer ex.startClock(s.options.Limits.RequestTimeout)()
 	rw := &responseWriter{ResponseWriter: w, ex: ex}
 	defer rw.release()
-	defer ex.end(nil)
+	defer func() { ex.end(ex.whoLeft(nil)) }()
 	defer func() {
 		if v := recover(); v != nil {
 			ex.recovered(rw, r, v)
@@ -330,17 +357,24 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, t *tunnel) {
 		return
 	}
 	ex.prepare(r)
-	s.goproxy.ServeHTTP(rw, r.WithContext(ex.withTrace(r.Context())))
+	s.goproxy.ServeHTTP(rw, r.WithContext(ex.withTrace(ex.ctx)))
+	gateIn(ex.ctx).settle(rw)
 	if ex.bodyErr != nil {
+		rw.Flush()                  // what came is the client's, as it would be without us
 		panic(http.ErrAbortHandler) // a body that broke off must not look whole: goproxy lets it end in good order
 	}
 }
 
-// recovered makes of a panic outside the pipeline one answer, one line in the log and one record. net/http's own way to
-// abort an answer passes.
+// recovered makes of a panic outside the pipeline one answer, one line in the log and one record. An answer that has begun
+// is broken off. net/http's own way to do that passes.
 func (ex *exchange) recovered(w *responseWriter, r *http.Request, v any) {
-	if v == http.ErrAbortHandler || w.written {
+	switch {
+	case v == http.ErrAbortHandler:
 		panic(v)
+	case w.written:
+		ex.logPanic(v)
+		ex.end(fmt.Errorf("panic: %v", v))
+		panic(http.ErrAbortHandler)
 	}
 	writeResponse(w, r, ex.panicked(r, v))
 }

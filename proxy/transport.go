@@ -1,10 +1,14 @@
 package proxy
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"net"
 	"net/http"
 	"time"
+
+	"github.com/robotsproxy/robotsproxy/origin"
 )
 
 // TransportOptions say how origins are reached.
@@ -12,6 +16,7 @@ type TransportOptions struct {
 	Egress        *Egress        // required: the guard in front of every dial
 	RootCAs       *x509.CertPool // whom origins are verified by; if nil, the system's roots
 	InsecureHosts []string       // canonical hosts whose certificates are not verified
+	Pseudonym     string         // our name in Via, for requests of our own to an upstream proxy; if empty, they have none
 }
 
 // Transport sends requests to origins, over HTTP/1.1 or HTTP/2 as they like. Bodies pass byte for byte: no coding is
@@ -19,11 +24,23 @@ type TransportOptions struct {
 type Transport struct {
 	verified, unverified *http.Transport
 	insecure             map[string]bool
+	egress               *Egress
+	clear                *http.Transport // for http through an upstream proxy; nil where there is none
+	via                  via             // what is added to requests of our own where there is one; empty: nothing
 }
 
 // NewTransport returns a Transport with time-outs on every step but the body.
 func NewTransport(o TransportOptions) *Transport {
-	t := &Transport{verified: newTransport(o, false), insecure: make(map[string]bool)}
+	t := &Transport{verified: newTransport(o, false), insecure: make(map[string]bool), egress: o.Egress}
+	if u := o.Egress.options.Upstream; u != nil {
+		if o.Pseudonym != "" {
+			t.via = newVia(o.Pseudonym)
+		}
+		t.clear = newTransport(o, false)
+		t.clear.Proxy = http.ProxyURL(u.proxyURL())
+		t.clear.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return o.Egress.dialUpstream(ctx) }
+		t.clear.MaxIdleConnsPerHost = t.clear.MaxIdleConns // they are all to one host
+	}
 	if len(o.InsecureHosts) > 0 {
 		t.unverified = newTransport(o, true)
 	}
@@ -53,16 +70,49 @@ func newTransport(o TransportOptions, insecure bool) *http.Transport {
 
 // RoundTrip sends r to the host of its URL.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if t.via != (via{}) && len(r.Header["Via"]) == 0 {
+		r = r.Clone(r.Context())
+		t.via.add(r.Header, r.ProtoMajor) // a robots.txt is asked for here: one that comes back to us is told by this
+	}
+	if t.clear != nil && r.URL.Scheme == "http" {
+		return t.throughUpstream(r)
+	}
 	if t.insecure[r.URL.Hostname()] {
 		return t.unverified.RoundTrip(r)
 	}
 	return t.verified.RoundTrip(r)
 }
 
+// throughUpstream sends r, for http, to the upstream proxy. Its connections carry requests for many origins, so the name
+// is checked for each request and not when a connection is made.
+func (t *Transport) throughUpstream(r *http.Request) (*http.Response, error) {
+	o, err := origin.FromURL(r.URL)
+	if err == nil {
+		err = t.egress.checkName(r.Context(), o.HostPort())
+	}
+	if err != nil {
+		if r.Body != nil {
+			r.Body.Close()
+		}
+		return nil, err
+	}
+	resp, err := t.clear.RoundTrip(r)
+	if err != nil {
+		return nil, upstreamFailure(err)
+	}
+	if resp.StatusCode == http.StatusProxyAuthRequired { // meant for us, and not for the client
+		resp.Body.Close()
+		return nil, answered(resp.StatusCode)
+	}
+	return resp, nil
+}
+
 // CloseIdleConnections closes connections that no request uses.
 func (t *Transport) CloseIdleConnections() {
 	t.verified.CloseIdleConnections()
-	if t.unverified != nil {
-		t.unverified.CloseIdleConnections()
+	for _, more := range []*http.Transport{t.unverified, t.clear} {
+		if more != nil {
+			more.CloseIdleConnections()
+		}
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
+	"os"
 	"sync"
 	"time"
 
@@ -29,8 +31,8 @@ type tunnel struct {
 	secure origin.Origin // whom requests over TLS are for
 }
 
-func newTunnel(c *Client, host string, port uint16) (t *tunnel, err error) {
-	t = &tunnel{client: c, host: host, port: port}
+func newTunnel(host string, port uint16) (t *tunnel, err error) {
+	t = &tunnel{host: host, port: port}
 	if t.clear, err = origin.New("http", host, port); err != nil {
 		return nil, err
 	}
@@ -52,12 +54,22 @@ type tunnelConn struct {
 	net.Conn
 	tunnel *tunnel
 	server *Server
+	seat   *seat  // among the tunnels
 	head   []byte // read from Conn, and still to be read from here
+
+	last   []byte    // of what came before the handshake was complete
+	signed bool      // the client was shown a certificate of ours
+	shook  time.Time // when its handshake was complete
+	spoke  bool      // it has begun a request
 }
 
 func (c *tunnelConn) Read(p []byte) (int, error) {
 	if len(c.head) == 0 {
-		return c.Conn.Read(p)
+		n, err := c.Conn.Read(p)
+		if c.shook.IsZero() {
+			c.last = append(c.last[:0], p[max(0, n-alertLength):n]...)
+		}
+		return n, err
 	}
 	n := copy(p, c.head)
 	if c.head = c.head[n:]; len(c.head) == 0 {
@@ -68,40 +80,77 @@ func (c *tunnelConn) Read(p []byte) (int, error) {
 
 func (c *tunnelConn) Close() error {
 	c.server.untrack(c)
+	c.seat.leave()
 	return c.Conn.Close()
 }
 
+// CloseWrite ends what we send, so that a last answer can be read before the end.
+func (c *tunnelConn) CloseWrite() error { return closeWrite(c.Conn) }
+
 type tunnelKey struct{}
 
-// connect answers a CONNECT: it opens nothing, since the requests inside are judged one by one, and refuses only what
-// names no host and port. A refusal here would be invisible to most clients; inside it is read.
+// connect answers a CONNECT. Where its requests are judged one by one, it opens nothing, and refuses only what names no
+// host and port, wrong or missing credentials, which are asked for here or nowhere, and one tunnel too many. Any other
+// refusal would be invisible to most clients; inside it is read. Who sent the CONNECT sends all that is inside.
 func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
-	host, port, err := origin.SplitAuthority(r.RequestURI)
-	switch {
-	case err == nil && port == 0:
-		err = errors.New("CONNECT needs host and port, as in a.example:443")
-	case err == nil && (r.ContentLength != 0 || len(r.TransferEncoding) > 0):
-		err = errors.New("CONNECT has no body (RFC 9110 section 9.3.6)")
-	}
-	var t *tunnel
-	if err == nil {
-		t, err = newTunnel(s.identify(r.RemoteAddr), host, port)
-	}
+	client, ref := s.identify(r)
+	t, err := readConnect(r)
 	if err != nil {
-		ex := s.newExchange(w, r, nil)
-		ex.rec.Via = audit.Tunnel
-		writeResponse(w, r, ex.refuse(r, targetRefusal(err)))
+		t, ref = &tunnel{}, targetRefusal(err)
+	}
+	t.client = client
+	hw := &hijackWriter{ResponseWriter: w, tunnel: t, server: s}
+	if ref == nil {
+		ref = hw.takeSeat()
+	}
+	if ref != nil {
+		hw.refuse(r, s.newConnectExchange(w, r, t).refuse(r, ref))
 		return
 	}
-	ctx := context.WithValue(r.Context(), tunnelKey{}, t)
-	s.goproxy.ServeHTTP(&hijackWriter{ResponseWriter: w, tunnel: t, server: s}, r.WithContext(ctx))
+	defer hw.done()
+	switch s.options.Policy.Interception(t.host) {
+	case policy.NoTunnel:
+		s.noPassage(hw, r)
+	case policy.Tunnel:
+		s.passOn(hw, r)
+	default:
+		s.goproxy.ServeHTTP(hw, r)
+	}
 }
 
-// hijackWriter hands goproxy a tunnelConn: goproxy throws the buffered octets away.
+// readConnect returns the tunnel that r asks for.
+func readConnect(r *http.Request) (*tunnel, error) {
+	host, port, err := origin.SplitAuthority(r.RequestURI)
+	switch {
+	case err != nil:
+		return nil, err
+	case port == 0:
+		return nil, errors.New("CONNECT needs host and port, as in a.example:443")
+	case r.ContentLength != 0 || len(r.TransferEncoding) > 0:
+		return nil, errors.New("CONNECT has no body (RFC 9110 section 9.3.6)")
+	}
+	return newTunnel(host, port)
+}
+
+// newConnectExchange begins the record of a CONNECT that is not opened here. Its origin is the one over TLS, by whose
+// robots.txt a tunnel is judged.
+func (s *Server) newConnectExchange(w http.ResponseWriter, r *http.Request, t *tunnel) *exchange {
+	ex := s.newExchange(w, r, t)
+	ex.tunnel = nil // r is the CONNECT itself, and came outside of it
+	ex.origin = t.secure
+	ex.rec.Via = audit.Tunnel
+	ex.rec.Scheme, ex.rec.Host, ex.rec.Port = t.secure.Scheme(), t.host, t.port
+	return ex
+}
+
+// hijackWriter takes a CONNECT's connection over as a tunnelConn, with the octets that came behind the CONNECT: goproxy
+// would throw them away.
 type hijackWriter struct {
 	http.ResponseWriter
 	tunnel *tunnel
 	server *Server
+	seat   *seat // among the tunnels
+	conn   *tunnelConn
 }
 
 func (w *hijackWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
@@ -109,10 +158,48 @@ func (w *hijackWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if g := gateOf(conn); g != nil {
+		conn = g.Conn // its work is done
+	}
 	buffered, _ := rw.Reader.Peek(rw.Reader.Buffered())
-	c := &tunnelConn{Conn: conn, tunnel: w.tunnel, server: w.server, head: bytes.Clone(buffered)}
-	w.server.track(c)
-	return c, rw, nil
+	w.conn = &tunnelConn{Conn: conn, tunnel: w.tunnel, server: w.server, seat: w.seat, head: bytes.Clone(buffered)}
+	w.server.track(w.conn)
+	return w.conn, rw, nil
+}
+
+// takeSeat takes a seat among the tunnels, or refuses where none is left.
+func (w *hijackWriter) takeSeat() *Refusal {
+	if w.seat = w.server.tunnelRoom.take(netip.Addr{}); w.seat == nil {
+		return &Refusal{Reason: policy.ReasonOverload, Detail: "Too many tunnels are open.", RetryAfter: retryOverload}
+	}
+	return nil
+}
+
+// refuse answers the CONNECT with resp, whose reason stands in the first line too: most clients show no more of it.
+func (w *hijackWriter) refuse(r *http.Request, resp *http.Response) {
+	conn, _, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err != nil {
+		writeResponse(w, r, resp)
+		return
+	}
+	resp.Close = true
+	var b bytes.Buffer
+	_ = resp.Write(&b) // a Buffer takes all
+	part(conn, b.Bytes())
+}
+
+// close ends the connection, if it was taken over.
+func (w *hijackWriter) close() {
+	if w.conn != nil {
+		w.conn.Close()
+	}
+}
+
+// done leaves the seat, unless the connection that was taken over has it now.
+func (w *hijackWriter) done() {
+	if w.conn == nil {
+		w.seat.leave()
+	}
 }
 
 // handleConnect tells goproxy to give every CONNECT to openTunnel. It is the only CONNECT handler, and it always
@@ -121,13 +208,13 @@ func (s *Server) handleConnect(host string, _ *goproxy.ProxyCtx) (*goproxy.Conne
 	return &goproxy.ConnectAction{Action: goproxy.ConnectHijack, Hijack: s.openTunnel}, host
 }
 
-// openTunnel answers 200 and gives the connection to the inner server, decrypted where the client speaks TLS.
+// openTunnel answers 200 and gives the connection to the inner server, decrypted where the client speaks TLS, and behind a
+// gate where it speaks HTTP/1.x.
 func (s *Server) openTunnel(_ *http.Request, conn net.Conn, _ *goproxy.ProxyCtx) {
 	c := conn.(*tunnelConn)
 	inner, err := s.upgrade(c)
 	if err != nil {
-		s.log.Debug("a tunnel ended before its first request", "host", c.tunnel.host, "err", err)
-		c.Close()
+		s.endUnused(c, err)
 		return
 	}
 	if !s.tunnels.deliver(inner) {
@@ -135,27 +222,65 @@ func (s *Server) openTunnel(_ *http.Request, conn net.Conn, _ *goproxy.ProxyCtx)
 	}
 }
 
-// upgrade looks at the first octet. 0x16 begins a TLS handshake (RFC 8446 section 5.1), which is not begun here but by
-// the inner server, so that its time-outs hold; everything else must be HTTP in clear. Both must come in time.
-func (s *Server) upgrade(c *tunnelConn) (net.Conn, error) {
+// established answers the CONNECT. What comes next on c has the time of a header.
+func (s *Server) established(c net.Conn) error {
 	if err := c.SetDeadline(time.Now().Add(s.options.HeaderTimeout)); err != nil {
-		return nil, err
+		return err
 	}
-	if _, err := io.WriteString(c.Conn, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
+	_, err := io.WriteString(c, "HTTP/1.1 200 Connection established\r\n\r\n")
+	return err
+}
+
+// endUnused ends a tunnel that never got to a request. That a client opens one in advance and closes it is nothing to
+// record; one that waits for the server to speak first, or for anything else that cannot come, should be found out why.
+func (s *Server) endUnused(c *tunnelConn, cause error) {
+	defer c.Close()
+	s.log.Debug("a tunnel ended before its first request", "host", c.tunnel.host, "err", cause)
+	if errors.Is(cause, os.ErrDeadlineExceeded) {
+		s.recordTunnel(c, &Refusal{Reason: policy.ReasonBadRequest, Err: cause})
+	}
+}
+
+// upgrade looks at the first octet. 0x16 begins a TLS handshake (RFC 8446 section 5.1); everything else must be HTTP in
+// clear. Both must come in time: who waits for the other side to speak first, as in SMTP, waits for nothing.
+func (s *Server) upgrade(c *tunnelConn) (net.Conn, error) {
+	if err := s.established(c); err != nil {
 		return nil, err
 	}
 	var first [1]byte
 	if _, err := io.ReadFull(c, first[:]); err != nil {
-		return nil, fmt.Errorf("waiting for the first octet: %w", err)
-	}
-	if err := c.SetDeadline(time.Time{}); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("waiting for the client to speak first: %w", err)
 	}
 	c.head = append(first[:], c.head...)
 	if first[0] == 0x16 {
-		return tls.Server(c, s.tls), nil
+		return s.handshake(c)
 	}
-	return c, nil
+	return s.newGate(c, c.tunnel), c.SetDeadline(time.Time{})
+}
+
+// handshake ends the client's TLS, in a time of its own behind that of the first octet. It is done before the inner server
+// has the connection, since that would not tell why one failed.
+func (s *Server) handshake(c *tunnelConn) (net.Conn, error) {
+	if err := c.SetDeadline(time.Now().Add(s.options.HeaderTimeout)); err != nil {
+		return nil, err
+	}
+	secure := tls.Server(c, s.tls)
+	if err := secure.Handshake(); err != nil {
+		if c.turnedDown(err) {
+			s.distrust.count.Add(1)
+			s.distrust.tell(c, "a client does not trust the CA")
+			s.recordTunnel(c, &Refusal{Err: fmt.Errorf("%w: %w", errDistrust, err)})
+		}
+		return nil, fmt.Errorf("the TLS handshake: %w", err)
+	}
+	c.shook, c.last = time.Now(), nil
+	if err := c.SetDeadline(time.Time{}); err != nil {
+		return nil, err
+	}
+	if secure.ConnectionState().NegotiatedProtocol == "h2" {
+		return secure, nil
+	}
+	return secureGate{s.newGate(secure, c.tunnel), secure}, nil
 }
 
 // tlsConfig is the one configuration of all tunnels, so that a client can resume its session in its next tunnel.
@@ -165,7 +290,9 @@ func (s *Server) tlsConfig() *tls.Config {
 		NextProtos:         []string{"h2", "http/1.1"},
 		GetConfigForClient: s.checkServerName,
 		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-			return s.options.Authority.Leaf(hello.Conn.(*tunnelConn).tunnel.host)
+			c := hello.Conn.(*tunnelConn)
+			c.signed = true
+			return s.options.Authority.Leaf(c.tunnel.host)
 		},
 	}
 }
@@ -182,16 +309,16 @@ func (s *Server) checkServerName(hello *tls.ClientHelloInfo) (*tls.Config, error
 		return nil, nil
 	}
 	err := fmt.Errorf("the TLS server name %q is not the host of the CONNECT, %q", cut(hello.ServerName, 255), c.tunnel.host)
-	s.recordMisdirected(c, err)
+	s.recordTunnel(c, &Refusal{Reason: policy.ReasonMisdirected, Err: err})
 	return nil, err
 }
 
-// recordMisdirected records a tunnel that ended in its handshake: nobody could be told but by a TLS alert.
-func (s *Server) recordMisdirected(c *tunnelConn, cause error) {
+// recordTunnel records a tunnel that ended before its first request: nobody could be told but by a TLS alert.
+func (s *Server) recordTunnel(c *tunnelConn, ref *Refusal) {
+	s.handlers.Add(1)
+	defer s.handlers.Done()
 	r := &http.Request{Method: http.MethodConnect, RemoteAddr: c.RemoteAddr().String(), Header: http.Header{}}
-	ex := s.newExchange(nil, r, c.tunnel)
-	ex.rec.Via, ex.rec.Host, ex.rec.Port = audit.Tunnel, c.tunnel.host, c.tunnel.port
-	ex.refuse(r, &Refusal{Reason: policy.ReasonMisdirected, Err: cause})
+	s.newConnectExchange(nil, r, c.tunnel).refuse(r, ref)
 }
 
 // inner serves one request that came through a tunnel.
@@ -202,10 +329,10 @@ func (s *Server) inner(w http.ResponseWriter, r *http.Request) {
 
 // innerContext tells the inner server's requests which tunnel they came through.
 func innerContext(ctx context.Context, c net.Conn) context.Context {
-	if t, ok := c.(*tls.Conn); ok {
-		c = t.NetConn()
+	if g := gateOf(c); g != nil {
+		return context.WithValue(gateContext(ctx, c), tunnelKey{}, g.tunnel)
 	}
-	return context.WithValue(ctx, tunnelKey{}, c.(*tunnelConn).tunnel)
+	return context.WithValue(ctx, tunnelKey{}, c.(*tls.Conn).NetConn().(*tunnelConn).tunnel)
 }
 
 // connQueue is a listener whose connections are handed to it.

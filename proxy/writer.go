@@ -22,8 +22,11 @@ func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter 
 
 // WriteHeader sends the header of a stream at once: it alone tells a client that the stream has begun.
 func (w *responseWriter) WriteHeader(status int) {
-	w.written = true
+	if status == http.StatusSwitchingProtocols {
+		gateIn(w.ex.ctx).pass() // before the client hears of it and answers in the other protocol
+	}
 	w.ResponseWriter.WriteHeader(status)
+	w.written = true
 	if w.ex.stream {
 		w.Flush()
 	}

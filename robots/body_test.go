@@ -81,10 +81,11 @@ func TestMaxSize(t *testing.T) {
 	}{
 		{"2.5/one octet less", padded(size - 1), "found 200 /open", size - 1},
 		{"2.5/exactly", padded(size), "found 200 /open", size},
-		{"2.5/exactly, and a line end", padded(size) + "\n", "oversize 200 /open", size},
+		{"2.5/exactly, and then the line's end", padded(size) + "\n", "oversize 200 /open /private", size},
+		{"2.5/exactly, with the line's end", padded(size-1) + "\n" + "Disallow: /open\n", "oversize 200 /open", size},
 		{"2.5/one octet more", padded(size) + "v", "oversize 200 /open /private", size},
 		{"2.5/cut in half", padded(size) + "vate\nDisallow: /open\n", "oversize 200 /open /private", size},
-		{"2.5/the rest does not count", padded(size) + "\nDisallow: /open\n", "oversize 200 /open", size},
+		{"2.5/the rest does not count", padded(size-9) + "\nDisallow: /open\n", "oversize 200 /open", size},
 	} {
 		for _, coding := range []string{"", "gzip"} {
 			t.Run(row.name+coding, func(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/dgraph-io/ristretto/v2"
@@ -15,46 +14,61 @@ import (
 	"github.com/robotsproxy/robotsproxy/origin"
 )
 
-// CacheOptions say what a Cache asks and how much it keeps.
+// CacheOptions say what a Cache asks, how much it keeps, and who else is concerned.
 type CacheOptions struct {
-	Fetch      func(context.Context, origin.Origin) (*Snapshot, error) // required: Fetcher.Fetch; each Snapshot is a new one
-	MaxBytes   int64                                                   // of memory for Snapshots; if zero, 256 MiB
-	MaxFetches int                                                     // at once, for all origins; if zero, 64
+	Fetch func(context.Context, Request) (*Snapshot, error) // required: Fetcher.Fetch; each Snapshot is a new one
+
+	Store       Store                       // keeps what the memory drops and what a restart must not lose; if nil, nothing does
+	StoreFailed func(error)                 // is told of each call of Store that failed; may be nil
+	Paused      func(host string) time.Time // until when a host wants no requests; if nil, or in the past, none is paused
+	Changed     func(Change)                // is told of each robots.txt that is not what it was; may be nil
+
+	UnreachableAllows bool // what was unreachable for 30 days allows every path (RFC 9309 section 2.3.1.4); else it refuses
+
+	MaxBytes   int64 // of memory for Snapshots; if zero, 256 MiB
+	MaxFetches int   // at once, for all origins; if zero, 64
+	MaxQueue   int   // fetches that may wait; if zero, 1000
 }
 
-// Cache holds the Snapshots of many origins. Each is fetched once, however many ask for it at the same time, and kept until
-// it expires; a failure is kept too, so that a dead origin is not asked for every request. Its methods may be called by
-// many goroutines at once.
+// Cache holds the Snapshots of many origins: in memory, and in its Store. Each is fetched once, however many ask for it at
+// the same time, and kept until it expires; one that is in use is renewed before. A failure is kept too, so that a dead
+// origin is not asked for every request. Its methods may be called by many goroutines at once.
 type Cache struct {
 	options CacheOptions
+	born    time.Time
 	seed    maphash.Seed
 	kept    *ristretto.Cache[uint64, *Snapshot]
 	recent  recent
 	flights singleflight.Group
-	slots   chan struct{} // one for each fetch that may run
+	queue   queue
+	counts  counts
 
 	life context.Context // ends with Close, and with it every fetch
 	end  context.CancelFunc
 	mu   sync.Mutex     // held to end life, and to add to busy
 	busy sync.WaitGroup // the flights
-
-	hits, fetches, failures atomic.Uint64
 }
 
-// Stats are counts since the Cache was made.
-type Stats struct {
-	Hits     uint64 // look-ups that were answered from memory
-	Fetches  uint64 // flights to an origin
-	Failures uint64 // of those, the ones that left the origin Unreachable
-}
-
-// NewCache returns an empty Cache. It must be closed.
+// NewCache returns a Cache whose memory is empty. It must be closed.
 func NewCache(o CacheOptions) (*Cache, error) {
 	if o.Fetch == nil {
 		return nil, errors.New("robots: a Cache needs a Fetch")
 	}
 	setDefault(&o.MaxBytes, 256<<20)
 	setDefault(&o.MaxFetches, 64)
+	setDefault(&o.MaxQueue, 1000)
+	if o.Store == nil {
+		o.Store = noStore{}
+	}
+	if o.StoreFailed == nil {
+		o.StoreFailed = func(error) {}
+	}
+	if o.Paused == nil {
+		o.Paused = func(string) time.Time { return time.Time{} }
+	}
+	if o.Changed == nil {
+		o.Changed = func(Change) {}
+	}
 	forRecent := min(o.MaxBytes/4, recentBytes)
 	kept, err := ristretto.NewCache(&ristretto.Config[uint64, *Snapshot]{
 		NumCounters: min(max(o.MaxBytes/200, 1<<10), 4<<20), // ten for each Snapshot of 2 KiB
@@ -64,7 +78,9 @@ func NewCache(o CacheOptions) (*Cache, error) {
 	if err != nil {
 		return nil, fmt.Errorf("robots: making the cache: %w", err)
 	}
-	c := &Cache{options: o, seed: maphash.MakeSeed(), kept: kept, recent: newRecent(forRecent), slots: make(chan struct{}, o.MaxFetches)}
+	c := &Cache{
+		options: o, born: time.Now(), seed: maphash.MakeSeed(), kept: kept, recent: newRecent(forRecent), queue: newQueue(o.MaxFetches, o.MaxQueue),
+	}
 	c.life, c.end = context.WithCancel(context.Background())
 	return c, nil
 }
@@ -89,97 +105,64 @@ func (c *Cache) begin() error {
 	return nil
 }
 
-// Stats returns the counts so far.
-func (c *Cache) Stats() Stats {
-	return Stats{Hits: c.hits.Load(), Fetches: c.fetches.Load(), Failures: c.failures.Load()}
+// Snapshot returns o's robots.txt as it stands now, fetching it if no fresh copy is kept. Asker is the product token of
+// the client that asks, which the origin is told if this call begins the fetch; it may be empty. The error is that of ctx,
+// of a guard that refuses o's address, or ErrBusy.
+func (c *Cache) Snapshot(ctx context.Context, o origin.Origin, asker string) (*Snapshot, error) {
+	now := c.born.Add(time.Since(c.born)) // by the monotonic clock alone, which is half as dear as time.Now
+	key := c.key(o)
+	snap := c.inMemory(key, o)
+	if snap == nil || !snap.freshAt(now) {
+		return c.await(ctx, errand{origin: o, key: key, asker: asker, purpose: onExpiry})
+	}
+	c.counts.hits.Add(1)
+	c.counts.served(snap)
+	if snap.dueAt(now) {
+		c.start(errand{origin: o, key: key, asker: asker, purpose: early}) // what it fails with is met again when snap expires
+	}
+	return snap, nil
 }
 
-// Snapshot returns o's robots.txt as it stands now, fetching it if no fresh copy is kept. Its error is that of ctx, or of a
-// guard that refuses o's address.
-func (c *Cache) Snapshot(ctx context.Context, o origin.Origin) (*Snapshot, error) {
-	return c.snapshot(ctx, o, time.Now())
+// Refresh asks o for its robots.txt now, by conditional request where a copy is kept, and returns what counts then. It
+// shares a fetch that is under way. Its error is that of Snapshot.
+func (c *Cache) Refresh(ctx context.Context, o origin.Origin) (*Snapshot, error) {
+	return c.await(ctx, errand{origin: o, key: c.key(o), purpose: anyway})
 }
 
-func (c *Cache) snapshot(ctx context.Context, o origin.Origin, now time.Time) (*Snapshot, error) {
-	key := maphash.Comparable(c.seed, o)
-	if snap := c.fresh(key, o, now); snap != nil {
-		c.hits.Add(1)
+// Peek returns what is kept of o, fresh or not, or ErrNoSnapshot. It asks no origin.
+func (c *Cache) Peek(ctx context.Context, o origin.Origin) (*Snapshot, error) {
+	if snap := c.inMemory(c.key(o), o); snap != nil {
 		return snap, nil
 	}
-	// The flight is everybody's: that one caller leaves must not end it, so it does not see ctx.
-	result := c.flights.DoChan(o.String(), func() (any, error) { return c.fly(key, o) })
-	select {
-	case r := <-result:
-		if r.Err != nil {
-			return nil, r.Err
-		}
-		return r.Val.(*Snapshot), nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("robots: waiting for %s: %w", o, ctx.Err())
+	snap, err := c.load(ctx, o)
+	if err != nil {
+		return nil, err
 	}
+	return snap.prepare(), nil
 }
 
-// fresh returns the kept copy of o if it has not expired.
-func (c *Cache) fresh(key uint64, o origin.Origin, now time.Time) *Snapshot {
-	if snap := c.copy(key, o); snap != nil && now.Before(snap.Expires) {
-		return snap
-	}
-	return nil
-}
+func (c *Cache) key(o origin.Origin) uint64 { return maphash.Comparable(c.seed, o) }
 
-// copy returns the kept copy of o, fresh or not. Two origins may have one key, so the Snapshot's own is compared.
-func (c *Cache) copy(key uint64, o origin.Origin) *Snapshot {
+// inMemory returns the copy of o in memory, fresh or not; nil if there is none. Two origins may have one key, so the
+// Snapshot's own is compared.
+func (c *Cache) inMemory(key uint64, o origin.Origin) *Snapshot {
 	if snap, ok := c.kept.Get(key); ok && snap.Origin == o {
 		return snap
 	}
 	return c.recent.get(o)
 }
 
-// fly fetches o's file for all who wait for it. What it returns is what they get: ristretto may drop a Set or carry it out
-// later, so nothing is ever read back from it here.
-//
-// It looks again first. Otherwise: A and B miss; A's flight lands and is forgotten; B, who was slower, begins another.
-func (c *Cache) fly(key uint64, o origin.Origin) (snap *Snapshot, err error) {
-	if err := c.begin(); err != nil {
-		return nil, fmt.Errorf("robots: fetching for %s: %w", o, err)
-	}
-	defer c.busy.Done()
-	defer func() {
-		if v := recover(); v != nil {
-			snap, err = nil, fmt.Errorf("robots: fetching for %s: panic: %v", o, v)
-		}
-	}()
-	if snap := c.fresh(key, o, time.Now()); snap != nil {
-		return snap, nil
-	}
-	select {
-	case c.slots <- struct{}{}:
-		defer func() { <-c.slots }()
-	case <-c.life.Done():
-		return nil, fmt.Errorf("robots: fetching for %s: %w", o, c.life.Err())
-	}
-	c.fetches.Add(1)
-	if snap, err = c.options.Fetch(c.life, o); err != nil {
-		return nil, err
-	}
-	if snap.Availability == Unreachable {
-		c.failures.Add(1)
-		snap.postpone(c.copy(key, o))
-	}
+// remember takes snap into the memory. Ristretto may decline it, which costs those who ask next a read of the Store; but
+// when this returns it has made up its mind, so that no older copy can come after.
+func (c *Cache) remember(key uint64, snap *Snapshot) {
 	c.recent.add(snap)
 	c.kept.Set(key, snap, snap.size())
-	return snap, nil
+	c.kept.Wait()
 }
 
-// longestError is how long a failure is kept at the most, unless the origin itself asked for more.
-const longestError = 30 * time.Minute
-
-// postpone doubles the lifetime of a failure for each one before it in a row. It runs before s is anybody else's.
-func (s *Snapshot) postpone(before *Snapshot) {
-	if before == nil || before.Availability != Unreachable {
-		return
-	}
-	s.failures = min(before.failures+1, 16) // 16 doublings of a day still fit a Duration
-	asked := s.Expires.Sub(s.Fetched)
-	s.Expires = s.Fetched.Add(max(asked, min(asked<<s.failures, longestError)))
+// forget drops what the memory has of o.
+func (c *Cache) forget(key uint64, o origin.Origin) {
+	c.recent.remove(o)
+	c.kept.Del(key)
+	c.kept.Wait()
 }

@@ -181,27 +181,37 @@ func checkRedirects(t *testing.T, v *vector) error {
 	return expect(v, got)
 }
 
-// checkAge asks at every hour about an origin that has been unreachable since the first.
-func checkAge(t *testing.T, v *vector) (err error) {
+// checkAge asks at every hour about an origin that has been unreachable since the first, with either choice of what it
+// comes to.
+func checkAge(t *testing.T, v *vector) error {
+	want := map[bool]string{false: "disallow_all", true: "disallow_all"}
+	switch v.Expect {
+	case "disallow_all":
+	case "may_allow_all_or_keep_cache":
+		want[true] = "allow_all"
+	default:
+		return fmt.Errorf("an answer that this test does not know: %v", v.Expect)
+	}
+	for _, allows := range []bool{false, true} {
+		if got := atAge(t, v.AgeHours, allows); got != want[allows] {
+			return fmt.Errorf("UnreachableAllows %v: got %s, want %s", allows, got, want[allows])
+		}
+	}
+	return nil
+}
+
+// atAge is what an origin without a copy means after so many hours.
+func atAge(t *testing.T, hours int, allows bool) (got string) {
 	synctest.Test(t, func(t *testing.T) {
 		o := mustOrigin(t, "http://a.example")
-		c := newCache(t, robots.CacheOptions{Fetch: fails()})
-		for range v.AgeHours {
+		c := newCache(t, robots.CacheOptions{Fetch: fails(), UnreachableAllows: allows})
+		lookUp(t, c, o)
+		for range hours {
 			time.Sleep(time.Hour)
-			snap, lookUp := c.Snapshot(t.Context(), o)
-			if lookUp != nil {
-				err = lookUp
-				return
-			}
-			if err = expect(&vector{Expect: "disallow_all"}, meaning(snap)); err != nil {
-				return
-			}
+			got = meaning(lookUp(t, c, o))
 		}
 	})
-	if err == nil && v.Expect != "disallow_all" && v.Expect != "may_allow_all_or_keep_cache" {
-		return fmt.Errorf("got disallow_all, want %v", v.Expect)
-	}
-	return err
+	return got
 }
 
 func checkTTL(t *testing.T, v *vector) (err error) {
@@ -210,7 +220,7 @@ func checkTTL(t *testing.T, v *vector) (err error) {
 		for name, value := range v.Headers {
 			h.Set(name, value)
 		}
-		got := kept(t, answering{200, h}, func(o *robots.FetcherOptions) {
+		got := kept(t, answering{status: 200, header: h}, func(o *robots.FetcherOptions) {
 			o.TTL = time.Duration(v.Default) * time.Second
 			o.MinTTL = max(time.Duration(v.Minimum)*time.Second, 1) // 0 stands for the default
 		})

@@ -36,18 +36,19 @@ func Example() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		snap, err := c.Snapshot(context.Background(), o)
+		snap, err := c.Snapshot(context.Background(), o, "")
 		if err != nil {
 			log.Fatal(err)
 		}
 		v := snap.Rules.Agent("NewsBot").Verdict("/private/x")
 		fmt.Printf("%s %s %v %q\n", o, snap.State(), snap.Availability != robots.Unreachable && v.Allowed, v.Rule)
 	}
-	fmt.Printf("%+v\n", c.Stats())
+	stats := c.Stats()
+	fmt.Println(stats.Hits, "hit,", stats.Fetches, "fetches,", stats.Failures, "failure")
 	// Output:
 	// https://a.example found false "Disallow: /private"
 	// https://a.example found false "Disallow: /private"
 	// http://b.example unreachable false ""
 	// http://c.example unavailable true ""
-	// {Hits:1 Fetches:3 Failures:1}
+	// 1 hit, 3 fetches, 1 failure
 }

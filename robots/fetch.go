@@ -1,16 +1,10 @@
 package robots
 
 import (
-	"bufio"
-	"compress/gzip"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -69,24 +63,33 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// Fetch gets o's robots.txt. What goes wrong on the way is a Snapshot that says so; an error is returned only when ctx
-// has ended, or when the guard refuses o itself, which says nothing about the file.
-func (f *Fetcher) Fetch(ctx context.Context, o origin.Origin) (*Snapshot, error) {
+// Request says what is to be fetched.
+type Request struct {
+	Origin   origin.Origin
+	Asker    string    // product token of the client that asks, which the origin is told beside our own; empty if there is none
+	Previous *Snapshot // what is kept of Origin; asked for by condition if it is a file with validators. May be nil.
+}
+
+// Fetch gets r's file. What goes wrong on the way is a Snapshot that says so; an error is returned only when ctx has
+// ended, or when the guard refuses the origin itself, which says nothing about the file.
+func (f *Fetcher) Fetch(ctx context.Context, r Request) (*Snapshot, error) {
 	limited, cancel := context.WithTimeout(ctx, f.options.Timeout)
 	defer cancel()
-	snap := &Snapshot{Origin: o, Rules: &rules.Ruleset{}}
-	err := f.follow(limited, snap)
+	snap := &Snapshot{Origin: r.Origin, Rules: &rules.Ruleset{}}
+	err := f.follow(limited, r, snap)
 	if err == nil {
 		return snap, nil
 	}
 	prohibited := f.options.Prohibited(err)
 	switch {
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("robots: fetching for %s: %w", o, ctx.Err())
+		return nil, fmt.Errorf("robots: fetching for %s: %w", r.Origin, ctx.Err())
 	case prohibited && len(snap.Redirects) == 0:
-		return nil, fmt.Errorf("robots: fetching for %s: %w", o, err)
+		return nil, fmt.Errorf("robots: fetching for %s: %w", r.Origin, err)
 	case prohibited:
 		f.fail(snap, "destination_ip_prohibited", err)
+	case errors.Is(err, errScheme):
+		f.fail(snap, "http_request_denied", err)
 	default:
 		f.fail(snap, ErrorType(err), err)
 	}
@@ -96,41 +99,54 @@ func (f *Fetcher) Fetch(ctx context.Context, o origin.Origin) (*Snapshot, error)
 
 // follow asks for the file and for what it is redirected to, also at other authorities; the rules count for the origin
 // that was asked first (RFC 9309 section 2.3.1.2).
-func (f *Fetcher) follow(ctx context.Context, snap *Snapshot) error {
+func (f *Fetcher) follow(ctx context.Context, r Request, snap *Snapshot) error {
 	visited := []string{snap.Origin.String() + "/robots.txt"}
 	for {
-		resp, err := f.get(ctx, visited[len(visited)-1])
+		previous := r.asksAgain(snap)
+		resp, err := f.get(ctx, visited[len(visited)-1], f.header(r.Asker, previous))
 		if err != nil {
 			return err
 		}
-		next := location(resp)
-		if next == "" {
-			err = f.read(snap, resp)
-			resp.Body.Close()
-			return err
+		next, err := location(resp)
+		if err == nil && next == "" {
+			err = f.read(snap, resp, previous)
 		}
 		resp.Body.Close()
-		if len(snap.Redirects) >= f.options.MaxRedirects || slices.Contains(visited, next) {
-			snap.Status = resp.StatusCode
-			f.set(snap, Unavailable, resp.Header) // too many, or a loop: section 2.3.1.2 lets it count as unavailable
+		if err != nil || next == "" {
+			return err
+		}
+		if mark := f.detour(visited, next); mark != 0 {
+			snap.Status, snap.Header, snap.Marks = resp.StatusCode, storable(resp.Header), snap.Marks|mark
+			f.set(snap, Unavailable, resp.Header) // section 2.3.1.2 lets it count as unavailable
 			return nil
+		}
+		if resp.Request.URL.Scheme == "https" && strings.HasPrefix(next, "http:") {
+			snap.Marks |= Downgraded
 		}
 		visited = append(visited, next)
 		snap.Redirects = visited[1:]
 	}
 }
 
-func (f *Fetcher) get(ctx context.Context, at string) (*http.Response, error) {
+// detour returns the mark of a redirect to next that is not followed; 0 if it is.
+func (f *Fetcher) detour(visited []string, next string) Marks {
+	switch {
+	case slices.Contains(visited, next):
+		return RedirectLoop
+	case len(visited) > f.options.MaxRedirects:
+		return TooManyRedirects
+	default:
+		return 0
+	}
+}
+
+func (f *Fetcher) get(ctx context.Context, at string, h http.Header) (*http.Response, error) {
 	var progress progress
 	req, err := http.NewRequestWithContext(progress.watch(ctx), http.MethodGet, at, nil)
 	if err != nil {
 		return nil, err
 	}
-	req.Header = http.Header{
-		"User-Agent":      {f.options.UserAgent},
-		"Accept":          {"text/plain, */*;q=0.5"},
-		"Accept-Encoding": {"gzip"},
-	}
+	req.Header = h
 	resp, err := f.options.Transport.RoundTrip(req)
 	if err != nil {
 		return nil, progress.explain(err)
@@ -138,48 +154,53 @@ func (f *Fetcher) get(ctx context.Context, at string) (*http.Response, error) {
 	return resp, nil
 }
 
-// location returns the URL where resp sends us. It is empty where there is none: no redirect, or one to nothing that HTTP
-// can fetch.
-func location(resp *http.Response) string {
-	switch resp.StatusCode {
-	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-	default:
-		return ""
+// header returns the fields of a request, which has conditions if previous is not nil.
+func (f *Fetcher) header(asker string, previous *Snapshot) http.Header {
+	h := http.Header{
+		"User-Agent":      {f.options.UserAgent},
+		"Accept":          {"text/plain, */*;q=0.5"},
+		"Accept-Encoding": {"gzip"},
 	}
-	next, err := resp.Location()
-	if err != nil {
-		return ""
+	if isToken(asker) {
+		h.Set("User-Agent", asker+" "+f.options.UserAgent)
 	}
-	o, err := origin.FromURL(next)
-	if err != nil {
-		return ""
+	if previous != nil {
+		previous.setConditions(h)
 	}
-	clean := url.URL{Scheme: o.Scheme(), Host: o.Authority(), Path: next.Path, RawPath: next.RawPath, RawQuery: next.RawQuery}
-	return clean.String() // without userinfo and fragment
+	return h
+}
+
+// isToken reports whether s is a token of HTTP (RFC 9110 section 5.6.2), and therefore no way into other fields.
+func isToken(s string) bool {
+	for _, c := range []byte(s) {
+		alphanumeric := c-'0' < 10 || c|0x20-'a' < 26
+		if !alphanumeric && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {
+			return false
+		}
+	}
+	return s != ""
 }
 
 // read makes of the last answer what RFC 9309 section 2.3.1 makes of it. Its error is for a file that broke off.
-func (f *Fetcher) read(snap *Snapshot, resp *http.Response) error {
-	snap.Status, snap.ContentType = resp.StatusCode, resp.Header.Get("Content-Type")
+func (f *Fetcher) read(snap *Snapshot, resp *http.Response, previous *Snapshot) error {
+	snap.Status, snap.Header = resp.StatusCode, storable(resp.Header)
+	switch resp.StatusCode {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		snap.Marks |= Unauthorized
+	case http.StatusNotModified:
+		f.revalidate(snap, resp, previous)
+		return nil
+	}
 	if f.refuses(resp.StatusCode) {
 		f.refuse(snap, resp)
 		return nil
 	}
-	found := resp.StatusCode < 300
-	data, err := f.readBody(resp)
-	if err != nil && found {
-		return err
-	}
-	if err == nil {
-		f.keep(snap, data)
-	}
-	if !found { // 4xx, and redirects that lead nowhere, which Google's crawler counts as 404 too
+	if resp.StatusCode >= 300 { // 4xx, and redirects that lead nowhere, which Google's crawler counts as 404 too
+		drain(resp.Body)
 		f.set(snap, Unavailable, resp.Header)
 		return nil
 	}
-	f.set(snap, Found, resp.Header)
-	f.parse(snap, data)
-	return nil
+	return f.readFile(snap, resp)
 }
 
 // refuses reports whether an answer of this status closes the site.
@@ -195,71 +216,28 @@ func (f *Fetcher) refuses(status int) bool {
 	return status < 200 || status >= 500 // below are no answers: an upgrade that nobody asked for
 }
 
-// readBody reads one octet beyond the limit, after decoding: a compressed file may not be larger than a plain one.
-func (f *Fetcher) readBody(resp *http.Response) ([]byte, error) {
-	body, err := decoded(resp, int64(f.options.MaxSize))
+func (f *Fetcher) readFile(snap *Snapshot, resp *http.Response) error {
+	data, err := f.readBody(resp)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	data, err := io.ReadAll(io.LimitReader(body, int64(f.options.MaxSize)+1))
-	if err != nil {
-		return nil, fmt.Errorf("reading the body, after %d octets: %w", len(data), err)
+	snap.ContentType = short(resp.Header.Get("Content-Type"))
+	snap.ETag, snap.LastModified = short(resp.Header.Get("ETag")), short(resp.Header.Get("Last-Modified"))
+	snap.setBody(data, f.options.MaxSize)
+	if isHTML(data) {
+		snap.Marks |= WebPage
 	}
-	return data, nil
+	f.setFound(snap, resp.Header)
+	snap.compile()
+	return nil
 }
 
-// keep puts the octets that count into snap, with their hash.
-func (f *Fetcher) keep(snap *Snapshot, data []byte) {
-	snap.Truncated = len(data) > f.options.MaxSize
-	snap.Body = slices.Clip(data[:min(len(data), f.options.MaxSize)])
-	sum := sha256.Sum256(snap.Body)
-	snap.SHA256 = hex.EncodeToString(sum[:])
-}
-
-// errCoding is for a body in a coding that was not asked for and is not understood.
-var errCoding = errors.New("the body has a content coding that was not asked for")
-
-func decoded(resp *http.Response, limit int64) (io.Reader, error) {
-	switch coding := strings.ToLower(strings.Join(resp.Header.Values("Content-Encoding"), ", ")); coding {
-	case "", "identity":
-		return resp.Body, nil
-	case "gzip", "x-gzip":
-		// What is longer than its own content could be holds none: empty gzip members without end, for example.
-		const overhead = 64 << 10
-		return gunzip(io.LimitReader(resp.Body, limit+overhead))
-	default:
-		return nil, fmt.Errorf("%w: %q", errCoding, coding)
-	}
-}
-
-// gunzip lets an empty body be: servers say gzip of those too.
-func gunzip(body io.Reader) (io.Reader, error) {
-	buffered := bufio.NewReader(body)
-	if _, err := buffered.Peek(1); err == io.EOF {
-		return http.NoBody, nil
-	}
-	return gzip.NewReader(buffered)
-}
-
-// parse compiles data, of which one octet beyond the limit tells rules that it is cut.
-func (f *Fetcher) parse(snap *Snapshot, data []byte) {
-	snap.Rules = rules.Parse(data, rules.Options{MaxSize: f.options.MaxSize, ContentType: snap.ContentType})
-	snap.HTML = isHTML(data)
-	if snap.HTML && f.options.HTMLRefuses {
+// setFound completes snap for a file, or for what stands in its place.
+func (f *Fetcher) setFound(snap *Snapshot, h http.Header) {
+	f.set(snap, Found, h)
+	if snap.Marks&WebPage != 0 && f.options.HTMLRefuses {
 		f.fail(snap, "destination_unavailable", errors.New("a web page stands in the place of robots.txt"))
 	}
-}
-
-// isHTML tells a web page by its beginning. Its Content-Type tells nothing: many a true robots.txt is sent as text/html.
-func isHTML(body []byte) bool {
-	const bom = "\xef\xbb\xbf"
-	head := strings.ToLower(strings.TrimLeft(strings.TrimPrefix(string(body[:min(len(body), 512)]), bom), " \t\r\n"))
-	for _, begin := range []string{"<!doctype html", "<html", "<head", "<body", "<script", "<!--"} {
-		if strings.HasPrefix(head, begin) {
-			return true
-		}
-	}
-	return false
 }
 
 // set completes snap for an answer that opens the site or holds its rules.
@@ -279,6 +257,6 @@ func (f *Fetcher) refuse(snap *Snapshot, resp *http.Response) {
 // fail completes snap for a file that could not be had.
 func (f *Fetcher) fail(snap *Snapshot, cause string, err error) {
 	snap.Availability, snap.Cause, snap.Err, snap.Fetched = Unreachable, cause, err, time.Now()
-	snap.Rules = &rules.Ruleset{}
+	snap.Rules, snap.Body, snap.SHA256, snap.Truncated = &rules.Ruleset{}, nil, "", false
 	snap.Expires = snap.Fetched.Add(f.options.ErrorTTL)
 }

@@ -49,7 +49,7 @@ func TestFetch(t *testing.T) {
 		}}, "unavailable 404 /open /private", ""},
 		{"2.3.1.3/departure: 429", status(429), "unreachable 429 destination_unavailable", ""},
 		{"2.3.1.2/300 is no redirect", robotstest.Robots{Status: 300, Body: file}, "unavailable 300 /open /private", ""},
-		{"2.3.1.2/304 was not asked for", robotstest.Robots{Status: 304}, "unavailable 304 /open /private", ""},
+		{"9110 15.4.5/304 was not asked for", robotstest.Robots{Status: 304}, "unreachable 304 http_protocol_error", ""},
 	}
 	for _, code := range []int{400, 402, 404, 405, 410, 418, 451, 499} {
 		rows = append(rows, row{fmt.Sprintf("2.3.1.3/%d", code), status(code), fmt.Sprintf("unavailable %d /open /private", code), ""})
@@ -96,6 +96,45 @@ func TestFetchRequest(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+// TestAsker names who asks for whom, and lets nothing else into the request.
+func TestAsker(t *testing.T) {
+	site := robotstest.New(t)
+	site.SetRobots("a.example", robotstest.Robots{Redirect: "http://b.example/robots.txt"})
+	site.SetRobots("b.example", robotstest.Robots{Body: file})
+	f := newFetcher(t, site, nil)
+	o := mustOrigin(t, "http://a.example")
+	for _, row := range []struct{ asker, want string }{
+		{"", "robotsproxy/test"},
+		{"NewsBot", "NewsBot robotsproxy/test"},
+		{"News-Bot_2.0", "News-Bot_2.0 robotsproxy/test"},
+		{"NewsBot\r\nX: y", "robotsproxy/test"},
+		{"NewsBot\n", "robotsproxy/test"},
+		{"News Bot", "robotsproxy/test"},
+		{"NewsBot (x)", "robotsproxy/test"},
+		{"B\u00f6t", "robotsproxy/test"},
+		{"\x00", "robotsproxy/test"},
+	} {
+		site.Reset()
+		if _, err := f.Fetch(t.Context(), robots.Request{Origin: o, Asker: row.asker}); err != nil {
+			t.Errorf("Fetch for %q: %v", row.asker, err)
+		}
+		requests := site.Requests()
+		if len(requests) != 2 || requests[0].UserAgent != row.want || requests[1].UserAgent != row.want {
+			t.Errorf("Fetch for %q: %v, want %q at both hops", row.asker, requests, row.want)
+		}
+	}
+	c := newCache(t, robots.CacheOptions{Fetch: f.Fetch})
+	for _, asker := range []string{"First", "Second"} {
+		site.Reset()
+		if _, err := c.Snapshot(t.Context(), o, asker); err != nil {
+			t.Error(err)
+		}
+		if requests := site.Requests(); asker == "First" && requests[0].UserAgent != "First robotsproxy/test" || asker == "Second" && len(requests) != 0 {
+			t.Errorf("%s had %v asked", asker, requests)
+		}
 	}
 }
 
@@ -159,8 +198,8 @@ func TestLocation(t *testing.T) {
 		{"2.3.1.2/to itself", "/robots.txt", "unavailable 301 /open /private", ""},
 		{"2.3.1.2/to itself, told apart by a fragment alone", "#again", "unavailable 301 /open /private", ""},
 		{"2.3.1.2/nowhere", "", "unavailable 301 /open /private", ""},
-		{"2.3.1.2/another scheme", "ftp://a.example/robots.txt", "unavailable 301 /open /private", ""},
-		{"2.3.1.2/a file", "file:///etc/passwd", "unavailable 301 /open /private", ""},
+		{"2.3.1.2/another scheme", "ftp://a.example/robots.txt", "unreachable 0 http_request_denied", ""},
+		{"2.3.1.2/a file", "file:///etc/passwd", "unreachable 0 http_request_denied", ""},
 		{"2.3.1.2/no URL", "http://a b/", "unavailable 301 /open /private", ""},
 		{"2.3.1.2/no host", "http:///robots.txt", "unavailable 301 /open /private", ""},
 		{"2.3.1.2/no port", "http://b.example:99999/r", "unavailable 301 /open /private", ""},
@@ -227,14 +266,14 @@ func TestProhibited(t *testing.T) {
 	})
 	c := newCache(t, robots.CacheOptions{Fetch: f.Fetch})
 
-	snap, err := c.Snapshot(t.Context(), mustOrigin(t, "http://private.example"))
+	snap, err := c.Snapshot(t.Context(), mustOrigin(t, "http://private.example"), "")
 	if snap != nil || !errors.Is(err, errProhibited) {
 		t.Errorf("prohibited origin: Snapshot = %v, %v, want the guard's error", snap, err)
 	}
 	if got := c.Stats(); got.Failures != 0 {
 		t.Errorf("prohibited origin: %+v, want no failure, since nothing is known of the file", got)
 	}
-	snap, err = c.Snapshot(t.Context(), mustOrigin(t, "http://a.example"))
+	snap, err = c.Snapshot(t.Context(), mustOrigin(t, "http://a.example"), "")
 	if err != nil {
 		t.Fatalf("prohibited redirect: Snapshot: %v", err)
 	}
@@ -253,7 +292,7 @@ func TestFetchEndsWithItsContext(t *testing.T) {
 		cancel()
 		<-r.Context().Done()
 	}})
-	snap, err := newFetcher(t, site, nil).Fetch(ctx, mustOrigin(t, "http://a.example"))
+	snap, err := newFetcher(t, site, nil).Fetch(ctx, robots.Request{Origin: mustOrigin(t, "http://a.example")})
 	if snap != nil || !errors.Is(err, context.Canceled) {
 		t.Errorf("Fetch = %v, %v, want %v", snap, err, context.Canceled)
 	}

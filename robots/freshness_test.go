@@ -1,7 +1,9 @@
 package robots_test
 
 import (
+	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,10 +15,11 @@ import (
 type answering struct {
 	status int
 	header http.Header
+	body   string
 }
 
 func (a answering) RoundTrip(r *http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: a.status, Status: http.StatusText(a.status), Header: a.header, Body: http.NoBody, Request: r}, nil
+	return &http.Response{StatusCode: a.status, Status: http.StatusText(a.status), Header: a.header, Body: io.NopCloser(strings.NewReader(a.body)), Request: r}, nil
 }
 
 // kept returns for how long the answer is used. Under synctest no time passes meanwhile, so it is exact.
@@ -63,7 +66,7 @@ func TestLifetime(t *testing.T) {
 			t.Run(row.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					h := row.header()
-					if got := kept(t, answering{status, h}, nil); got != row.want {
+					if got := kept(t, answering{status: status, header: h}, nil); got != row.want {
 						t.Errorf("%d with %v is kept for %v, want %v", status, h, got, row.want)
 					}
 				})
@@ -79,14 +82,14 @@ func cacheControl(values ...string) func() http.Header {
 func TestLifetimeOptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		short := func(o *robots.FetcherOptions) { o.TTL = time.Minute }
-		if got := kept(t, answering{200, http.Header{}}, short); got != time.Minute {
+		if got := kept(t, answering{status: 200, header: http.Header{}}, short); got != time.Minute {
 			t.Errorf("TTL 1 min, nothing said: kept for %v", got)
 		}
-		if got := kept(t, answering{200, cacheControl("max-age=1")()}, short); got != time.Minute {
+		if got := kept(t, answering{status: 200, header: cacheControl("max-age=1")()}, short); got != time.Minute {
 			t.Errorf("TTL 1 min, max-age=1: kept for %v, want the TTL, since the default MinTTL is longer", got)
 		}
 		least := func(o *robots.FetcherOptions) { o.MinTTL = 48 * time.Hour }
-		if got := kept(t, answering{200, cacheControl("max-age=1")()}, least); got != 24*time.Hour {
+		if got := kept(t, answering{status: 200, header: cacheControl("max-age=1")()}, least); got != 24*time.Hour {
 			t.Errorf("MinTTL 48 h: kept for %v, want 24 h (2.4)", got)
 		}
 	})
@@ -114,7 +117,7 @@ func TestRetryAfter(t *testing.T) {
 			t.Run(row.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					h := http.Header{"Retry-After": {row.value()}, "Cache-Control": {"max-age=86400"}}
-					if got := kept(t, answering{status, h}, nil); got != row.want {
+					if got := kept(t, answering{status: status, header: h}, nil); got != row.want {
 						t.Errorf("%d with %v is kept for %v, want %v", status, h, got, row.want)
 					}
 				})

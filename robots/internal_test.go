@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
+	"net/http"
+	"reflect"
 	"testing"
 	"time"
 
@@ -25,9 +26,9 @@ func originOf(t *testing.T, host string) origin.Origin {
 func counted(t *testing.T) (c *Cache, fetches *int) {
 	t.Helper()
 	fetches = new(int)
-	c, err := NewCache(CacheOptions{Fetch: func(_ context.Context, o origin.Origin) (*Snapshot, error) {
+	c, err := NewCache(CacheOptions{Fetch: func(_ context.Context, r Request) (*Snapshot, error) {
 		*fetches++
-		return &Snapshot{Origin: o, Availability: Found, Expires: time.Now().Add(time.Hour), Rules: &rules.Ruleset{}}, nil
+		return &Snapshot{Origin: r.Origin, Availability: Found, Fetched: time.Now(), Expires: time.Now().Add(time.Hour), Rules: &rules.Ruleset{}}, nil
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -35,18 +36,19 @@ func counted(t *testing.T) (c *Cache, fetches *int) {
 	return c, fetches
 }
 
+func errandTo(c *Cache, o origin.Origin) errand { return errand{origin: o, key: c.key(o)} }
+
 // TestFlightLooksAgain has a flight that begins when another for the same origin has landed.
 func TestFlightLooksAgain(t *testing.T) {
 	c, fetches := counted(t)
 	defer c.Close()
-	o := originOf(t, "a.example")
-	key := maphash.Comparable(c.seed, o)
-	first, err := c.fly(key, o)
+	e := errandTo(c, originOf(t, "a.example"))
+	first, err := c.fly(e)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if second, err := c.fly(key, o); second != first || err != nil || *fetches != 1 {
-		t.Errorf("the second flight brought %p, %v after %d fetches, want the first one's %p after 1", second, err, *fetches, first)
+	if second, err := c.fly(e); second.snap != first.snap || err != nil || *fetches != 1 {
+		t.Errorf("the second flight brought %p, %v after %d fetches, want the first one's %p after 1", second.snap, err, *fetches, first.snap)
 	}
 }
 
@@ -56,8 +58,8 @@ func TestFlightAfterClose(t *testing.T) {
 	c.Close()
 	o := originOf(t, "a.example")
 	for range 20 {
-		if snap, err := c.fly(1, o); snap != nil || !errors.Is(err, context.Canceled) || *fetches != 0 {
-			t.Fatalf("fly = %v, %v after %d fetches, want %v after none", snap, err, *fetches, context.Canceled)
+		if l, err := c.fly(errand{origin: o}); l.snap != nil || !errors.Is(err, context.Canceled) || *fetches != 0 {
+			t.Fatalf("fly = %v, %v after %d fetches, want %v after none", l.snap, err, *fetches, context.Canceled)
 		}
 	}
 }
@@ -67,11 +69,10 @@ func TestSameKey(t *testing.T) {
 	c, _ := counted(t)
 	defer c.Close()
 	a, b := originOf(t, "a.example"), originOf(t, "b.example")
-	if _, err := c.fly(1, a); err != nil {
+	if _, err := c.fly(errand{origin: a, key: 1}); err != nil {
 		t.Fatal(err)
 	}
-	c.kept.Wait() // until it is taken in
-	if snap := c.fresh(1, b, time.Now()); snap != nil {
+	if snap := c.inMemory(1, b); snap != nil {
 		t.Errorf("for %s the cache has the file of %s", b, snap.Origin)
 	}
 }
@@ -83,11 +84,10 @@ func TestKept(t *testing.T) {
 	const origins = 4 * recentCount
 	for range 2 {
 		for i := range origins {
-			if _, err := c.Snapshot(t.Context(), originOf(t, fmt.Sprintf("host-%d.example", i))); err != nil {
+			if _, err := c.Snapshot(t.Context(), originOf(t, fmt.Sprintf("host-%d.example", i)), ""); err != nil {
 				t.Fatal(err)
 			}
 		}
-		c.kept.Wait()
 	}
 	if *fetches != origins {
 		t.Errorf("%d fetches for %d origins, asked for twice", *fetches, origins)
@@ -116,5 +116,54 @@ func TestRecent(t *testing.T) {
 	add("hot.example", 2<<20)
 	if r.get(originOf(t, "hot.example")) == nil || len(r.at) != 1 {
 		t.Errorf("%d entries, want the newest alone, which is larger than the limit", len(r.at))
+	}
+}
+
+// TestCopy fills every field, so that one which is added and forgotten is seen.
+func TestCopy(t *testing.T) {
+	s := new(Snapshot)
+	v := reflect.ValueOf(s).Elem()
+	for i := range v.NumField() {
+		if f := v.Field(i); f.CanSet() {
+			fill(t, v.Type().Field(i).Name, f)
+		}
+	}
+	c := reflect.ValueOf(s.copy()).Elem()
+	for i := range v.NumField() {
+		name := v.Type().Field(i).Name
+		if v.Field(i).CanSet() && !reflect.DeepEqual(v.Field(i).Interface(), c.Field(i).Interface()) {
+			t.Errorf("%s is not copied", name)
+		}
+	}
+}
+
+func fill(t *testing.T, name string, f reflect.Value) {
+	switch f.Interface().(type) {
+	case origin.Origin:
+		f.Set(reflect.ValueOf(originOf(t, "a.example")))
+	case time.Time:
+		f.Set(reflect.ValueOf(time.Unix(1, 0)))
+	case http.Header:
+		f.Set(reflect.ValueOf(http.Header{"A": {"b"}}))
+	case []string:
+		f.Set(reflect.ValueOf([]string{"a"}))
+	case []byte:
+		f.SetBytes([]byte("a"))
+	case *rules.Ruleset:
+		f.Set(reflect.ValueOf(&rules.Ruleset{}))
+	case error:
+		f.Set(reflect.ValueOf(errors.New("a")))
+	case nil:
+		f.Set(reflect.ValueOf(errors.New("a"))) // Err, which holds none yet
+	case string:
+		f.SetString("a")
+	case bool:
+		f.SetBool(true)
+	case int:
+		f.SetInt(1)
+	case Availability, Marks:
+		f.SetUint(1)
+	default:
+		t.Fatalf("%s has the type %s, which this test does not know", name, f.Type())
 	}
 }

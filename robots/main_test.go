@@ -57,7 +57,7 @@ func newFetcherOver(tb testing.TB, transport http.RoundTripper, edit func(*robot
 
 func fetch(tb testing.TB, f *robots.Fetcher, from string) *robots.Snapshot {
 	tb.Helper()
-	snap, err := f.Fetch(context.Background(), mustOrigin(tb, from))
+	snap, err := f.Fetch(context.Background(), robots.Request{Origin: mustOrigin(tb, from)})
 	if err != nil {
 		tb.Fatalf("Fetch(%s): %v", from, err)
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/robotsproxy/robotsproxy/origin"
 )
 
-// recent holds the newest Snapshots beside ristretto, which declines some that it thinks little of, and takes a moment to
-// admit the others. Without it a busy host that was declined would be asked for its robots.txt at every request. One that
-// is in use when its turn to go comes gets another turn.
+// recent holds the newest Snapshots beside ristretto, which declines some that it thinks little of. Without it a busy host
+// that was declined would cost a read of the Store at every request, and a fetch where there is none. One that is in use
+// when its turn to go comes gets another turn.
 type recent struct {
 	limit int64 // octets
 
@@ -51,15 +51,28 @@ func (r *recent) get(o origin.Origin) *Snapshot {
 func (r *recent) add(snap *Snapshot) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if old := r.at[snap.Origin]; old != nil {
-		r.queue = slices.DeleteFunc(r.queue, func(e *entry) bool { return e == old })
-		r.bytes -= old.size
-	}
+	r.drop(snap.Origin)
 	e := &entry{snap: snap, size: snap.size()}
 	r.at[snap.Origin] = e
 	r.bytes += e.size
 	r.shrink()
 	r.queue = append(r.queue, e) // last, so that it is not what goes
+}
+
+func (r *recent) remove(o origin.Origin) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drop(o)
+}
+
+func (r *recent) drop(o origin.Origin) {
+	old := r.at[o]
+	if old == nil {
+		return
+	}
+	r.queue = slices.DeleteFunc(r.queue, func(e *entry) bool { return e == old })
+	delete(r.at, o)
+	r.bytes -= old.size
 }
 
 // shrink makes room. Each entry has at most one turn more, so it ends within two rounds.

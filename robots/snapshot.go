@@ -4,18 +4,22 @@
 //	f, err := robots.NewFetcher(robots.FetcherOptions{Transport: transport, UserAgent: "robotsproxy/1.0"})
 //	c, err := robots.NewCache(robots.CacheOptions{Fetch: f.Fetch})
 //	defer c.Close()
-//	snap, err := c.Snapshot(ctx, o)
+//	snap, err := c.Snapshot(ctx, o, "NewsBot")
 //	allowed := snap.Rules.Agent("NewsBot").Verdict("/private").Allowed
 //
 // What the RFC names is a value and not an error: an origin that cannot be reached has a Snapshot, which says so. An error
-// is left for a caller who went away and for an address that may not be dialled. A Snapshot is never edited once it is
-// out, so any number of requests may hold it while a fresh one takes its place.
+// is left for a caller who went away, for an address that may not be dialled, and for a queue that is full. A Snapshot is
+// never edited once it is out, so any number of requests may hold it while a fresh one takes its place.
 //
 // The package does not decide whether a request may be sent (package policy), and does not read the rules (package rules).
 package robots
 
 import (
+	"math/rand/v2"
+	"net/http"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/origin"
@@ -35,27 +39,37 @@ const (
 type Snapshot struct {
 	Origin       origin.Origin
 	Availability Availability
-	Status       int            // of the last answer; 0 where there was none, or not the whole of it
+	Status       int            // of the last answer, also where Stale; 0 where there was none, or not the whole of it; 304 where it renewed Body
 	Redirects    []string       // URLs after the first, in order
-	Fetched      time.Time      // when the last answer, or the failure, came
+	Fetched      time.Time      // when the answer that counts, or the failure, came; a revalidation (304) is an answer
 	Expires      time.Time      // when it must be asked for again
-	SHA256       string         // of Body, in hexadecimal; empty where there was no answer
-	Body         []byte         // as received and decoded, cut at the size limit
+	SHA256       string         // of Body, in hexadecimal; empty unless Found
+	Body         []byte         // of a file that was Found, as received and decoded, cut at the size limit
 	Truncated    bool           // Body is cut
 	ContentType  string         // of the answer that brought Body, as received
-	HTML         bool           // a web page stands in the place of the file: a bot wall, or a "not found" with status 200
-	Rules        *rules.Ruleset // never nil; empty unless Found
-	Cause        string         // where Unreachable: why, as an error type of RFC 9209 section 2.3
-	Err          error          // where Unreachable: the same for our log, with addresses
+	ETag         string         // of that answer, for asking again (RFC 9110 section 8.8); empty where it had none
+	LastModified string         // the same
+	Header       http.Header    // the fields of that answer, cut at 8 KiB; nil in what a Cache returns, which keeps them in its Store only
+	Marks        Marks          // what is worth knowing beside the state
+	Rules        *rules.Ruleset // never nil in what a Cache or a Fetcher returns; empty unless Found
+	Cause        string         // where Unreachable or Stale, or Unavailable since that lasted: why, as an error type of RFC 9209 section 2.3
+	Err          error          // the same for our log, with addresses
 
-	failures int      // in a row, before this one
-	others   sync.Map // of rules.Dialect to *rules.Ruleset; see RulesFor
+	Stale    bool      // Body is an older copy, which counts while the origin does not give a better one
+	Since    time.Time // where there is a Cause: when that began
+	Failures int       // in a row, this one included; 0 unless there is a Cause
+
+	renewal  time.Time   // see Renewal; zero in what has not been in a Cache
+	renewing atomic.Bool // whether somebody has begun with that
+	others   sync.Map    // of rules.Dialect to *rules.Ruleset; see RulesFor
 }
 
-// State returns the word for the records: found, empty, unavailable, unreachable, html or oversize.
+// State returns the word for the records: found, empty, unavailable, unreachable, html, oversize or stale.
 func (s *Snapshot) State() string {
 	switch {
-	case s.HTML:
+	case s.Stale:
+		return "stale"
+	case s.Marks&WebPage != 0:
 		return "html"
 	case s.Availability == Unreachable:
 		return "unreachable"
@@ -70,9 +84,66 @@ func (s *Snapshot) State() string {
 	}
 }
 
+// Renewal returns when the origin is asked again if somebody needs s then: a little before it expires, in the background,
+// and after a failure not before it expires.
+func (s *Snapshot) Renewal() time.Time {
+	if s.renewal.IsZero() {
+		return s.Expires
+	}
+	return s.renewal
+}
+
+// prepare completes s for the memory of a Cache. It runs before s is anybody else's.
+func (s *Snapshot) prepare() *Snapshot {
+	s.Header = nil
+	if s.Rules == nil {
+		s.compile()
+	}
+	if last := s.Expires.Sub(s.Fetched) / 10; last > 0 && s.Since.IsZero() {
+		s.renewal = s.Expires.Add(-last/2 - rand.N(last/2+1)) // not all that were fetched at once are renewed at once
+	}
+	return s
+}
+
+// compiling has room for as many as can compile at once. A fetch keeps below 2 MiB, but what a hostile file of 500 KiB
+// takes while it is compiled is ten times that, and many may come in at the same time.
+var compiling = make(chan struct{}, runtime.GOMAXPROCS(0))
+
+// compile makes Rules of Body.
+func (s *Snapshot) compile() {
+	s.Rules = &rules.Ruleset{}
+	if s.Availability != Found {
+		return
+	}
+	compiling <- struct{}{}
+	defer func() { <-compiling }()
+	s.Rules = rules.Parse(s.Body, s.reading(rules.RFC9309))
+}
+
+// freshAt reports whether s may be used without asking again. None may be used for more than a day, so that an older time
+// to come is a clock's fault.
+func (s *Snapshot) freshAt(now time.Time) bool {
+	left := s.Expires.Sub(now)
+	return left > 0 && left <= longest
+}
+
+// dueAt reports whether s should be renewed, and is true for one caller only.
+func (s *Snapshot) dueAt(now time.Time) bool {
+	return !s.renewal.IsZero() && !now.Before(s.renewal) && s.renewing.CompareAndSwap(false, true)
+}
+
+// copy returns another Snapshot of the same answer.
+func (s *Snapshot) copy() *Snapshot {
+	return &Snapshot{
+		Origin: s.Origin, Availability: s.Availability, Status: s.Status, Redirects: s.Redirects, Fetched: s.Fetched, Expires: s.Expires,
+		SHA256: s.SHA256, Body: s.Body, Truncated: s.Truncated, ContentType: s.ContentType, ETag: s.ETag, LastModified: s.LastModified,
+		Header: s.Header, Marks: s.Marks, Rules: s.Rules, Cause: s.Cause, Err: s.Err, Stale: s.Stale, Since: s.Since, Failures: s.Failures,
+	}
+}
+
 // size is about how many octets of memory s keeps. A site can make each part of it large.
 func (s *Snapshot) size() int64 {
-	n := 512 + len(s.Body) + s.Rules.Size() // 512 for the fields, and the cache's own entry
+	n := fixedSize + len(s.Body) + s.Rules.Size() + len(s.ContentType) + len(s.ETag) + len(s.LastModified)
 	for _, u := range s.Redirects {
 		n += len(u)
 	}
@@ -81,3 +152,6 @@ func (s *Snapshot) size() int64 {
 	}
 	return int64(n)
 }
+
+// fixedSize is for the fields of a Snapshot and the cache's own entry.
+const fixedSize = 640

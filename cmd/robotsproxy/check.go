@@ -111,6 +111,11 @@ type answer struct {
 	Redirects    []string `json:"redirects,omitempty"`
 	Cause        string   `json:"cause,omitempty"` // why it cannot be known
 
+	RobotsMarks     string     `json:"robots_marks,omitempty"`
+	RobotsFetchedAt *time.Time `json:"robots_fetched_at,omitempty"`
+	RobotsAge       *float64   `json:"robots_age,omitempty"`          // seconds
+	NextRefresh     *time.Time `json:"robots_next_refresh,omitempty"` // when a proxy that uses it asks again
+
 	Explanation *explanation `json:"explanation,omitempty"`
 }
 
@@ -158,11 +163,18 @@ func fromFile(file string, stdin io.Reader) (func(context.Context, origin.Origin
 	}, nil
 }
 
-// fromOrigin fetches as the proxy does, but without its guard: the person who asks may ask about any host.
+// fromOrigin fetches as the proxy does, by the same upstream proxy, but without its guard: the person who asks may ask
+// about any host.
 func fromOrigin(cfg *config.Config) (func(context.Context, origin.Origin) (*robots.Snapshot, error), error) {
 	everywhere := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
-	egress := proxy.NewEgress(proxy.EgressOptions{Allow: everywhere, Ports: []proxy.PortRange{{First: 1, Last: 65535}}, Resolve: cfg.Egress.Resolve})
-	transport, err := newTransport(cfg, egress)
+	upstream, err := newUpstream(cfg)
+	if err != nil {
+		return nil, err
+	}
+	egress := proxy.NewEgress(proxy.EgressOptions{
+		Allow: everywhere, Ports: []proxy.PortRange{{First: 1, Last: 65535}}, Resolve: cfg.Egress.Resolve, Upstream: upstream,
+	})
+	transport, err := newTransport(cfg, egress, "")
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +182,9 @@ func fromOrigin(cfg *config.Config) (func(context.Context, origin.Origin) (*robo
 	if err != nil {
 		return nil, err
 	}
-	return cache.Snapshot, nil
+	return func(ctx context.Context, o origin.Origin) (*robots.Snapshot, error) {
+		return cache.Snapshot(ctx, o, "")
+	}, nil
 }
 
 // all answers for each URL. One refused makes the exit status 1, else one unknown makes it 4.
@@ -244,7 +258,7 @@ func (c *checker) answer(raw string, o origin.Origin, d policy.Decision, snap *r
 		RobotsState: snap.State(), RobotsStatus: snap.Status, RobotsSHA256: snap.SHA256, Redirects: snap.Redirects,
 	}
 	if !c.local {
-		a.RobotsURL = o.String() + "/robots.txt"
+		a.fetched(o, snap, time.Now())
 	}
 	if d.Reason == policy.ReasonRobotsUnreachable {
 		a.Cause = cause(snap)
@@ -253,6 +267,13 @@ func (c *checker) answer(raw string, o origin.Origin, d policy.Decision, snap *r
 	allowed := d.Action == policy.Forward
 	a.Allowed = &allowed
 	return a
+}
+
+// fetched adds what is known of a file that was fetched.
+func (a *answer) fetched(o origin.Origin, snap *robots.Snapshot, now time.Time) {
+	age, next := now.Sub(snap.Fetched).Seconds(), snap.Renewal()
+	a.RobotsURL, a.RobotsMarks = o.String()+"/robots.txt", snap.Marks.String()
+	a.RobotsFetchedAt, a.RobotsAge, a.NextRefresh = &snap.Fetched, &age, &next
 }
 
 // cause says why a robots.txt could not be known, as precisely as is known.
@@ -276,8 +297,24 @@ func showText(w io.Writer, a answer) error {
 	if a.Allowed != nil {
 		word = map[bool]string{true: "allowed", false: "refused"}[*a.Allowed]
 	}
-	_, err := fmt.Fprintf(w, "%s  %s  %s\n%s", word, a.URL, a.why(), a.Explanation.text())
+	_, err := fmt.Fprintf(w, "%s  %s  %s\n%s%s", word, a.URL, a.why(), a.source(time.Now()), a.Explanation.text())
 	return err
+}
+
+// source says on a line of its own where the file that decided came from, and for how long it counts.
+func (a answer) source(now time.Time) string {
+	if a.RobotsURL == "" {
+		return ""
+	}
+	state := a.RobotsState
+	if a.RobotsMarks != "" && a.RobotsMarks != state {
+		state += " (" + a.RobotsMarks + ")"
+	}
+	s := fmt.Sprintf("  %s: %s, status %s, fetched %s ago, asked for again in %s", a.RobotsURL, state, statusText(a.RobotsStatus), since(*a.RobotsFetchedAt, now), since(now, *a.NextRefresh))
+	for _, u := range a.Redirects {
+		s += "\n    redirected to " + printable(u)
+	}
+	return s + "\n"
 }
 
 // why explains the word in front of it.

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -58,6 +59,7 @@ var crawlers = []struct {
 	{"requests", python("requests"), script("requests_crawl.py")},
 	{"scrapy", python("scrapy"), script("scrapy_crawl.py")},
 	{"go", func(*testing.T) {}, crawlWithGo},
+	{"chromium", needChromium, crawlWithChromium},
 }
 
 // Every real crawler sees each allowed page whole and each disallowed one refused, the origin never hears of those, and
@@ -68,18 +70,49 @@ func TestCrawlers(t *testing.T) {
 			t.Run(c.name+"/"+scheme, func(t *testing.T) {
 				t.Parallel()
 				c.needs(t)
-				testCrawler(t, scheme, c.run)
+				testCrawler(t, scheme, "", c.run)
 			})
 		}
 	}
 }
 
-func testCrawler(t *testing.T, scheme string, run func(*testing.T, crawl) []fetched) {
+// The same where the proxy wants a password, which stands in the variables: a crawler finds it there, and needs no more.
+// wget alone does. Chromium takes no password from there: it asks whoever sits before it.
+func TestCrawlersWithPassword(t *testing.T) {
+	for _, c := range crawlers {
+		if c.name == "chromium" {
+			continue
+		}
+		for _, scheme := range []string{"http", "https"} {
+			t.Run(c.name+"/"+scheme, func(t *testing.T) {
+				t.Parallel()
+				c.needs(t)
+				testCrawler(t, scheme, "news:s3cr3t@", c.run)
+			})
+		}
+	}
+}
+
+// testCrawler crawls with that userinfo; see startCrawl.
+func testCrawler(t *testing.T, scheme, userinfo string, run func(*testing.T, crawl) []fetched) {
 	site := robotstest.New(t)
 	site.SetRobots("a.example", robotstest.Robots{Body: clientRobots})
+	_, c := startCrawl(t, site, scheme, userinfo)
+	got := run(t, c)
+	checkCrawl(t, site, strings.TrimSuffix(c.start, "/"), got)
+}
+
+// startCrawl starts a proxy that finds site, and says how a crawler of a.example gets through it, with the userinfo in the
+// URL of the proxy; if it is empty, the proxy wants none.
+func startCrawl(t *testing.T, site *robotstest.Site, scheme, userinfo string) (*server, crawl) {
+	t.Helper()
 	dir := t.TempDir()
 	config := filepath.Join(dir, "config.yaml")
-	if err := os.WriteFile(config, []byte(siteConfig(site)), 0o600); err != nil {
+	text := siteConfig(site)
+	if userinfo != "" {
+		text += "auth: {htpasswd_file: " + writeHtpasswd(t, dir, "news", "s3cr3t") + ", required: true}\n"
+	}
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s, err := startServer(filepath.Join(dir, "data"), os.Environ(), "--config", config)
@@ -87,7 +120,7 @@ func testCrawler(t *testing.T, scheme string, run func(*testing.T, crawl) []fetc
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.stop(); err != nil {
+		if err := s.stop(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			t.Errorf("the proxy ended with %v:\n%s", err, s.log)
 		}
 	})
@@ -95,9 +128,12 @@ func testCrawler(t *testing.T, scheme string, run func(*testing.T, crawl) []fetc
 	if scheme == "https" {
 		port = site.TLSPort()
 	}
-	base := fmt.Sprintf("%s://a.example:%d", scheme, port)
-	got := run(t, crawl{start: base + "/", env: pastedEnvironment(t, s, config), dir: dir, proxy: "http://" + s.proxy, ca: s.ca})
-	checkCrawl(t, site, base, got)
+	env := pastedEnvironment(t, s, config)
+	for i := range env {
+		env[i] = strings.Replace(env[i], "http://"+s.proxy, "http://"+userinfo+s.proxy, 1)
+	}
+	start := fmt.Sprintf("%s://a.example:%d/", scheme, port)
+	return s, crawl{start: start, env: env, dir: dir, proxy: "http://" + userinfo + s.proxy, ca: s.ca}
 }
 
 // pastedEnvironment is what a shell has after eval "$(robotsproxy env)".
@@ -332,6 +368,10 @@ var wgetRefused = regexp.MustCompile(`(?m)^(https?://\S+):\n.* ERROR (\d+): `)
 func crawlWithWget(t *testing.T, c crawl) []fetched {
 	dir := filepath.Join(c.dir, "mirror")
 	cmd := exec.Command("wget", "-nv", "-r", "-l", "10", "-e", "robots=off", "-P", dir, c.start)
+	if u, err := url.Parse(c.proxy); err == nil && u.User != nil { // the file in WGETRC goes before the variables
+		password, _ := u.User.Password()
+		cmd.Args = append(cmd.Args, "--proxy-user="+u.User.Username(), "--proxy-password="+password)
+	}
 	var log bytes.Buffer
 	cmd.Env, cmd.Dir, cmd.Stderr = c.env, c.dir, &log
 	if err := cmd.Run(); cmd.ProcessState.ExitCode() != 8 {

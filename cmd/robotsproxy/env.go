@@ -34,7 +34,7 @@ It makes the CA if there is none, and writes the files that the variables name i
 		if err != nil {
 			return err
 		}
-		ca, err := openCA(cfg)
+		ca, err := openCA(cfg, faultLog(std, cfg))
 		if err != nil {
 			return err
 		}

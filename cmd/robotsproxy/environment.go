@@ -77,9 +77,8 @@ const (
 // writeTrust writes into dir, for a proxy at listen, what clients trust through the proxy: the roots of this system, so that programs that go
 // past the proxy still work, and our CA.
 func writeTrust(dir, listen string, ca *certs.Authority) error {
-	bundle := append(systemRoots(dir), ca.PEM()...)
-	if err := durable.Replace(filepath.Join(dir, bundleFile), bundle, 0o644); err != nil {
-		return fmt.Errorf("writing the CA bundle: %w", err)
+	if err := writeBundles(dir, systemRoots(dir), ca); err != nil {
+		return err
 	}
 	settings, err := wgetrc(dir, listen)
 	if err != nil {
@@ -87,6 +86,15 @@ func writeTrust(dir, listen string, ca *certs.Authority) error {
 	}
 	if err := durable.Replace(filepath.Join(dir, wgetFile), settings, 0o600); err != nil {
 		return fmt.Errorf("writing the configuration for wget: %w", err)
+	}
+	return nil
+}
+
+// writeBundles writes into dir what clients trust, in the two forms that they read: roots and our CA.
+func writeBundles(dir string, roots []byte, ca *certs.Authority) error {
+	bundle := append(roots, ca.PEM()...)
+	if err := durable.Replace(filepath.Join(dir, bundleFile), bundle, 0o644); err != nil {
+		return fmt.Errorf("writing the CA bundle: %w", err)
 	}
 	store, err := javaStore(bundle)
 	if err != nil {

@@ -156,7 +156,7 @@ func (c *linter) fetch(ctx context.Context, raw string) (name string, body []byt
 	switch {
 	case err != nil:
 		return "", nil, &missingError{name, err.Error()}
-	case snap.Availability != robots.Found && !snap.HTML:
+	case snap.Availability != robots.Found && snap.Marks&robots.WebPage == 0:
 		return "", nil, &missingError{name, cause(snap)}
 	}
 	return name, snap.Body, nil

@@ -7,7 +7,8 @@
 //	robotsproxy check https://a.example/x -A NewsBot
 //	                                           may NewsBot fetch this? which line of robots.txt says so?
 //	robotsproxy lint FILE | URL | -            what in this robots.txt is not what its author meant?
-//	robotsproxy ca path | export               the certificate that clients must trust
+//	robotsproxy ca show | path | export | install | uninstall | rotate
+//	                                           the certificate that clients must trust
 //	robotsproxy validate --config FILE         is this configuration right? every fault at once
 //	robotsproxy version | completion SHELL
 //
@@ -39,12 +40,13 @@ type stdio struct {
 
 // Exit statuses.
 const (
-	exitNo        = 1
-	exitUsage     = 2
-	exitUnknown   = 4
-	exitFailed    = 125 // run: we failed
-	exitCannotRun = 126 // run: the command is there and cannot be run
-	exitNoCommand = 127 // run: there is no such command
+	exitNo         = 1
+	exitUsage      = 2
+	exitNotRunning = 3
+	exitUnknown    = 4
+	exitFailed     = 125 // run: we failed
+	exitCannotRun  = 126 // run: the command is there and cannot be run
+	exitNoCommand  = 127 // run: there is no such command
 )
 
 // exitError is an error that ends the program with its own status. Its err may be nil: all is said already.

@@ -1,14 +1,10 @@
 package main
 
 import (
-	"context"
-	"crypto/sha256"
 	"crypto/x509"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,20 +13,19 @@ import (
 	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/certs"
 	"github.com/robotsproxy/robotsproxy/config"
-	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/proxy"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
-	"github.com/robotsproxy/robotsproxy/robots"
-	"github.com/robotsproxy/robotsproxy/rules"
+	"github.com/robotsproxy/robotsproxy/store"
 )
 
 // parts are the concrete parts of one running proxy. This is the only place where they meet.
 type parts struct {
 	ca      *certs.Authority
 	egress  *proxy.Egress
-	cache   *robots.Cache
 	redis   *ratelimit.Redis // nil: there is no other instance
+	state   *store.State
+	files   *files
 	limiter *ratelimit.Limiter
 	records *audit.JSONL
 	server  *proxy.Server
@@ -47,15 +42,24 @@ func newParts(cfg *config.Config, log *slog.Logger, observers ...observer) (_ *p
 			err = errors.Join(err, p.close())
 		}
 	}()
-	if p.ca, err = openCA(cfg); err != nil {
+	if p.ca, err = openCA(cfg, log); err != nil {
 		return nil, err
 	}
-	p.egress = newEgress(cfg)
-	transport, err := newTransport(cfg, p.egress)
+	if notice := endNotice(p.ca, time.Now()); notice != "" {
+		log.Warn(notice)
+	}
+	if p.egress, err = newEgress(cfg); err != nil {
+		return nil, err
+	}
+	pseudonym := proxy.NewPseudonym()
+	transport, err := newTransport(cfg, p.egress, pseudonym)
 	if err != nil {
 		return nil, err
 	}
-	if p.cache, err = newCache(cfg, transport); err != nil {
+	if p.state, err = store.Open(store.Options{Path: stateFile(cfg)}); err != nil {
+		return nil, err
+	}
+	if p.files, err = newFiles(cfg, transport, p.state, log); err != nil {
 		return nil, err
 	}
 	if p.redis, err = newRedis(cfg, log); err != nil {
@@ -67,16 +71,16 @@ func newParts(cfg *config.Config, log *slog.Logger, observers ...observer) (_ *p
 	if p.records, err = newRecords(cfg, log); err != nil {
 		return nil, err
 	}
-	p.server, err = p.newServer(cfg, transport, log, observers)
+	p.server, err = p.newServer(cfg, transport, pseudonym, log, observers)
 	return p, err
 }
 
-func (p *parts) newServer(cfg *config.Config, transport *proxy.Transport, log *slog.Logger, observers []observer) (*proxy.Server, error) {
+func (p *parts) newServer(cfg *config.Config, transport *proxy.Transport, pseudonym string, log *slog.Logger, observers []observer) (*proxy.Server, error) {
 	judge, err := newPolicy(cfg)
 	if err != nil {
 		return nil, err
 	}
-	snapshots, err := newOwnFiles(cfg, p.cache)
+	credentials, err := newCredentials(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -85,12 +89,13 @@ func (p *parts) newServer(cfg *config.Config, transport *proxy.Transport, log *s
 		return nil, err
 	}
 	return proxy.New(proxy.Options{
-		Snapshots: snapshots, Policy: judge, Limiter: p.limiter, Authority: p.ca,
+		Snapshots: p.files, Policy: judge, Limiter: p.limiter, Authority: p.ca,
 		Recorder: observedRecorder{p.records, observers}, Egress: p.egress, Transport: transport,
-		Clients: newClients(cfg), MaxWait: orNone(cfg.Pacing.MaxWait), MaxWaitCap: cfg.Pacing.MaxWaitCap,
-		Pace:          p.pace(cfg),
-		RefusalStatus: cfg.Refusal.Status, ResponseFields: cfg.ResponseFields, ServeRobots: cfg.Robots.ServeFromCache,
-		Query: query, Onboarding: proxy.Onboarding(p.ca.PEM()), Logger: log,
+		Clients: newClients(cfg), Credentials: credentials, AuthRequired: cfg.Auth.Required, MaxWait: orNone(cfg.Pacing.MaxWait), MaxWaitCap: cfg.Pacing.MaxWaitCap,
+		Pace:      p.pace(cfg),
+		Pseudonym: pseudonym, RefusalStatus: cfg.Refusal.Status, ResponseFields: cfg.ResponseFields, ServeRobots: cfg.Robots.ServeFromCache,
+		HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout, Limits: newLimits(cfg, log),
+		Query: query, Onboarding: proxy.Onboarding(p.ca), Logger: log,
 	})
 }
 
@@ -103,8 +108,11 @@ func (p *parts) close() error {
 	if p.redis != nil {
 		err = errors.Join(err, p.redis.Close())
 	}
-	if p.cache != nil {
-		p.cache.Close()
+	if p.files != nil {
+		p.files.Close()
+	}
+	if p.state != nil {
+		err = errors.Join(err, p.state.Close())
 	}
 	if p.records != nil {
 		err = errors.Join(err, p.records.Close())
@@ -112,22 +120,27 @@ func (p *parts) close() error {
 	return err
 }
 
-func newEgress(cfg *config.Config) *proxy.Egress {
+func newEgress(cfg *config.Config) (*proxy.Egress, error) {
+	upstream, err := newUpstream(cfg)
+	if err != nil {
+		return nil, err
+	}
 	ports := make([]proxy.PortRange, len(cfg.Egress.Ports))
 	for i, r := range cfg.Egress.Ports {
 		ports[i] = proxy.PortRange(r)
 	}
 	return proxy.NewEgress(proxy.EgressOptions{
 		Allow: cfg.Egress.AllowAddresses, Deny: cfg.Egress.DenyAddresses, Ports: ports, Resolve: cfg.Egress.Resolve,
-	})
+		Upstream: upstream,
+	}), nil
 }
 
-func newTransport(cfg *config.Config, egress *proxy.Egress) (*proxy.Transport, error) {
+func newTransport(cfg *config.Config, egress *proxy.Egress, pseudonym string) (*proxy.Transport, error) {
 	roots, err := originRoots(cfg.Egress.CAFile)
 	if err != nil {
 		return nil, usage(err)
 	}
-	return proxy.NewTransport(proxy.TransportOptions{Egress: egress, RootCAs: roots, InsecureHosts: cfg.Egress.InsecureHosts}), nil
+	return proxy.NewTransport(proxy.TransportOptions{Egress: egress, RootCAs: roots, InsecureHosts: cfg.Egress.InsecureHosts, Pseudonym: pseudonym}), nil
 }
 
 // originRoots returns the system's roots and those of file, or nil, which means the system's.
@@ -147,34 +160,6 @@ func originRoots(file string) (*x509.CertPool, error) {
 		return nil, fmt.Errorf("egress.ca_file %s holds no certificate in PEM", file)
 	}
 	return roots, nil
-}
-
-func newCache(cfg *config.Config, transport http.RoundTripper) (*robots.Cache, error) {
-	fetcher, err := newFetcher(cfg, transport)
-	if err != nil {
-		return nil, err
-	}
-	return robots.NewCache(robots.CacheOptions{Fetch: fetcher.Fetch, MaxBytes: int64(cfg.Robots.CacheSize)})
-}
-
-func newFetcher(cfg *config.Config, transport http.RoundTripper) (*robots.Fetcher, error) {
-	return robots.NewFetcher(robots.FetcherOptions{
-		Transport: transport, UserAgent: ownAgent(cfg.Identity), Timeout: cfg.Robots.Timeout,
-		MaxSize: int(cfg.Robots.MaxSize), MaxRedirects: cfg.Robots.MaxRedirects,
-		TTL: cfg.Robots.TTL, MinTTL: cfg.Robots.MinTTL, ErrorTTL: cfg.Robots.ErrorTTL,
-		Prohibited:          proxy.Prohibited,
-		UnauthorizedRefuses: cfg.Robots.OnUnauthorized == config.Refuse,
-		HTMLRefuses:         cfg.Robots.OnHTML == config.Refuse,
-	})
-}
-
-// ownAgent is who we are when we fetch a robots.txt: "robotsproxy/0.1 (+https://example.org/bot)".
-func ownAgent(id config.Identity) string {
-	agent := id.Name + "/" + buildVersion()
-	if id.Contact != "" {
-		agent += " (+" + id.Contact + ")"
-	}
-	return agent
 }
 
 // orNone writes a configured 0 as the options of our packages do, to whom zero is a default and a negative value none.
@@ -245,10 +230,11 @@ func newRecords(cfg *config.Config, log *slog.Logger) (*audit.JSONL, error) {
 func newPolicy(cfg *config.Config) (*policy.Policy, error) {
 	hosts := make([]policy.Host, len(cfg.Hosts))
 	for i, h := range cfg.Hosts {
-		hosts[i] = policy.Host{Pattern: h.Host, Mode: h.Mode, Dialect: h.Dialect, Delay: h.Delay}
+		hosts[i] = policy.Host{Pattern: h.Host, Mode: h.Mode, Dialect: h.Dialect, Delay: h.Delay, Interception: h.Intercept}
 	}
 	return policy.New(policy.Options{
 		Mode: cfg.Mode, Dialect: cfg.Robots.Dialect, Hosts: hosts, Exemptions: cfg.Exemptions,
+		Interception: cfg.Intercept.Mode, TunnelHosts: cfg.Intercept.TunnelHosts,
 		MaxCrawlDelay: cfg.Pacing.MaxCrawlDelay, RefuseOverMax: cfg.Pacing.OverMax == config.OverMaxRefuse,
 		VisitTime: cfg.Pacing.VisitTime == config.VisitTimeObey,
 	})
@@ -258,53 +244,11 @@ func newClients(cfg *config.Config) []proxy.Client {
 	clients := make([]proxy.Client, len(cfg.Clients))
 	for i, c := range cfg.Clients {
 		clients[i] = proxy.Client{
-			Client:   policy.Client{Name: c.Name, ProductToken: c.ProductToken, Mode: c.Mode, Dialect: c.Dialect, MaxCrawlDelay: c.MaxCrawlDelay},
-			Prefixes: c.CIDR, MaxWait: c.MaxWait, Purpose: c.Purpose, Pages: c.Subresources == config.SubresourcesPage,
+			Client: policy.Client{Name: c.Name, ProductToken: c.ProductToken, Mode: c.Mode, Dialect: c.Dialect, MaxCrawlDelay: c.MaxCrawlDelay},
+			User:   c.User, Prefixes: c.CIDR, MaxWait: c.MaxWait, Purpose: c.Purpose, Pages: c.Subresources == config.SubresourcesPage,
 		}
 	}
 	return clients
-}
-
-// ownFiles puts the operator's own robots.txt of a host (hosts: robots_file) in the place of the site's.
-type ownFiles struct {
-	patterns []string
-	files    []*robots.Snapshot
-	cache    *robots.Cache
-}
-
-func newOwnFiles(cfg *config.Config, cache *robots.Cache) (*ownFiles, error) {
-	own := &ownFiles{cache: cache}
-	for _, h := range cfg.Hosts {
-		if h.RobotsFile == "" {
-			continue
-		}
-		body, err := os.ReadFile(h.RobotsFile)
-		if err != nil {
-			return nil, usage(fmt.Errorf("reading the robots_file of %s: %w", h.Host, err))
-		}
-		own.patterns = append(own.patterns, h.Host)
-		own.files = append(own.files, fileSnapshot(body))
-	}
-	return own, nil
-}
-
-// fileSnapshot is a robots.txt that was read from a file and not from an origin.
-func fileSnapshot(body []byte) *robots.Snapshot {
-	sum := sha256.Sum256(body)
-	return &robots.Snapshot{
-		Availability: robots.Found, Status: http.StatusOK, Fetched: time.Now(), Body: body,
-		SHA256: hex.EncodeToString(sum[:]), Rules: rules.Parse(body, rules.Options{}), ContentType: rawType(body),
-	}
-}
-
-// Snapshot returns the operator's own file for o, or the origin's.
-func (f *ownFiles) Snapshot(ctx context.Context, o origin.Origin) (*robots.Snapshot, error) {
-	for i, pattern := range f.patterns {
-		if policy.MatchHost(pattern, o.Host()) {
-			return f.files[i], nil
-		}
-	}
-	return f.cache.Snapshot(ctx, o)
 }
 
 // observedRecorder shows each complete record to the observers before it is written.

@@ -91,7 +91,7 @@ type private struct {
 
 func startPrivate(cfg *config.Config, std stdio, counts *tally) (*private, error) {
 	cfg.Log.Level = max(cfg.Log.Level, slog.LevelWarn) // the child's own output is what its user wants to see
-	cfg.Clients = nil                                  // they are for the configured listener; this one is the child's alone
+	cfg.Clients, cfg.Auth = nil, config.Auth{}         // they are for the configured listener; this one is the child's alone
 	parts, err := newParts(cfg, newLog(std.err, cfg.Log), counts.observe)
 	if err != nil {
 		return nil, err
@@ -174,7 +174,7 @@ robotsproxy: WARNING: not one request of %q came through the proxy: nothing was 
   If it did fetch something, it does not heed HTTP_PROXY and HTTPS_PROXY. Give it the proxy itself:
     Node before 24     fetch heeds no variables: use undici's EnvHttpProxyAgent, or Node 24 with NODE_USE_ENV_PROXY=1
     Python aiohttp     ClientSession(trust_env=True)
-    Chromium           --proxy-server="$HTTP_PROXY" (and import our CA: robotsproxy ca path)
+    Chromium           --proxy-server="$HTTP_PROXY" (and let it trust our CA: robotsproxy ca install)
     anything else      its own proxy setting, with the value of $HTTP_PROXY
   Names of this machine (localhost, 127.0.0.1) never come through the proxy.
 `, command)

@@ -45,14 +45,14 @@ func testMain(m *testing.M) int {
 }
 
 // The scripts in testdata/script are sessions with the built program. Besides testscript's own commands they have
-// site, serve, stop and records, see below; $HTTP, $HTTPS are the ports of the fake site, $CONFIG a configuration that
+// site, serve, halt, crash and records, see below; $HTTP, $HTTPS are the ports of the fake site, $CONFIG a configuration that
 // finds a.example, b.example and c.example there.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:   "testdata/script",
 		Setup: setUp,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"site": scriptSite, "serve": scriptServe, "stop": scriptStop, "records": scriptRecords,
+			"site": scriptSite, "serve": scriptServe, "halt": scriptHalt, "crash": scriptCrash, "records": scriptRecords,
 		},
 		Condition: scriptCondition,
 	})
@@ -88,6 +88,7 @@ func setUp(env *testscript.Env) error {
 	env.Values[serverKey{}] = new(*server)
 	env.Setenv("HTTP", fmt.Sprint(site.Port()))
 	env.Setenv("HTTPS", fmt.Sprint(site.TLSPort()))
+	env.Setenv("SITE_CA", site.CAFile())
 	env.Setenv("CONFIG", config)
 	env.Setenv("HOME", env.WorkDir)
 	env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "state"))
@@ -104,7 +105,7 @@ func siteConfig(site *robotstest.Site) string {
 }
 
 // site robots HOST FILE [STATUS] sets a robots.txt; site requests HOST prints how many targets
-// the host was asked for, and each on a line.
+// the host was asked for, and each on a line; site asked HOST TARGET prints how often.
 func scriptSite(ts *testscript.TestScript, _ bool, args []string) {
 	site := ts.Value(siteKey{}).(*robotstest.Site)
 	switch {
@@ -121,8 +122,10 @@ func scriptSite(ts *testscript.TestScript, _ bool, args []string) {
 		for _, target := range targets {
 			fmt.Fprintln(ts.Stdout(), target)
 		}
+	case len(args) == 3 && args[0] == "asked":
+		fmt.Fprintln(ts.Stdout(), asked(site, args[1], args[2]))
 	default:
-		ts.Fatalf("usage: site robots HOST FILE [STATUS] | site requests HOST")
+		ts.Fatalf("usage: site robots HOST FILE [STATUS] | site requests HOST | site asked HOST TARGET")
 	}
 }
 
@@ -178,13 +181,16 @@ func (s *server) stop() error {
 	return s.cmd.Wait()
 }
 
-// serve [FLAG...] starts the proxy with $CONFIG and sets PROXY, ADMIN, CA and DATA.
+// deadProxy stands in the environment of every proxy: users put the proxy itself there, and it must not heed that.
+const deadProxy = "http://127.0.0.1:9"
+
+// serve [FLAG...] starts the proxy with $CONFIG and sets PROXY, ADMIN, ADMIN_ADDRESS, CA and DATA.
 func scriptServe(ts *testscript.TestScript, _ bool, args []string) {
 	dir := ts.MkAbs("data")
 	if !slices.Contains(args, "--config") {
 		args = append([]string{"--config", ts.Getenv("CONFIG")}, args...)
 	}
-	s, err := startServer(dir, append(os.Environ(), "HOME="+ts.Getenv("HOME")), args...)
+	s, err := startServer(dir, append(os.Environ(), "HOME="+ts.Getenv("HOME"), "HTTP_PROXY="+deadProxy, "HTTPS_PROXY="+deadProxy), args...)
 	ts.Check(err)
 	ts.Defer(func() {
 		s.cmd.Process.Kill()
@@ -192,19 +198,30 @@ func scriptServe(ts *testscript.TestScript, _ bool, args []string) {
 	})
 	ts.Setenv("PROXY", "http://"+s.proxy)
 	ts.Setenv("ADMIN", "http://"+s.admin)
+	ts.Setenv("ADMIN_ADDRESS", s.admin)
 	ts.Setenv("CA", s.ca)
 	ts.Setenv("DATA", dir)
 	*ts.Value(serverKey{}).(**server) = s
 }
 
-// stop ends the proxy of this script; its log is then the output.
-func scriptStop(ts *testscript.TestScript, _ bool, _ []string) {
+// halt ends the proxy of this script (stop is testscript's own, and ends the script); its log is then the output.
+func scriptHalt(ts *testscript.TestScript, _ bool, _ []string) {
 	s := *ts.Value(serverKey{}).(**server)
 	if s == nil {
 		ts.Fatalf("nothing was served")
 	}
 	ts.Check(s.stop())
 	fmt.Fprint(ts.Stdout(), s.log)
+}
+
+// crash ends the proxy of this script as a power cut would.
+func scriptCrash(ts *testscript.TestScript, _ bool, _ []string) {
+	s := *ts.Value(serverKey{}).(**server)
+	if s == nil {
+		ts.Fatalf("nothing was served")
+	}
+	ts.Check(s.cmd.Process.Kill())
+	s.cmd.Wait()
 }
 
 // records prints the audit of this script's proxy once it has at least N lines: records N.

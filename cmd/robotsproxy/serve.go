@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/admin"
 	"github.com/robotsproxy/robotsproxy/config"
+	"github.com/robotsproxy/robotsproxy/proxy"
 )
 
 func newServe(std stdio) *cobra.Command {
@@ -41,8 +43,11 @@ config.example.yaml); a second one ends at once.`,
 		if err != nil {
 			return err
 		}
+		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM) // before the greeting: who reads it may stop us
+		defer stop()
+		context.AfterFunc(ctx, stop) // a second signal ends at once
 		fmt.Fprint(std.err, s.greeting(settings.pasted(cmd, s.proxyAt.Addr())))
-		return s.run(cmd.Context())
+		return s.run(ctx)
 	}
 	return cmd
 }
@@ -78,10 +83,7 @@ type service struct {
 
 // newService makes the parts and listens, so that what is wrong is said before anything is promised.
 func newService(cfg *config.Config, log *slog.Logger) (_ *service, err error) {
-	s := &service{cfg: cfg, log: log, token: cfg.Admin.TokenFile}
-	if s.token == "" {
-		s.token = filepath.Join(cfg.DataDir, "admin.token")
-	}
+	s := &service{cfg: cfg, log: log, token: tokenFile(cfg)}
 	metrics := admin.NewMetrics()
 	if s.parts, err = newParts(cfg, log, metrics.Observe); err != nil {
 		return nil, err
@@ -101,6 +103,10 @@ func newService(cfg *config.Config, log *slog.Logger) (_ *service, err error) {
 		return nil, errors.Join(err, s.proxyAt.Close())
 	}
 	s.parts.egress.Protect(s.adminAt.Addr())
+	s.parts.egress.Protect(s.proxyAt.Addr())
+	if err := s.parts.egress.CheckUpstream(context.Background()); err != nil {
+		return nil, errors.Join(usage(err), s.proxyAt.Close(), s.adminAt.Close())
+	}
 	return s, nil
 }
 
@@ -119,7 +125,8 @@ func (s *service) newAdmin(metrics *admin.Metrics) error {
 		return usage(err)
 	}
 	handler, err := admin.New(admin.Options{
-		Token: token, Version: buildVersion(), CAPEM: s.parts.ca.PEM, Ready: s.ready, Metrics: metrics, Gauges: s.parts.gauges(),
+		Token: token, Version: buildVersion(), CAPEM: s.parts.ca.PEM, PAC: s.pac, Ready: s.ready, Metrics: metrics, Gauges: s.parts.gauges(),
+		Files: s.parts.files, History: s.parts.state,
 	})
 	if err != nil {
 		return err
@@ -131,6 +138,11 @@ func (s *service) newAdmin(metrics *admin.Metrics) error {
 	return nil
 }
 
+// pac answers with the proxy's address as somebody knows it who reached this machine by host.
+func (s *service) pac(w http.ResponseWriter, host string) {
+	proxy.WritePAC(w, proxy.PACAddress(s.proxyAt.Addr(), host))
+}
+
 func (s *service) ready() error {
 	if s.draining.Load() {
 		return errors.New("draining: the proxy is about to stop")
@@ -140,8 +152,11 @@ func (s *service) ready() error {
 
 // gauges are the numbers that the parts keep themselves.
 func (p *parts) gauges() []admin.Gauge {
-	return []admin.Gauge{
+	return append(p.files.gauges(), []admin.Gauge{
 		{Name: "robotsproxy_active_requests", Help: "Requests under way.", Value: func() float64 { return float64(p.server.Active()) }},
+		{Name: "robotsproxy_connections", Help: "Connections of clients that are open.", Value: func() float64 { return float64(p.server.Connections()) }},
+		{Name: "robotsproxy_refused_connections_total", Help: "Connections and tunnels that were answered 503 because of limits.", Counter: true, Value: func() float64 { return float64(p.server.Refused()) }},
+		{Name: "robotsproxy_distrusted_total", Help: "TLS handshakes that ended because the client did not trust the CA.", Counter: true, Value: func() float64 { return float64(p.server.Distrusted()) }},
 		{Name: "robotsproxy_tunnels", Help: "Tunnels and WebSockets that are open.", Value: func() float64 { return float64(p.server.Tunnels()) }},
 		{Name: "robotsproxy_unrecorded_total", Help: "Requests refused because their decision could not be recorded.", Counter: true, Value: func() float64 { return float64(p.server.Unrecorded()) }},
 		{Name: "robotsproxy_lanes", Help: "Hosts whose pace is kept.", Value: func() float64 { return float64(p.limiter.Stats().Lanes) }},
@@ -152,27 +167,28 @@ func (p *parts) gauges() []admin.Gauge {
 		{Name: "robotsproxy_pauses_total", Help: "Pauses of hosts that pushed back, begun or made longer.", Counter: true, Value: func() float64 { return float64(p.limiter.Stats().Paused) }},
 		{Name: "robotsproxy_kept_places_total", Help: "Places kept for clients that were told to come back.", Counter: true, Value: func() float64 { return float64(p.limiter.Stats().Kept) }},
 		{Name: "robotsproxy_lapsed_places_total", Help: "Kept places that nobody came back to in time.", Counter: true, Value: func() float64 { return float64(p.limiter.Stats().Lapsed) }},
-		{Name: "robotsproxy_robots_hits_total", Help: "Look-ups of robots.txt answered from memory.", Counter: true, Value: func() float64 { return float64(p.cache.Stats().Hits) }},
-		{Name: "robotsproxy_robots_fetches_total", Help: "Fetches of robots.txt.", Counter: true, Value: func() float64 { return float64(p.cache.Stats().Fetches) }},
 		{Name: "robotsproxy_audit_lost_total", Help: "Records that could not be kept.", Counter: true, Value: func() float64 { return float64(p.records.Lost()) }},
-	}
+	}...)
 }
 
-// run serves until a signal or ctx ends it, then drains.
+// run serves until ctx ends, then drains.
 func (s *service) run(ctx context.Context) error {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	var housekeeping sync.WaitGroup
+	housekeeping.Go(func() { prune(ctx, s.parts.state, s.log) })
 	ended := make(chan error, 2)
 	go func() { ended <- s.parts.server.Serve(s.proxyAt) }()
 	go func() { ended <- s.admin.Serve(s.adminAt) }()
 	var err error
 	select {
 	case <-ctx.Done():
-		stop() // a second signal ends at once
 		err = s.drain()
 	case err = <-ended:
 		err = fmt.Errorf("a listener ended: %w", err)
 	}
+	stop()
+	housekeeping.Wait()
 	return errors.Join(err, s.admin.Close(), s.parts.close())
 }
 
@@ -206,7 +222,7 @@ func (s *service) greeting(flags string) string {
 	}
 	return fmt.Sprintf(`robotsproxy %s, mode %s
   proxy    http://%s
-  admin    http://%s   /healthz /readyz /metrics /ca.pem
+  admin    http://%s   /healthz /readyz /metrics /ca.pem /proxy.pac
   CA       %s   (%s)
            SHA-256 %s
   records  %s

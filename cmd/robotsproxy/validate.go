@@ -21,6 +21,12 @@ func newValidate(std stdio) *cobra.Command {
 		if _, err := newPolicy(cfg); err != nil {
 			return usage(err)
 		}
+		if _, err := newUpstream(cfg); err != nil {
+			return err
+		}
+		if _, err := newCredentials(cfg); err != nil {
+			return err
+		}
 		what := "the configuration"
 		if settings.file != "" {
 			what = settings.file

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// From thirty days before the end it is said at each start and by "ca show", and not before.
+func TestNoticeOfTheEnd(t *testing.T) {
+	for _, tt := range []struct {
+		left time.Duration
+		want bool
+	}{{29 * 24 * time.Hour, true}, {31 * 24 * time.Hour, false}} {
+		t.Run(tt.left.String(), func(t *testing.T) {
+			dir := t.TempDir()
+			config := writeOwnCA(t, dir, tt.left)
+			s, err := startServer(filepath.Join(dir, "data"), os.Environ(), "--config", config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = s.cmd.Process.Kill() // all is said before the greeting; it may not listen to signals yet
+			_ = s.cmd.Wait()
+			show, err := exec.Command(binaryPath, "ca", "show", "--config", config).CombinedOutput()
+			if err != nil {
+				t.Error(err)
+			}
+			for _, said := range []string{s.log.String(), string(show)} {
+				if got := strings.Contains(said, "the CA ends on"); got != tt.want {
+					t.Errorf("%v before the end it is told: %v, want %v: %s", tt.left, got, tt.want, said)
+				}
+			}
+		})
+	}
+}
+
+// writeOwnCA makes a CA that ends soon, and returns a configuration that names it.
+func writeOwnCA(t *testing.T, dir string, left time.Duration) (config string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		Subject: pkix.Name{CommonName: "own"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(left),
+		KeyUsage: x509.KeyUsageCertSign, BasicConstraintsValid: true, IsCA: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, cert, keyFile := filepath.Join(dir, "config.yaml"), filepath.Join(dir, "own.pem"), filepath.Join(dir, "own-key.pem")
+	for path, text := range map[string][]byte{
+		config:  fmt.Appendf(nil, "intercept: {ca_cert: %s, ca_key: %s}\n", cert, keyFile),
+		cert:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		keyFile: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}),
+	} {
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return config
+}

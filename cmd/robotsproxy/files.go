@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/admin"
+	"github.com/robotsproxy/robotsproxy/config"
+	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/policy"
+	"github.com/robotsproxy/robotsproxy/proxy"
+	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/rules"
+	"github.com/robotsproxy/robotsproxy/store"
+)
+
+// stateFile is where snapshots outlive the process.
+func stateFile(cfg *config.Config) string { return filepath.Join(cfg.DataDir, "state.db") }
+
+// files are the robots.txt files that are in force: the operator's own (hosts: robots_file), else the site's.
+type files struct {
+	*robots.Cache
+	patterns []string
+	own      []*robots.Snapshot
+}
+
+func newFiles(cfg *config.Config, transport http.RoundTripper, state *store.State, log *slog.Logger) (*files, error) {
+	f := &files{}
+	if err := f.readOwn(cfg.Hosts); err != nil {
+		return nil, err
+	}
+	var err error
+	f.Cache, err = newCache(cfg, transport, func(o *robots.CacheOptions) {
+		o.Store = state
+		o.Changed = func(c robots.Change) { logChange(log, c) }
+		o.StoreFailed = storeFailed(log)
+	})
+	return f, err
+}
+
+func (f *files) readOwn(hosts []config.Host) error {
+	for _, h := range hosts {
+		if h.RobotsFile == "" {
+			continue
+		}
+		body, err := os.ReadFile(h.RobotsFile)
+		if err != nil {
+			return usage(fmt.Errorf("reading the robots_file of %s: %w", h.Host, err))
+		}
+		f.patterns = append(f.patterns, h.Host)
+		f.own = append(f.own, fileSnapshot(body))
+	}
+	return nil
+}
+
+// ownFor returns the operator's own file for o; nil where there is none.
+func (f *files) ownFor(o origin.Origin) *robots.Snapshot {
+	for i, pattern := range f.patterns {
+		if policy.MatchHost(pattern, o.Host()) {
+			return f.own[i]
+		}
+	}
+	return nil
+}
+
+// Snapshot returns the file that is in force for o.
+func (f *files) Snapshot(ctx context.Context, o origin.Origin, asker string) (*robots.Snapshot, error) {
+	if own := f.ownFor(o); own != nil {
+		return own, nil
+	}
+	return f.Cache.Snapshot(ctx, o, asker)
+}
+
+// Peek returns the file that is in force for o, if it is known.
+func (f *files) Peek(ctx context.Context, o origin.Origin) (*robots.Snapshot, error) {
+	if own := f.ownFor(o); own != nil {
+		return own, nil
+	}
+	return f.Cache.Peek(ctx, o)
+}
+
+// Refresh asks o for its file. The operator's own is read at the start only.
+func (f *files) Refresh(ctx context.Context, o origin.Origin) (*robots.Snapshot, error) {
+	if f.ownFor(o) != nil {
+		return nil, fmt.Errorf("%s is judged by your own robots_file, which is read when robotsproxy starts", o.Host())
+	}
+	return f.Cache.Refresh(ctx, o)
+}
+
+// keepVersions is for how long a text is kept after its origin last had it.
+const keepVersions = 90 * 24 * time.Hour
+
+// prune drops from state, once a day until ctx ends, what nobody can need any more.
+func prune(ctx context.Context, state *store.State, log *slog.Logger) {
+	day := time.NewTicker(24 * time.Hour)
+	defer day.Stop()
+	for {
+		if _, err := state.Prune(ctx, time.Now().Add(-keepVersions)); err != nil && ctx.Err() == nil {
+			log.Warn("old robots.txt files cannot be dropped", "error", err)
+		}
+		select {
+		case <-day.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func logChange(log *slog.Logger, c robots.Change) {
+	log.Info("a robots.txt has changed", "origin", c.Origin, "was", c.OldState, "is", c.NewState, "old_sha256", c.OldSHA256, "new_sha256", c.NewSHA256)
+}
+
+// storeFailed logs faults of the store, at most one a minute: a full disk has one for every fetch.
+func storeFailed(log *slog.Logger) func(error) {
+	var last atomic.Int64 // of the Unix time
+	return func(err error) {
+		now, then := time.Now().Unix(), last.Load()
+		if now-then >= 60 && last.CompareAndSwap(then, now) {
+			log.Warn("robots.txt files cannot be kept on disk: after a restart they are fetched again", "error", err)
+		}
+	}
+}
+
+func newCache(cfg *config.Config, transport http.RoundTripper, more ...func(*robots.CacheOptions)) (*robots.Cache, error) {
+	fetcher, err := newFetcher(cfg, transport)
+	if err != nil {
+		return nil, err
+	}
+	o := robots.CacheOptions{
+		Fetch: fetcher.Fetch, MaxBytes: int64(cfg.Robots.CacheSize), UnreachableAllows: cfg.Robots.OnUnreachable == config.Allow,
+	}
+	for _, set := range more {
+		set(&o)
+	}
+	return robots.NewCache(o)
+}
+
+func newFetcher(cfg *config.Config, transport http.RoundTripper) (*robots.Fetcher, error) {
+	return robots.NewFetcher(robots.FetcherOptions{
+		Transport: transport, UserAgent: ownAgent(cfg.Identity), Timeout: cfg.Robots.Timeout,
+		MaxSize: int(cfg.Robots.MaxSize), MaxRedirects: cfg.Robots.MaxRedirects,
+		TTL: cfg.Robots.TTL, MinTTL: cfg.Robots.MinTTL, ErrorTTL: cfg.Robots.ErrorTTL,
+		Prohibited:          proxy.Prohibited,
+		UnauthorizedRefuses: cfg.Robots.OnUnauthorized == config.Refuse,
+		HTMLRefuses:         cfg.Robots.OnHTML == config.Refuse,
+	})
+}
+
+// ownAgent is who we are when we fetch a robots.txt: "robotsproxy/0.1 (+https://example.org/bot)".
+func ownAgent(id config.Identity) string {
+	agent := id.Name + "/" + buildVersion()
+	if id.Contact != "" {
+		agent += " (+" + id.Contact + ")"
+	}
+	return agent
+}
+
+// fileSnapshot is a robots.txt that was read from a file and not from an origin.
+func fileSnapshot(body []byte) *robots.Snapshot {
+	sum := sha256.Sum256(body)
+	return &robots.Snapshot{
+		Availability: robots.Found, Status: http.StatusOK, Fetched: time.Now(), Body: body,
+		SHA256: hex.EncodeToString(sum[:]), Rules: rules.Parse(body, rules.Options{}), ContentType: rawType(body),
+	}
+}
+
+// gauges are the numbers that the cache keeps.
+func (f *files) gauges() []admin.Gauge {
+	counter := func(name, help string, value func(robots.Stats) uint64) admin.Gauge {
+		return admin.Gauge{Name: "robotsproxy_robots_" + name + "_total", Help: help, Counter: true, Value: func() float64 { return float64(value(f.Stats())) }}
+	}
+	return []admin.Gauge{
+		counter("hits", "Look-ups of robots.txt answered from memory.", func(s robots.Stats) uint64 { return s.Hits }),
+		counter("store_hits", "Look-ups of robots.txt answered from disk.", func(s robots.Stats) uint64 { return s.StoreHits }),
+		counter("fetches", "Fetches of robots.txt.", func(s robots.Stats) uint64 { return s.Fetches }),
+		counter("revalidations", "Fetches of robots.txt answered with 304.", func(s robots.Stats) uint64 { return s.Revalidated }),
+		counter("failures", "Fetches of robots.txt that left the site unreachable.", func(s robots.Stats) uint64 { return s.Failures }),
+		counter("html", "Fetches of robots.txt that brought a web page.", func(s robots.Stats) uint64 { return s.HTML }),
+		counter("stale_served", "Look-ups answered with an older copy, since the site gives no better one.", func(s robots.Stats) uint64 { return s.StaleServed }),
+		counter("changes", "Changes of a robots.txt, or of its state.", func(s robots.Stats) uint64 { return s.Changes }),
+		counter("store_errors", "Faults of the database of robots.txt files.", func(s robots.Stats) uint64 { return s.StoreErrors }),
+		counter("busy", "Fetches that did not begin since too many waited.", func(s robots.Stats) uint64 { return s.Busy }),
+	}
+}

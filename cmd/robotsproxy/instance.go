@@ -1,0 +1,86 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/config"
+	"github.com/robotsproxy/robotsproxy/internal/durable"
+)
+
+// instance is a running robotsproxy, asked by its admin API.
+type instance struct {
+	address string // of the operator's listener
+	token   string
+	client  *http.Client
+}
+
+// findInstance finds the instance that runs with cfg, by the address and the token that it has there.
+func findInstance(cfg *config.Config) (*instance, error) {
+	address, err := reachable(cfg.Admin.Listen)
+	if err != nil {
+		return nil, err
+	}
+	path := tokenFile(cfg)
+	token, err := durable.ReadSecret(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &exitError{exitNotRunning, fmt.Errorf("there is no token at %s, so no robotsproxy has run with this data_dir; see --data-dir and --config", path)}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the token: %w", err)
+	}
+	return &instance{
+		address: address, token: strings.TrimSpace(string(token)),
+		client: &http.Client{Transport: &http.Transport{}, Timeout: time.Minute}, // a Transport of its own: the variables for proxies name us
+	}, nil
+}
+
+// tokenFile is where the operator's token is kept.
+func tokenFile(cfg *config.Config) string {
+	if cfg.Admin.TokenFile != "" {
+		return cfg.Admin.TokenFile
+	}
+	return filepath.Join(cfg.DataDir, "admin.token")
+}
+
+// maxAnswer bounds what is read of an answer: a robots.txt of the largest size that can be configured, in JSON.
+const maxAnswer = 256 << 20
+
+// call sends one request and decodes its answer into v. What the instance refuses is an error in its own words.
+func (i *instance) call(ctx context.Context, method, path string, query url.Values, v any) error {
+	u := url.URL{Scheme: "http", Host: i.address, Path: path, RawQuery: query.Encode()}
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+i.token)
+	resp, err := i.client.Do(req)
+	if err != nil {
+		return &exitError{exitNotRunning, fmt.Errorf("no robotsproxy answers at %s (admin.listen): %w; start it with robotsproxy serve", i.address, err)}
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return fmt.Errorf("reading the answer of %s: %w", i.address, err)
+	}
+	switch {
+	case resp.StatusCode == http.StatusNotFound:
+		return &exitError{exitNo, errors.New(string(bytes.TrimSpace(body)))}
+	case resp.StatusCode != http.StatusOK:
+		return fmt.Errorf("%s answered %s: %s", i.address, resp.Status, bytes.TrimSpace(body))
+	}
+	if err := json.Unmarshal(body, v); err != nil {
+		return fmt.Errorf("reading the answer of %s: %w", i.address, err)
+	}
+	return nil
+}

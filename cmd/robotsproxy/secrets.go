@@ -1,0 +1,65 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"unicode"
+
+	"github.com/robotsproxy/robotsproxy/config"
+	"github.com/robotsproxy/robotsproxy/proxy"
+)
+
+// newUpstream returns the proxy behind this one, or nil. That of the environment is not it: users put this very proxy
+// there.
+func newUpstream(cfg *config.Config) (*proxy.Upstream, error) {
+	if cfg.Egress.UpstreamProxy == "" {
+		return nil, nil
+	}
+	at, err := url.Parse(cfg.Egress.UpstreamProxy)
+	if err != nil {
+		return nil, usage(fmt.Errorf("egress.upstream_proxy: %w", err))
+	}
+	u := &proxy.Upstream{URL: at}
+	if u.RootCAs, err = originRoots(cfg.Egress.CAFile); err != nil {
+		return nil, usage(err)
+	}
+	if path := cfg.Egress.UpstreamProxyCredentialsFile; path != "" {
+		if u.User, err = readUserinfo(path); err != nil {
+			return nil, usage(fmt.Errorf("egress.upstream_proxy_credentials_file: %w", err))
+		}
+	}
+	return u, nil
+}
+
+// readUserinfo reads a file of one line, user:password. Its errors repeat nothing of that.
+func readUserinfo(path string) (*url.Userinfo, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	line := strings.TrimRight(string(data), "\r\n")
+	user, password, ok := strings.Cut(line, ":")
+	if !ok || user == "" || strings.ContainsFunc(line, unicode.IsControl) {
+		return nil, fmt.Errorf("%s does not hold one line of the form user:password", path)
+	}
+	return url.UserPassword(user, password), nil
+}
+
+// newCredentials reads the passwords, and finds clients whose user has none.
+func newCredentials(cfg *config.Config) (*proxy.Credentials, error) {
+	if cfg.Auth.HtpasswdFile == "" {
+		return nil, nil
+	}
+	c, err := proxy.LoadCredentials(cfg.Auth.HtpasswdFile)
+	if err != nil {
+		return nil, usage(err)
+	}
+	for _, client := range cfg.Clients {
+		if client.User != "" && !c.Has(client.User) {
+			return nil, usage(fmt.Errorf("the user %q of the client %s has no line in %s", client.User, client.Name, cfg.Auth.HtpasswdFile))
+		}
+	}
+	return c, nil
+}

@@ -1,0 +1,268 @@
+package proxy
+
+import (
+	"bufio"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/robotsproxy/robotsproxy/policy"
+)
+
+func basicField(user, password string) string {
+	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
+}
+
+// as makes c send credentials to the proxy.
+func as(c *http.Client, user, password string) *http.Client {
+	t := c.Transport.(*http.Transport)
+	direct := t.Proxy
+	t.Proxy = func(r *http.Request) (*url.URL, error) {
+		u, err := direct(r)
+		if err != nil {
+			return nil, err
+		}
+		with := *u
+		with.User = url.UserPassword(user, password)
+		return &with, nil
+	}
+	return c
+}
+
+// A client is known by its user, its addresses, or both, and asked for credentials only where they can help.
+func TestWhoIsWho(t *testing.T) {
+	const ours, theirs = "127.0.0.0/8", "10.0.0.0/8"
+	client := func(name, user string, prefixes ...string) Client {
+		c := Client{Client: policy.Client{Name: name}, User: user}
+		for _, p := range prefixes {
+			c.Prefixes = append(c.Prefixes, netip.MustParsePrefix(p))
+		}
+		return c
+	}
+	for _, row := range []struct {
+		name     string
+		off      bool // nobody has a password
+		required bool
+		clients  []Client
+		user     string // sends credentials, with password s3cr3t; news' are right
+		want     string // the client's name, or status and reason
+	}{
+		{"nobody listed, none sent", false, false, nil, "", "local"},
+		{"nobody listed, right ones", false, false, nil, "news", "news"},
+		{"nobody listed, wrong ones", false, false, nil, "lab", "407 auth"},
+		{"nobody listed, an unknown user", false, false, nil, "nobody", "407 auth"},
+		{"required, none sent", false, true, nil, "", "407 auth"},
+		{"required, right ones", false, true, nil, "news", "news"},
+		{"required, address listed, none sent", false, true, []Client{client("here", "", ours)}, "", "407 auth"},
+		{"required, address listed, right ones", false, true, []Client{client("here", "", ours)}, "news", "here"},
+		{"required, another address listed, right ones", false, true, []Client{client("there", "", theirs)}, "news", "403 identity"},
+		{"address listed, none sent", false, false, []Client{client("here", "", ours)}, "", "here"},
+		{"address listed, wrong ones", false, false, []Client{client("here", "", ours)}, "lab", "407 auth"},
+		{"user listed, none sent", false, false, []Client{client("n", "news")}, "", "407 auth"},
+		{"user listed, right ones", false, false, []Client{client("n", "news")}, "news", "n"},
+		{"another user listed", false, false, []Client{client("l", "lab")}, "news", "403 identity"},
+		{"user and address", false, false, []Client{client("n", "news", ours)}, "news", "n"},
+		{"user at another address", false, false, []Client{client("n", "news", theirs)}, "news", "403 identity"},
+		{"user at another address, then anybody here", false, false, []Client{client("n", "news", theirs), client("here", "", ours)}, "news", "here"},
+		{"the first that matches", false, false, []Client{client("here", "", ours), client("n", "news")}, "news", "here"},
+		{"neither user nor address", false, false, []Client{client("empty", "")}, "news", "403 identity"},
+		{"off, none sent", true, false, nil, "", "local"},
+		{"off, some sent", true, false, nil, "news", "local"},
+		{"off, address listed, some sent", true, false, []Client{client("here", "", ours)}, "nobody", "here"},
+	} {
+		for _, way := range ways[:2] {
+			t.Run(row.name+"/"+way.name, func(t *testing.T) {
+				r := newRig(t, func(o *Options) {
+					o.Clients, o.AuthRequired, o.Snapshots = row.clients, row.required, fixed(disallow)
+					if !row.off {
+						o.Credentials = users(t)
+					}
+				})
+				c := r.client(way.http1)
+				if row.user != "" {
+					as(c, row.user, "s3cr3t")
+				}
+				resp, err := c.Get(r.url(way.scheme, "/page/1"))
+				if err != nil && !strings.Contains(err.Error(), "auth: ") { // what Go tells of a CONNECT: its reason phrase
+					t.Fatal(err)
+				}
+				if err == nil {
+					resp.Body.Close()
+				}
+				rec := r.last(1)
+				got := rec.Client
+				if rec.Status != 200 {
+					got = fmt.Sprint(rec.Status, " ", rec.Reason)
+				}
+				if got != row.want {
+					t.Errorf("it is %s, want %s", got, row.want)
+				}
+				if asked := len(r.site.Requests()); (asked > 0) != (rec.Status == 200) {
+					t.Errorf("status %d, and the origin was asked %d times", rec.Status, asked)
+				}
+			})
+		}
+	}
+}
+
+// What a refused client reads on the wire, for each way to send no right credentials.
+func TestProxyAuthenticationRequired(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Credentials, o.AuthRequired = users(t), true })
+	answers := make(map[string]string)
+	for name, field := range map[string]string{
+		"none":            "",
+		"wrong password":  "Proxy-Authorization: " + basicField("news", "wrong") + "\r\n",
+		"unknown user":    "Proxy-Authorization: " + basicField("nobody", "wrong") + "\r\n",
+		"another scheme":  "Proxy-Authorization: Bearer s3cr3t\r\n",
+		"no base64":       "Proxy-Authorization: Basic s3cr3t!\r\n",
+		"no colon":        "Proxy-Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("s3cr3t")) + "\r\n",
+		"two fields":      strings.Repeat("Proxy-Authorization: "+basicField("news", "s3cr3t")+"\r\n", 2),
+		"the wrong field": "Authorization: " + basicField("news", "s3cr3t") + "\r\n",
+	} {
+		for _, target := range []string{"CONNECT a.example:443", "GET " + r.url("http", "/page/1"), "POST " + r.url("http", "/echo")} {
+			rest := "\r\n"
+			if strings.HasPrefix(target, "POST") {
+				rest = "Content-Length: 5\r\n\r\nhello"
+			}
+			method, _, _ := strings.Cut(target, " ")
+			conn := r.raw(target + " HTTP/1.1\r\nHost: a.example:443\r\n" + field + rest)
+			br := bufio.NewReader(conn)
+			line, err := br.ReadString('\n')
+			want := "HTTP/1.1 407 Proxy Authentication Required\r\n"
+			if method == http.MethodConnect {
+				want = "HTTP/1.1 407 auth: " // the cause: most clients show no more than this line
+			}
+			if err != nil || !strings.HasPrefix(line, want) {
+				t.Errorf("%s with %s: %q, %v", method, name, line, err)
+				continue
+			}
+			resp, err := http.ReadResponse(bufio.NewReader(io.MultiReader(strings.NewReader(line), br)), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := io.ReadAll(resp.Body)
+			if err != nil {
+				t.Errorf("%s with %s: %v", method, name, err)
+			}
+			checkChallenge(t, method+" with "+name, resp.Header)
+			answers[method+name] = strings.Split(string(text), "request:")[0]
+		}
+	}
+	for _, method := range []string{"CONNECT", "GET", "POST"} {
+		if wrong, unknown := answers[method+"wrong password"], answers[method+"unknown user"]; wrong != unknown || wrong == "" {
+			t.Errorf("%s: a wrong password is told from an unknown user:\n%s\n%s", method, wrong, unknown)
+		}
+	}
+	if got := r.site.Requests(); len(got) > 0 {
+		t.Errorf("the origin was asked: %v", got)
+	}
+	for _, rec := range r.records.all() {
+		if text := fmt.Sprintf("%+v", rec); strings.Contains(text, "s3cr3t") || strings.Contains(text, "wrong ") || strings.Contains(text, "nobody") || rec.Decision != policy.Deny || rec.Host != "a.example" {
+			t.Errorf("the record: %s", text)
+		}
+	}
+	if text := r.log.String(); strings.Contains(text, "s3cr3t") {
+		t.Errorf("the log tells a password: %s", text)
+	}
+}
+
+func checkChallenge(t *testing.T, what string, h http.Header) {
+	t.Helper()
+	for field, want := range map[string]string{
+		"Proxy-Authenticate": `Basic realm="robotsproxy"`, "Robotsproxy-Reason": "auth", "Robotsproxy-Decision": "deny", "Cache-Control": "no-store",
+	} {
+		if got := h.Get(field); got != want {
+			t.Errorf("%s: %s is %q, want %q", what, field, got, want)
+		}
+	}
+	if !strings.HasPrefix(h.Get("Proxy-Status"), "robotsproxy; error=http_request_denied;") || h.Get("Robotsproxy-Request-Id") == "" {
+		t.Errorf("%s: %v", what, h)
+	}
+}
+
+// The credentials of a CONNECT hold for all that is inside, and go no further; those inside count for nothing.
+func TestCredentialsStayHere(t *testing.T) {
+	for _, off := range []bool{false, true} {
+		for _, way := range ways {
+			t.Run(fmt.Sprintf("off=%t/%s", off, way.name), func(t *testing.T) {
+				r := newRig(t, func(o *Options) {
+					if !off {
+						o.Credentials, o.AuthRequired = users(t), true
+					}
+				})
+				c := as(r.client(way.http1), "news", "s3cr3t")
+				for i := range 2 {
+					req, err := http.NewRequest("GET", r.url(way.scheme, fmt.Sprintf("/page/%d", i+1)), nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if way.scheme == "https" {
+						req.Header.Set("Proxy-Authorization", basicField("lab", "pass:word"))
+					}
+					resp, err := c.Do(req)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if resp.Body.Close(); resp.StatusCode != 200 {
+						t.Errorf("request %d: %s %v", i+1, resp.Status, resp.Header)
+					}
+					if rec := r.last(i + 1); rec.Client != map[bool]string{false: "news", true: "local"}[off] {
+						t.Errorf("request %d is %q's", i+1, rec.Client)
+					}
+				}
+				for _, arrived := range r.site.Requests() {
+					if v, there := arrived.Header["Proxy-Authorization"]; there {
+						t.Errorf("%s came with Proxy-Authorization %q", arrived.Target, v)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Who guesses on is told when to come back.
+func TestTooManyGuesses(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Credentials = users(t) })
+	c := as(r.client(true), "news", "wrong")
+	for i := range freeGuesses + 1 {
+		if resp, _ := r.get(c, r.url("http", "/page/1")); resp.StatusCode != 407 || resp.Header.Get("Retry-After") != "" {
+			t.Errorf("guess %d: %s, Retry-After %q", i+1, resp.Status, resp.Header.Get("Retry-After"))
+		}
+	}
+	resp, _ := r.get(as(r.client(true), "news", "s3cr3t"), r.url("http", "/page/1"))
+	if resp.StatusCode != 407 || resp.Header.Get("Retry-After") != "1" {
+		t.Errorf("the next: %s, Retry-After %q", resp.Status, resp.Header.Get("Retry-After"))
+	}
+	if resp, _ := r.get(as(r.client(true), "lab", "pass:word"), r.url("http", "/page/1")); resp.StatusCode != 200 {
+		t.Errorf("another user: %s", resp.Status)
+	}
+}
+
+// A check that cannot be made is our fault, and says so.
+func TestCredentialsCannotBeChecked(t *testing.T) {
+	c := users(t)
+	for range maxWaiting {
+		if _, err := c.turns.enter(networkOf(netip.MustParseAddr("127.0.0.1"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := newRig(t, func(o *Options) { o.Credentials = c })
+	resp, _ := r.get(as(r.client(true), "news", "s3cr3t"), r.url("http", "/page/1"))
+	if resp.StatusCode != 503 || resp.Header.Get("Robotsproxy-Reason") != "overload" || resp.Header.Get("Retry-After") != "1" {
+		t.Errorf("%s %v", resp.Status, resp.Header)
+	}
+}
+
+func TestRequiredWithoutCredentials(t *testing.T) {
+	var o Options
+	newRig(t, func(complete *Options) { o = *complete })
+	o.AuthRequired = true
+	if _, err := New(o); err == nil {
+		t.Error("a proxy that lets nobody in was made")
+	}
+}

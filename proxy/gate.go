@@ -1,0 +1,214 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/policy"
+)
+
+// gate is a client's connection on its way to net/http, which gets to read nothing but sound requests. The octets pass as
+// they are; behind the last sound one the connection ends, with an answer that says why, and nothing of the broken request
+// reaches an origin. Where a body turns out broken while its request is served, reading it fails, which ends the request.
+//
+// A CONNECT and an accepted upgrade end the gate's work: what follows is another protocol. HTTP/2 has frames and no gate.
+type gate struct {
+	net.Conn
+	server *Server
+	tunnel *tunnel // nil: outside a tunnel
+
+	framing framing // belongs to who reads, as the next does; net/http has one reader at a time
+	told    bool    // the client was, that its request is malformed
+	open    atomic.Bool
+	busy    atomic.Bool  // a request is being served
+	begun   atomic.Int64 // which, counted from the first
+	old     atomic.Bool  // it came in HTTP/1.0
+	fault   atomic.Pointer[malformed]
+
+	mu      sync.Mutex   // held while something is written
+	writes  atomic.Int64 // since the request began
+	expired atomic.Bool  // the deadline of reading has passed already
+}
+
+// secureGate is a gate behind TLS that was begun. net/http asks it for the state that it finds in a tls.Conn itself.
+type secureGate struct {
+	*gate
+	tls *tls.Conn
+}
+
+func (g secureGate) ConnectionState() tls.ConnectionState { return g.tls.ConnectionState() }
+
+func (s *Server) newGate(c net.Conn, t *tunnel) *gate { return &gate{Conn: c, server: s, tunnel: t} }
+
+// Read reads sound octets.
+func (g *gate) Read(p []byte) (int, error) {
+	if m := g.fault.Load(); m != nil {
+		return 0, g.fail(m)
+	}
+	n, err := g.Conn.Read(p)
+	if g.open.Load() { // looked at behind Read: the connection may have been opened meanwhile
+		return n, err
+	}
+	if err == io.EOF && n == 0 && g.busy.Load() && g.framing.phase == blank {
+		return 0, g.halfClosed()
+	}
+	sound, m := g.framing.scan(p[:n])
+	if m == nil {
+		return n, err
+	}
+	g.fault.Store(m)
+	if sound > 0 {
+		return sound, nil
+	}
+	return 0, g.fail(m)
+}
+
+// errRefused is what net/http gets to see of a refused connection. It answers nothing to an error of reading.
+var errRefused = &net.OpError{Op: "read", Net: "tcp", Err: errors.New("the request is malformed, and was answered")}
+
+// fail is what comes behind the last sound octet. Who reads on there is told by where the fault is, and whether a request
+// is being served.
+func (g *gate) fail(m *malformed) error {
+	switch {
+	case g.brokenBody() != nil:
+		return m // the handler answers
+	case g.busy.Load():
+		return g.watch()
+	case g.told:
+		return errRefused // net/http takes half a line before an error for a line, and reads on
+	}
+	g.told = true
+	g.server.refuseMalformed(g, m)
+	g.linger()
+	return errRefused
+}
+
+// watch waits for the client to leave, or for net/http to have answered the request before the broken one: it reads a
+// connection meanwhile only to know that. What comes is lost already.
+func (g *gate) watch() error {
+	if _, err := io.Copy(io.Discard, g.Conn); err != nil {
+		return err
+	}
+	return g.halfClosed()
+}
+
+// linger ends the sending side and reads on for a while: a connection that is closed with octets unread is reset, and then
+// the client may never see its answer (RFC 9112 section 9.6).
+func (g *gate) linger() {
+	if g.CloseWrite() != nil || g.SetReadDeadline(time.Now().Add(lingering)) != nil {
+		return
+	}
+	_, _ = io.CopyN(io.Discard, g.Conn, lingerOctets) // the connection is closed whatever comes
+}
+
+// CloseWrite ends the sending side.
+func (g *gate) CloseWrite() error { return closeWrite(g.Conn) }
+
+// pass lets everything through from now on.
+func (g *gate) pass() {
+	if g != nil {
+		g.open.Store(true)
+	}
+}
+
+// serves is told the version of the request that is served.
+func (g *gate) serves(http10 bool) {
+	if g != nil {
+		g.old.Store(http10)
+	}
+}
+
+// settle ends a connection whose request had a broken body, when it has been answered.
+func (g *gate) settle(w http.ResponseWriter) {
+	if g == nil || g.brokenBody() == nil {
+		return
+	}
+	_ = http.NewResponseController(w).Flush() // a client that left needs no answer
+	g.linger()
+}
+
+// brokenBody returns what was wrong with the body of the request that is served; nil where nothing is, or no gate.
+func (g *gate) brokenBody() *malformed {
+	if g == nil {
+		return nil
+	}
+	if m := g.fault.Load(); m != nil && m.body > 0 && m.body == g.begun.Load() {
+		return m
+	}
+	return nil // it may be in a request behind this one
+}
+
+// refuseMalformed answers octets that are no request, in the contract of every refusal, and records them.
+func (s *Server) refuseMalformed(g *gate, m *malformed) {
+	s.handlers.Add(1)
+	defer s.handlers.Done()
+	r := &http.Request{RemoteAddr: g.RemoteAddr().String(), Header: http.Header{}}
+	ex := s.newExchange(nil, r, g.tunnel)
+	if t := g.tunnel; t != nil {
+		ex.rec.Host, ex.rec.Port = t.host, t.port
+	}
+	resp := ex.refuse(r, malformedRefusal(m))
+	resp.Close = true
+	if g.SetWriteDeadline(time.Now().Add(lingering)) == nil {
+		_ = resp.Write(g.Conn) // the refusal is recorded whether or not it is read
+	}
+}
+
+func malformedRefusal(m *malformed) *Refusal {
+	return &Refusal{Reason: policy.ReasonBadRequest, Status: m.status, Detail: "This is no sound HTTP/1.1 request (RFC 9112): " + m.why + ".", Err: m}
+}
+
+// gateListener puts a gate in front of every connection.
+type gateListener struct {
+	net.Listener
+	server *Server
+}
+
+func (l gateListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return l.server.newGate(c, nil), nil
+}
+
+// gateOf returns the gate that net/http reads c through; nil where it has none.
+func gateOf(c net.Conn) *gate {
+	switch c := c.(type) {
+	case *gate:
+		return c
+	case secureGate:
+		return c.gate
+	}
+	return nil
+}
+
+// noteState is told by net/http when a request begins and ends.
+func noteState(c net.Conn, state http.ConnState) {
+	if g := gateOf(c); g != nil {
+		g.busy.Store(state == http.StateActive)
+		if state == http.StateActive {
+			g.begun.Add(1)
+			g.writes.Store(0)
+		}
+	}
+}
+
+type gateKey struct{}
+
+// gateContext tells requests which gate they came through.
+func gateContext(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, gateKey{}, gateOf(c))
+}
+
+func gateIn(ctx context.Context) *gate {
+	g, _ := ctx.Value(gateKey{}).(*gate)
+	return g
+}

@@ -1,0 +1,117 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/certs"
+)
+
+func onboardingCA(t *testing.T) *certs.Authority {
+	t.Helper()
+	ca, err := certs.Open(certs.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ca
+}
+
+// The page names the address by which it was asked for, also through the proxy, and nothing that a visitor invents
+// becomes script or markup.
+func TestOnboardingNamesTheProxy(t *testing.T) {
+	handler := Onboarding(onboardingCA(t))
+	for _, tt := range []struct {
+		name, target, host, want string
+	}{
+		{"by its address", "/", "192.0.2.7:3128", "192.0.2.7:3128"},
+		{"by a name", "/", "Proxy.example:3128", "proxy.example:3128"},
+		{"by IPv6", "/", "[2001:db8::7]:3128", "[2001:db8::7]:3128"},
+		{"port 80", "/", "proxy.example", "proxy.example:80"},
+		{"through itself", "http://robots.proxy/", "robots.proxy", "10.1.2.3:3128"},
+		{"by nonsense", "/", `"};alert(1);//<script>`, "10.1.2.3:3128"},
+		{"by nothing", "/", "", "10.1.2.3:3128"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ask := func(path string) string {
+				r := httptest.NewRequest("GET", strings.TrimSuffix(tt.target, "/")+path, nil)
+				r.Host = tt.host
+				local := &net.TCPAddr{IP: net.IPv4(10, 1, 2, 3), Port: 3128}
+				w := httptest.NewRecorder()
+				handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(local))))
+				if w.Code != http.StatusOK {
+					t.Errorf("GET %s = %d", path, w.Code)
+				}
+				return w.Body.String()
+			}
+			if page := ask("/"); !strings.Contains(page, "curl --proxy http://"+tt.want+" ") || strings.Contains(page, "alert") {
+				t.Errorf("the page does not name http://%s: %s", tt.want, page)
+			}
+			if script := ask("/proxy.pac"); !strings.Contains(script, fmt.Sprintf("return %q;", "PROXY "+tt.want)) || strings.Contains(script, "alert") {
+				t.Errorf("the script does not name %s: %s", tt.want, script)
+			}
+		})
+	}
+}
+
+// Both CAs of a rotation are shown and handed out, and every link leads somewhere.
+func TestOnboardingWhileTheCARotates(t *testing.T) {
+	ca := onboardingCA(t)
+	old := ca.Certificate()
+	if err := ca.Rotate(time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(Onboarding(ca))
+	defer server.Close()
+	get := func(path string) (string, http.Header) {
+		resp, err := http.Get(server.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Errorf("GET %s = %d, %v", path, resp.StatusCode, err)
+		}
+		return string(body), resp.Header
+	}
+	page, _ := get("/")
+	if n := strings.Count(page, "SHA-256"); n != 2 || !strings.Contains(page, certs.Fingerprint(old)) || !strings.Contains(page, "trust both") {
+		t.Errorf("the page shows %d CAs, want both: %s", n, page)
+	}
+	for _, part := range strings.Split(page, `href="`)[1:] {
+		path, _, _ := strings.Cut(part, `"`)
+		get(path)
+	}
+	if pem, _ := get("/ca.pem"); pem != string(ca.PEM()) || strings.Count(pem, "BEGIN") != 2 {
+		t.Errorf("/ca.pem = %s, want both CAs", pem)
+	}
+	_, h := get("/proxy.pac")
+	if got := h.Get("Content-Type"); got != "application/x-ns-proxy-autoconfig" {
+		t.Errorf("/proxy.pac: Content-Type %q", got)
+	}
+}
+
+func TestPACAddress(t *testing.T) {
+	for _, tt := range []struct{ local, host, want string }{
+		{"127.0.0.1:3128", "192.0.2.7", "127.0.0.1:3128"},
+		{"10.0.0.7:3128", "localhost", "10.0.0.7:3128"},
+		{"0.0.0.0:3128", "192.0.2.7", "192.0.2.7:3128"},
+		{"[::]:3128", "proxy.example", "proxy.example:3128"},
+		{"[::]:3128", "2001:db8::7", "[2001:db8::7]:3128"},
+	} {
+		local, err := net.ResolveTCPAddr("tcp", tt.local)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := PACAddress(local, tt.host); got != tt.want {
+			t.Errorf("PACAddress(%s, %s) = %s, want %s", tt.local, tt.host, got, tt.want)
+		}
+	}
+}

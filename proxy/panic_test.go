@@ -1,0 +1,108 @@
+package proxy
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/policy"
+	"github.com/robotsproxy/robotsproxy/robots"
+)
+
+const fault = "a fault of ours"
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// faultyBody panics behind its first octets.
+type faultyBody struct{ io.Reader }
+
+func (b faultyBody) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if err != nil {
+		panic(fault)
+	}
+	return n, nil
+}
+
+func (faultyBody) Close() error { return nil }
+
+// faultyRecorder panics when a decision is made, once for each request.
+type faultyRecorder struct {
+	*recorder
+	seen map[audit.ID]bool
+}
+
+func (r faultyRecorder) Begin(ctx context.Context, rec *audit.Record) error {
+	if !r.seen[rec.ID] {
+		r.seen[rec.ID] = true
+		panic(fault)
+	}
+	return r.recorder.Begin(ctx, rec)
+}
+
+// A panic in any stage is one 500, one line in the log and one record; the next request is served.
+func TestPanicInAnyStage(t *testing.T) {
+	for name, change := range map[string]func(*Options, *recorder){
+		"look-up": func(o *Options, _ *recorder) {
+			o.Snapshots = snapshots(func(context.Context, origin.Origin) (*robots.Snapshot, error) { panic(fault) })
+		},
+		"record": func(o *Options, r *recorder) { o.Recorder = faultyRecorder{r, make(map[audit.ID]bool)} },
+		"transport": func(o *Options, _ *recorder) {
+			o.Transport = roundTripper(func(*http.Request) (*http.Response, error) { panic(fault) })
+		},
+		"answer": func(o *Options, _ *recorder) {
+			o.Transport = roundTripper(func(*http.Request) (*http.Response, error) { return &http.Response{StatusCode: 200}, nil })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, func(o *Options) { o.Snapshots = fixed("") })
+			change(&r.server.options, r.records)
+			for i, way := range ways {
+				resp, body := r.get(r.client(way.http1), r.url(way.scheme, "/page/1"))
+				if resp.StatusCode != 500 || resp.Header.Get("Robotsproxy-Reason") != "internal" || strings.Contains(string(body), fault) {
+					t.Errorf("%s: %s %s", way.name, resp.Status, body)
+				}
+				if rec := r.last(i + 1); rec.Reason != policy.ReasonInternal || !strings.HasPrefix(rec.Error, "panic: ") {
+					t.Errorf("%s: record %+v", way.name, rec)
+				}
+				if n := strings.Count(r.log.String(), "a panic while a request was served"); n != i+1 || len(r.records.all()) != i+1 {
+					t.Errorf("%s: %d lines and %d records of %d panics", way.name, n, len(r.records.all()), i+1)
+				}
+			}
+		})
+	}
+}
+
+// An answer that has begun cannot become a 500: it breaks off, and the record says why.
+func TestPanicInABody(t *testing.T) {
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			r := newRig(t, func(o *Options) {
+				o.Snapshots = fixed("")
+				o.Transport = roundTripper(func(req *http.Request) (*http.Response, error) {
+					return &http.Response{StatusCode: 200, Header: http.Header{}, Body: faultyBody{strings.NewReader("begun")}, ContentLength: -1, Request: req}, nil
+				})
+			})
+			resp, err := r.client(way.http1).Get(r.url(way.scheme, "/page/1"))
+			if err == nil {
+				_, err = io.ReadAll(resp.Body)
+				resp.Body.Close()
+			}
+			if err == nil {
+				t.Error("the answer looks whole")
+			}
+			if rec := r.last(1); rec.Error != "panic: "+fault || rec.Status != 200 || len(r.records.all()) != 1 {
+				t.Errorf("records: %+v", r.records.all())
+			}
+			if n := strings.Count(r.log.String(), "a panic while a request was served"); n != 1 {
+				t.Errorf("%d lines in the log: %s", n, r.log)
+			}
+		})
+	}
+}

@@ -1,0 +1,250 @@
+package proxy
+
+import (
+	"bufio"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/policy"
+)
+
+// connections are the ways that octets can come by, HTTP/2 left out: its frames are not ours to read.
+var connections = []struct {
+	name string
+	open func(*rig) (conn net.Conn, target, host string)
+}{
+	{"front", func(r *rig) (net.Conn, string, string) {
+		authority := fmt.Sprintf("a.example:%d", r.site.Port())
+		return r.raw(""), "http://" + authority, authority
+	}},
+	{"tunnel in clear", func(r *rig) (net.Conn, string, string) {
+		authority := fmt.Sprintf("a.example:%d", r.site.Port())
+		return r.tunnelTo(authority), "", authority
+	}},
+	{"tunnel with TLS", func(r *rig) (net.Conn, string, string) {
+		authority := fmt.Sprintf("a.example:%d", r.site.TLSPort())
+		return tls.Client(r.tunnelTo(authority), &tls.Config{ServerName: "a.example", RootCAs: r.ca}), "", authority
+	}},
+}
+
+// tunnelTo opens a tunnel.
+func (r *rig) tunnelTo(authority string) net.Conn {
+	r.t.Helper()
+	conn := r.raw("CONNECT " + authority + " HTTP/1.1\r\nHost: " + authority + "\r\n\r\n")
+	const want = "HTTP/1.1 200 Connection established\r\n\r\n"
+	answer := make([]byte, len(want))
+	if _, err := io.ReadFull(conn, answer); err != nil || string(answer) != want {
+		r.t.Fatalf("CONNECT %s: %q, %v", authority, answer, err)
+	}
+	return conn
+}
+
+// answers reads final responses until the connection ends, or until the first that cannot be read.
+func answers(conn net.Conn) (all []*http.Response, err error) {
+	in := bufio.NewReader(conn)
+	for {
+		resp, err := http.ReadResponse(in, nil)
+		if errors.Is(err, io.ErrUnexpectedEOF) && len(all) > 0 {
+			return all, nil // net/http's word for an end where a response could have begun
+		}
+		if err != nil {
+			return all, err
+		}
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			return all, err
+		}
+		resp.Body = io.NopCloser(strings.NewReader(string(body)))
+		if resp.StatusCode >= 200 {
+			all = append(all, resp)
+		}
+	}
+}
+
+func isRefused(resp *http.Response, status int) bool {
+	return resp.StatusCode == status && resp.Close && resp.Header.Get("Robotsproxy-Reason") == string(policy.ReasonBadRequest) &&
+		resp.Header.Get("Robotsproxy-Request-Id") != "" && resp.Header.Get("Cache-Control") == "no-store"
+}
+
+// What is ambiguous is refused in the contract of every refusal, recorded, and followed by the end of the connection. The
+// origin sees no request complete that was in it.
+func TestSmuggling(t *testing.T) {
+	for _, way := range connections {
+		t.Run(way.name, func(t *testing.T) {
+			r := newRig(t, func(o *Options) { o.Snapshots = fixed("") })
+			var complete atomic.Int64
+			r.site.SetPage("a.example", "/up", func(_ http.ResponseWriter, req *http.Request) {
+				if _, err := io.Copy(io.Discard, req.Body); err == nil {
+					complete.Add(1)
+				}
+			})
+			for name, row := range brokenRequests {
+				if name == "TLS" && way.name == "tunnel in clear" {
+					continue // it is welcome there
+				}
+				t.Run(name, func(t *testing.T) {
+					r.site.Reset()
+					conn, target, host := way.open(r)
+					defer conn.Close()
+					fit := strings.NewReplacer(" / ", " "+target+"/up ", "Host: a\r", "Host: "+host+"\r")
+					smuggled := "GET " + target + "/smuggled HTTP/1.1\r\nHost: " + host + "\r\n\r\n"
+					go io.WriteString(conn, fit.Replace(row.octets)+smuggled) // the answer may come before all is written
+					all, err := answers(conn)
+					if len(all) != 1 || err != nil || !isRefused(all[0], statusOf(row.octets)) {
+						t.Fatalf("%.200q: answers %v, %v", row.octets, all, err)
+					}
+					if slices.Contains(r.site.Paths("a.example"), "/smuggled") || complete.Load() > 0 {
+						t.Errorf("%.200q: the origin saw %v, %d complete", row.octets, r.site.Requests(), complete.Load())
+					}
+					last := r.records.all()
+					if rec := last[len(last)-1]; rec.Reason != policy.ReasonBadRequest || rec.Error == "" || rec.ID.String() != all[0].Header.Get("Robotsproxy-Request-Id") {
+						t.Errorf("%.200q: record %s %q %q, want %s", row.octets, rec.ID, rec.Reason, rec.Error, all[0].Header.Get("Robotsproxy-Request-Id"))
+					}
+				})
+			}
+		})
+	}
+}
+
+// statusOf returns how a row of brokenRequests is answered.
+func statusOf(octets string) int {
+	switch line, _, _ := strings.Cut(octets, "\n"); {
+	case len(octets) > maxHead:
+		return http.StatusRequestHeaderFieldsTooLarge
+	case strings.Contains(line, "HTTP/1.2"), strings.Contains(line, "HTTP/1.10"), strings.Contains(line, "HTTP/2"):
+		return http.StatusHTTPVersionNotSupported
+	}
+	return http.StatusBadRequest
+}
+
+// Requests that come in one segment are answered in order up to the broken one, also where it comes while the first is
+// served; and a client that leaves meanwhile is noticed still.
+func TestPipelining(t *testing.T) {
+	for _, way := range connections {
+		t.Run(way.name, func(t *testing.T) {
+			r := newRig(t, func(o *Options) { o.Snapshots = fixed("") })
+			conn, target, host := way.open(r)
+			request := func(path, rest string) string {
+				return "GET " + target + path + " HTTP/1.1\r\nHost: " + host + "\r\n" + rest + "\r\n"
+			}
+			io.WriteString(conn, request("/page/1", "")+request("/delay/100ms", "")+request("/page/2", "X : y\r\n")+request("/page/3", ""))
+			all, err := answers(conn)
+			if err != nil || len(all) != 3 || all[0].StatusCode != 200 || all[1].StatusCode != 200 || !isRefused(all[2], 400) {
+				t.Fatalf("answers: %v, %v", all, err)
+			}
+			if got := fmt.Sprint(r.site.Paths("a.example")); got != "[/delay/100ms /page/1]" {
+				t.Errorf("the origin was asked for %v", got)
+			}
+
+			conn, target, host = way.open(r)
+			io.WriteString(conn, request("/delay/100ms", "")+"POST "+target+"/echo HTTP/1.1\r\nHost: "+host+"\r\nTransfer-Encoding: chunked\r\n\r\n+1\r\n")
+			endSending(t, conn)
+			all, err = answers(conn)
+			if err != nil || len(all) != 2 || all[0].StatusCode != 200 || !isRefused(all[1], 400) {
+				t.Errorf("a request, and one whose body is broken: %v, %v", all, err)
+			}
+
+			r.site.SetPage("a.example", "/wait", func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() })
+			conn, target, host = way.open(r)
+			io.WriteString(conn, request("/wait", "")+request("/page/2", "X : y\r\n"))
+			r.eventually("the request at the origin", func() bool { return slices.Contains(r.site.Paths("a.example"), "/wait") })
+			conn.Close()
+			r.eventually("its end", func() bool { return r.server.Active() == 0 })
+		})
+	}
+}
+
+// A body whose framing breaks is refused while its request is under way, and the origin sees it break off.
+func TestBrokenBodyIsNeverComplete(t *testing.T) {
+	for _, way := range connections {
+		t.Run(way.name, func(t *testing.T) {
+			r := newRig(t, func(o *Options) { o.Snapshots = fixed("") })
+			began, ended := make(chan struct{}), make(chan error, 1)
+			r.site.SetPage("a.example", "/up", func(_ http.ResponseWriter, req *http.Request) {
+				io.ReadFull(req.Body, make([]byte, 5))
+				close(began)
+				_, err := io.Copy(io.Discard, req.Body)
+				ended <- err
+			})
+			conn, target, host := way.open(r)
+			io.WriteString(conn, "POST "+target+"/up HTTP/1.1\r\nHost: "+host+"\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
+			<-began
+			io.WriteString(conn, "3\r\nabcd\r\n0\r\n\r\nGET "+target+"/smuggled HTTP/1.1\r\nHost: "+host+"\r\n\r\n")
+			all, err := answers(conn)
+			if err != nil || len(all) != 1 || !isRefused(all[0], 400) {
+				t.Errorf("answers: %v, %v", all, err)
+			}
+			if err := <-ended; err == nil {
+				t.Error("the origin saw a complete body")
+			}
+			if got := fmt.Sprint(r.site.Paths("a.example")); got != "[/up]" {
+				t.Errorf("the origin was asked for %v", got)
+			}
+			if rec := r.last(1); rec.Reason != policy.ReasonBadRequest || rec.SentAt.IsZero() || rec.Method != "POST" || len(r.records.all()) != 1 {
+				t.Errorf("records: %+v", r.records.all())
+			}
+		})
+	}
+}
+
+// The body of a refused request never becomes the next request.
+func TestRefusedBodyIsNoRequest(t *testing.T) {
+	for _, way := range connections {
+		t.Run(way.name, func(t *testing.T) {
+			r := newRig(t, func(o *Options) { o.Snapshots = fixed(disallow) })
+			conn, target, host := way.open(r)
+			smuggled := "GET " + target + "/smuggled HTTP/1.1\r\nHost: " + host + "\r\n\r\n"
+			io.WriteString(conn, fmt.Sprintf("POST %s/private/x HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n%s", target, host, len(smuggled), smuggled))
+			io.WriteString(conn, fmt.Sprintf("POST %s/private/x HTTP/1.1\r\nHost: %s\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", target, host, len(smuggled), smuggled))
+			io.WriteString(conn, "HEAD "+target+"/private/x HTTP/1.1\r\nHost: "+host+"\r\nConnection: close\r\n\r\n")
+			in := bufio.NewReader(conn)
+			for _, method := range []string{"POST", "POST", "HEAD"} {
+				resp, err := http.ReadResponse(in, &http.Request{Method: method})
+				if err != nil || resp.StatusCode != 403 {
+					t.Fatalf("%s: %v, %v", method, resp, err)
+				}
+				io.Copy(io.Discard, resp.Body)
+			}
+			if rest, _ := io.ReadAll(in); len(rest) > 0 || len(r.site.Requests()) > 0 {
+				t.Errorf("behind the answers came %q, and the origin saw %v", rest, r.site.Requests())
+			}
+		})
+	}
+}
+
+// Who speaks no HTTP through a tunnel, or waits for the other side to speak first, comes to a clean end, and a record says so.
+func TestTunnelsWithoutHTTP(t *testing.T) {
+	for name, octets := range map[string]string{"silent": "", "a TLS record that never ends": "\x16\x03\x01\x02"} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, func(o *Options) { o.HeaderTimeout = 200 * time.Millisecond })
+			conn := r.tunnelTo("a.example:25000")
+			io.WriteString(conn, octets)
+			if rest, err := io.ReadAll(conn); err != nil || len(rest) > 0 {
+				t.Errorf("the tunnel ended with %q, %v", rest, err)
+			}
+			if rec := r.last(1); rec.Reason != policy.ReasonBadRequest || rec.Host != "a.example" || rec.Port != 25000 || rec.Error == "" {
+				t.Errorf("record: %+v", rec)
+			}
+			if n := r.server.Tunnels(); n != 0 || len(r.site.Requests()) > 0 {
+				t.Errorf("%d tunnels are open, and the origin saw %v", n, r.site.Requests())
+			}
+		})
+	}
+	t.Run("opened in advance and closed", func(t *testing.T) {
+		r := newRig(t, nil)
+		r.tunnelTo("a.example:443").Close()
+		r.eventually("the end of the tunnel", func() bool { return r.server.Tunnels() == 0 })
+		if all := r.records.all(); len(all) > 0 {
+			t.Errorf("records of a tunnel that was never used: %+v", all)
+		}
+	})
+}

@@ -1,0 +1,222 @@
+package robots
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/robotsproxy/robotsproxy/origin"
+)
+
+// purpose is what a flight is to bring.
+type purpose uint8
+
+const (
+	onExpiry purpose = iota // a Snapshot that has not expired
+	early                   // one in the place of another that is about to expire; nobody waits for it
+	anyway                  // one that the origin was asked for
+	erase                   // none: what is kept is to be forgotten
+)
+
+// errand is what a flight is sent for. Of an origin's errands one at a time is under way, and those who have the next join
+// it; therefore only a flight writes to the memory and the Store.
+type errand struct {
+	origin  origin.Origin
+	key     uint64
+	asker   string
+	purpose purpose
+}
+
+// landing is what a flight comes back with.
+type landing struct {
+	snap   *Snapshot
+	asked  bool // the origin, and did not just look at what is kept
+	erased bool
+}
+
+// fulfils reports whether who joined the flight has what he wanted.
+func (l landing) fulfils(p purpose) bool {
+	switch p {
+	case erase:
+		return l.erased
+	case anyway:
+		return l.asked
+	default:
+		return l.snap != nil
+	}
+}
+
+// start has a flight for e, or joins the one that is under way.
+func (c *Cache) start(e errand) <-chan singleflight.Result {
+	return c.flights.DoChan(e.origin.String(), func() (any, error) { return c.fly(e) })
+}
+
+// send starts a flight for e and waits until it has landed or ctx has ended. The flight
+// is everybody's: that one caller leaves must not end it, so it does not see ctx.
+func (c *Cache) send(ctx context.Context, e errand) (landing, error) {
+	select {
+	case r := <-c.start(e):
+		l, _ := r.Val.(landing)
+		return l, r.Err
+	case <-ctx.Done():
+		return landing{}, fmt.Errorf("robots: waiting for %s: %w", e.origin, ctx.Err())
+	}
+}
+
+// await returns the Snapshot that e is for.
+func (c *Cache) await(ctx context.Context, e errand) (*Snapshot, error) {
+	for {
+		l, err := c.send(ctx, e)
+		switch {
+		case l.erased: // the error, if there is one, is another's
+		case err != nil:
+			return nil, err
+		case l.fulfils(e.purpose):
+			c.counts.served(l.snap)
+			return l.snap, nil
+		}
+	}
+}
+
+// Purge forgets o, in memory and in the Store, and with it for how long it was unreachable. A fetch under way is waited
+// for, since it would bring back what is to be forgotten. The error is that of the Store, or of ctx.
+func (c *Cache) Purge(ctx context.Context, o origin.Origin) error {
+	e := errand{origin: o, key: c.key(o), purpose: erase}
+	for {
+		l, err := c.send(ctx, e)
+		if l.fulfils(erase) || ctx.Err() != nil || c.life.Err() != nil {
+			return err
+		}
+	}
+}
+
+// fly runs e. What it returns is what all who wait get: ristretto may drop a Set, so nothing is ever read back from it here.
+func (c *Cache) fly(e errand) (l landing, err error) {
+	if err := c.begin(); err != nil {
+		return landing{}, fmt.Errorf("robots: fetching for %s: %w", e.origin, err)
+	}
+	defer c.busy.Done()
+	defer func() {
+		if v := recover(); v != nil {
+			l, err = landing{erased: e.purpose == erase}, fmt.Errorf("robots: fetching for %s: panic: %v", e.origin, v)
+		}
+	}()
+	if e.purpose == erase {
+		return landing{erased: true}, c.erase(e)
+	}
+	before, enough := c.look(e)
+	if enough {
+		return landing{snap: before}, nil
+	}
+	leave, err := c.queue.enter(c.life, e.origin.Host())
+	if err != nil {
+		return landing{}, c.refused(e, err)
+	}
+	defer leave()
+	return c.ask(e, before)
+}
+
+func (c *Cache) refused(e errand, err error) error {
+	if errors.Is(err, ErrBusy) {
+		c.counts.busy.Add(1)
+	}
+	return fmt.Errorf("robots: fetching for %s: %w", e.origin, err)
+}
+
+// look returns what is kept, and whether that is enough for e. Also the memory is looked into again. Otherwise: A and B
+// miss; A's flight lands and is forgotten; B, who was slower, begins another.
+func (c *Cache) look(e errand) (before *Snapshot, enough bool) {
+	before = c.inMemory(e.key, e.origin)
+	if before.enoughFor(e.purpose) {
+		return before, true
+	}
+	stored, err := c.load(c.life, e.origin)
+	if err != nil {
+		return before, false
+	}
+	header := stored.Header
+	switch {
+	case before == nil:
+		before = stored.prepare()
+	case stored.SHA256 != before.SHA256 || stored.ETag != before.ETag:
+		return before, false // it was saved before, and what came after could not be
+	}
+	if before == stored && stored.enoughFor(e.purpose) {
+		c.counts.storeHits.Add(1)
+		c.remember(e.key, stored)
+		return stored, true
+	}
+	return before.with(header), false // what the fields say holds on when the file is validated
+}
+
+func (s *Snapshot) enoughFor(p purpose) bool {
+	switch now := time.Now(); {
+	case s == nil || p == anyway:
+		return false
+	case p == early:
+		return s.freshAt(now) && now.Before(s.Renewal())
+	default:
+		return s.freshAt(now)
+	}
+}
+
+// with returns s with the fields h, which what is in memory does not have.
+func (s *Snapshot) with(h http.Header) *Snapshot {
+	s = s.copy()
+	s.Header = h
+	return s
+}
+
+// ask fetches e's file where before, which may be nil, was kept until now, and keeps what counts then.
+func (c *Cache) ask(e errand, before *Snapshot) (landing, error) {
+	if snap := c.spare(e, before); snap != nil {
+		return landing{snap: snap}, nil
+	}
+	c.counts.fetches.Add(1)
+	answer, err := c.options.Fetch(c.life, Request{Origin: e.origin, Asker: e.asker, Previous: before})
+	if err != nil {
+		return landing{}, err
+	}
+	c.counts.answered(answer)
+	if e.purpose == early && answer.Availability == Unreachable && before.countsOn() {
+		return landing{snap: before.with(nil)}, nil
+	}
+	snap := weigh(before, answer, c.options.UnreachableAllows)
+	c.keep(e.key, snap, before)
+	return landing{snap: snap, asked: true}, nil
+}
+
+// countsOn reports whether s, which is no copy of rules, holds in spite of a failure: that we asked before its end must not
+// close the site.
+func (s *Snapshot) countsOn() bool { return s != nil && !s.isGood() && s.freshAt(time.Now()) }
+
+// spare returns what counts while the host is paused, or nil where the origin must be asked all the same.
+func (c *Cache) spare(e errand, before *Snapshot) *Snapshot {
+	now, until := time.Now(), c.options.Paused(e.origin.Host())
+	switch {
+	case before == nil || e.purpose == anyway || !now.Before(until):
+		return nil
+	case e.purpose == early && before.freshAt(now):
+		return before.with(nil)
+	}
+	stale := before.wait(now, until)
+	if stale != nil {
+		c.keep(e.key, stale, before)
+	}
+	return stale
+}
+
+// keep saves snap, takes it into the memory, and tells of it if it is not what was kept before.
+func (c *Cache) keep(key uint64, snap, before *Snapshot) {
+	change := changeOf(before, snap)
+	c.save(snap, change)
+	c.remember(key, snap.prepare())
+	if change != nil {
+		c.counts.changes.Add(1)
+		c.options.Changed(*change)
+	}
+}

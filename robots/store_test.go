@@ -1,0 +1,371 @@
+package robots_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/rules"
+)
+
+// shelf is a Store in memory. Before each call it does what its test says.
+type shelf struct {
+	before func(ctx context.Context, call string) error
+
+	mu      sync.Mutex
+	kept    map[origin.Origin]*robots.Snapshot
+	changes []robots.Change
+	calls   map[string]int
+}
+
+func newShelf() *shelf {
+	return &shelf{kept: map[origin.Origin]*robots.Snapshot{}, calls: map[string]int{}}
+}
+
+func (s *shelf) call(ctx context.Context, name string) error {
+	s.mu.Lock()
+	s.calls[name]++
+	s.mu.Unlock()
+	if s.before == nil {
+		return nil
+	}
+	return s.before(ctx, name)
+}
+
+func (s *shelf) called(name string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls[name]
+}
+
+func (s *shelf) Load(ctx context.Context, o origin.Origin) (*robots.Snapshot, error) {
+	if err := s.call(ctx, "Load"); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if snap := s.kept[o]; snap != nil {
+		return onPaper(snap), nil
+	}
+	return nil, robots.ErrNoSnapshot
+}
+
+func (s *shelf) Save(ctx context.Context, snap *robots.Snapshot, c *robots.Change) error {
+	if err := s.call(ctx, "Save"); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept[snap.Origin] = onPaper(snap)
+	if c != nil {
+		s.changes = append(s.changes, *c)
+	}
+	return nil
+}
+
+func (s *shelf) Delete(ctx context.Context, o origin.Origin) error {
+	if err := s.call(ctx, "Delete"); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.kept, o)
+	return nil
+}
+
+// onPaper is snap as it comes out of a file: without rules, with times of the wall, and an error that is a text.
+func onPaper(snap *robots.Snapshot) *robots.Snapshot {
+	var err error
+	if snap.Err != nil {
+		err = errors.New(snap.Err.Error())
+	}
+	return &robots.Snapshot{
+		Origin: snap.Origin, Availability: snap.Availability, Status: snap.Status, Redirects: snap.Redirects,
+		Fetched: snap.Fetched.Round(0), Expires: snap.Expires.Round(0), SHA256: snap.SHA256, Body: snap.Body, Truncated: snap.Truncated,
+		ContentType: snap.ContentType, ETag: snap.ETag, LastModified: snap.LastModified, Header: maps.Clone(snap.Header), Marks: snap.Marks,
+		Cause: snap.Cause, Err: err, Stale: snap.Stale, Since: snap.Since.Round(0), Failures: snap.Failures,
+	}
+}
+
+// TestRestart closes a Cache and opens another, again and again: the origin is asked as if there was one for ever.
+func TestRestart(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		say   func(*robots.Snapshot)
+		hours int
+		every time.Duration
+		want  string
+		asked int
+	}{
+		{"found", has(file), 5, time.Minute, "found 200 /open", 5},
+		{"unavailable", missing, 5, time.Minute, "unavailable 404 /open /private", 5},
+		{"html", page, 5, time.Minute, "html 200 /open /private", 5},
+		{"unreachable: 1, 2, 4, 8, 16, 30 minutes and so on", down, 5, time.Minute, "unreachable 0 connection_refused", 14},
+		{"unreachable for 30 days", down, 31 * 24, 30 * time.Minute, "unavailable 0 connection_refused /open /private", 31 * 48},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				site, store := &scripted{say: row.say}, newShelf()
+				o := mustOrigin(t, "http://a.example")
+				var got string
+				for end := time.Now().Add(time.Duration(row.hours) * time.Hour); time.Now().Before(end); time.Sleep(row.every) {
+					c, err := robots.NewCache(robots.CacheOptions{Fetch: site.fetch, Store: store, UnreachableAllows: true, MaxBytes: 1 << 10})
+					if err != nil {
+						t.Fatal(err)
+					}
+					got = outline(lookUp(t, c, o))
+					c.Close()
+				}
+				if got != row.want {
+					t.Errorf("at the end %s, want %s", got, row.want)
+				}
+				if site.asked < row.asked || site.asked > row.asked+row.asked/10+1 { // renewals come a little earlier
+					t.Errorf("the origin was asked %d times, want %d or a few more", site.asked, row.asked)
+				}
+			})
+		})
+	}
+}
+
+// TestRestartStale has the copy, and its age, outlive the process too.
+func TestRestartStale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		site, store := &scripted{say: has(file)}, newShelf()
+		o := mustOrigin(t, "http://a.example")
+		var met []string
+		for day := range 35 {
+			c, err := robots.NewCache(robots.CacheOptions{Fetch: site.fetch, Store: store})
+			if err != nil {
+				t.Fatal(err)
+			}
+			snap := lookUp(t, c, o)
+			if snap.Stale && snap.Failures != day {
+				t.Errorf("on day %d: %d failures, want one a day", day, snap.Failures)
+			}
+			met = append(met, outline(snap))
+			c.Close()
+			site.say = down
+			time.Sleep(24 * time.Hour)
+		}
+		for day, got := range met {
+			want := "stale 0 connection_refused /open"
+			if day == 0 {
+				want = "found 200 /open"
+			} else if day > 30 {
+				want = "unreachable 0 connection_refused"
+			}
+			if got != want {
+				t.Errorf("on day %d: %s, want %s", day, got, want)
+			}
+		}
+		if diff := cmp.Diff([]string{"found -> stale", "stale -> unreachable"}, transitions(store.changes)); diff != "" {
+			t.Errorf("changes (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func transitions(changes []robots.Change) (list []string) {
+	for _, c := range changes {
+		list = append(list, c.OldState+" -> "+c.NewState)
+	}
+	return list
+}
+
+// TestDeclined has a memory that takes nothing: what it costs are reads of the Store.
+func TestDeclined(t *testing.T) {
+	store := newShelf()
+	c := newCache(t, robots.CacheOptions{Fetch: finds, Store: store, MaxBytes: 1})
+	a, b := mustOrigin(t, "http://a.example"), mustOrigin(t, "http://b.example")
+	for range 50 {
+		for _, o := range []origin.Origin{a, b} { // by turns, since the newest is kept however small the memory is
+			if snap := lookUp(t, c, o); allowed(snap, "/private") || snap.Header != nil {
+				t.Fatalf("%s: %s", o, outline(snap))
+			}
+		}
+	}
+	if got := c.Stats(); got.Fetches != 2 || got.StoreHits != 98 {
+		t.Errorf("%+v, want 2 fetches and 98 answers of the Store", got)
+	}
+}
+
+// TestStoreFails has each call fail, or take for ever, or bring another's file.
+func TestStoreFails(t *testing.T) {
+	broken := errors.New("the disk is full")
+	for _, row := range []struct {
+		name   string
+		before func(context.Context, string) error
+		lasts  time.Duration // of a look-up
+	}{
+		{"it returns errors", func(context.Context, string) error { return broken }, 0},
+		{"it hangs", func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() }, 10 * time.Second},
+		{"it cannot save", func(_ context.Context, call string) error {
+			if call == "Save" {
+				return broken
+			}
+			return nil
+		}, 0},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var told []error
+				store := newShelf()
+				store.before = row.before
+				c := newCache(t, robots.CacheOptions{Fetch: finds, Store: store, StoreFailed: func(err error) { told = append(told, err) }})
+				o := mustOrigin(t, "http://a.example")
+				for range 3 {
+					begin := time.Now()
+					if snap := lookUp(t, c, o); allowed(snap, "/private") || !allowed(snap, "/open") {
+						t.Errorf("Snapshot = %s", outline(snap))
+					}
+					if got := time.Since(begin); got > row.lasts {
+						t.Errorf("a look-up took %v, want %v at most", got, row.lasts)
+					}
+				}
+				if got := c.Stats(); got.Fetches != 1 || got.StoreErrors != uint64(len(told)) || len(told) == 0 {
+					t.Errorf("%+v, and told of %v; want one fetch, and each error told", got, told)
+				}
+				if row.name == "it returns errors" && !errors.Is(told[0], broken) {
+					t.Errorf("told of %v, want %v", told[0], broken)
+				}
+			})
+		})
+	}
+}
+
+// TestStoreLies has a Store bring what cannot be: another origin's file, or one that is good for a year.
+func TestStoreLies(t *testing.T) {
+	a, b := mustOrigin(t, "http://a.example"), mustOrigin(t, "http://b.example")
+	t.Run("another origin", func(t *testing.T) {
+		store := newShelf()
+		store.kept[a] = found(b, "", time.Hour)
+		c := newCache(t, robots.CacheOptions{Fetch: finds, Store: store})
+		if snap := lookUp(t, c, a); allowed(snap, "/private") {
+			t.Errorf("Snapshot = %s, want what the origin has", outline(snap))
+		}
+		if _, err := c.Peek(t.Context(), b); !errors.Is(err, robots.ErrNoSnapshot) {
+			t.Errorf("Peek(%s): %v, want %v", b, err, robots.ErrNoSnapshot)
+		}
+	})
+	t.Run("a clock that was wrong", func(t *testing.T) {
+		store := newShelf()
+		store.kept[a] = found(a, "", 365*24*time.Hour)
+		c := newCache(t, robots.CacheOptions{Fetch: finds, Store: store})
+		if snap := lookUp(t, c, a); allowed(snap, "/private") {
+			t.Errorf("Snapshot = %s, want what the origin has", outline(snap))
+		}
+	})
+}
+
+// TestRulesOfStore holds that a file has the same rules before and after a restart, whatever it is.
+func TestRulesOfStore(t *testing.T) {
+	const size = 200
+	long := "User-agent: *\nDisallow: /private\n" + strings.Repeat("#", size-len(file)-len("\nDisallow: /o")) + "\nDisallow: /open\n"
+	for name, row := range map[string]struct{ contentType, body, want string }{
+		"plain":           {"text/plain", file, "found 200 /open"},
+		"another charset": {"text/plain; charset=utf-16le", utf16(file), "found 200 /open"},
+		"cut in a rule":   {"text/plain", long, "oversize 200 /open"},
+		"cut at its end":  {"text/plain", long[:size] + "\n", "oversize 200 /open"},
+		"empty":           {"text/plain", "", "empty 200 /open /private"},
+		"a web page":      {"text/html", "<html>\n" + file, "html 200 /open"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			transport := answering{status: 200, header: map[string][]string{"Content-Type": {row.contentType}}, body: row.body}
+			f := newFetcherOver(t, transport, func(o *robots.FetcherOptions) { o.MaxSize = size })
+			store := newShelf()
+			o := mustOrigin(t, "http://a.example")
+			for _, life := range []string{"first", "second"} {
+				c, err := robots.NewCache(robots.CacheOptions{Fetch: f.Fetch, Store: store})
+				if err != nil {
+					t.Fatal(err)
+				}
+				snap := lookUp(t, c, o)
+				if got := outline(snap); got != row.want {
+					t.Errorf("%s life: %s, want %s", life, got, row.want)
+				}
+				c.Close()
+				if stats := c.Stats(); life == "second" && stats.Fetches != 0 {
+					t.Errorf("%+v, want what the Store had", stats)
+				}
+			}
+		})
+	}
+}
+
+func utf16(s string) string {
+	var out []byte
+	for _, c := range []byte(s) {
+		out = append(out, c, 0)
+	}
+	return string(out)
+}
+
+// TestStorePanics has a fault of ours in the Store end no goroutine but its own work.
+func TestStorePanics(t *testing.T) {
+	o, store := mustOrigin(t, "http://a.example"), newShelf()
+	c := newCache(t, robots.CacheOptions{Fetch: finds, Store: store})
+	store.before = func(context.Context, string) error { panic("a fault of ours") }
+	if err := c.Purge(t.Context(), o); err == nil || !strings.Contains(err.Error(), "a fault of ours") {
+		t.Errorf("Purge: %v, want the panic as an error", err)
+	}
+	if snap, err := c.Snapshot(t.Context(), o, ""); snap != nil || err == nil {
+		t.Errorf("Snapshot = %v, %v, want the panic as an error", snap, err)
+	}
+	store.before = nil
+	lookUp(t, c, o)
+}
+
+// TestCallerLeavesStore has a caller of Peek leave, which is no fault of the Store.
+func TestCallerLeavesStore(t *testing.T) {
+	store := newShelf()
+	store.before = func(ctx context.Context, _ string) error { return ctx.Err() }
+	c := newCache(t, robots.CacheOptions{Fetch: finds, Store: store})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if snap, err := c.Peek(ctx, mustOrigin(t, "http://a.example")); snap != nil || !errors.Is(err, context.Canceled) {
+		t.Errorf("Peek = %v, %v, want %v", snap, err, context.Canceled)
+	}
+	if got := c.Stats().StoreErrors; got != 0 {
+		t.Errorf("%d errors of the Store", got)
+	}
+}
+
+// TestChange has the hashes and the time of a change, and no change where there was nothing before.
+func TestChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, site, store := mustOrigin(t, "http://a.example"), &scripted{say: has(file)}, newShelf()
+		var told []robots.Change
+		c := newCache(t, robots.CacheOptions{Fetch: site.fetch, Store: store, Changed: func(change robots.Change) { told = append(told, change) }})
+		for _, body := range []string{file, file, "User-agent: *\nDisallow: /open\n", "User-agent: *\nDisallow: /open\n"} {
+			site.say = has(body)
+			if _, err := c.Refresh(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+		}
+		want := []robots.Change{{
+			Origin: o, Time: time.Now().Add(-2 * time.Minute), OldSHA256: "of /private", NewSHA256: "of /open", OldState: "found", NewState: "found",
+		}}
+		same := cmp.Comparer(func(a, b origin.Origin) bool { return a == b })
+		if diff := cmp.Diff(want, told, same); diff != "" {
+			t.Errorf("told (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(want, store.changes, same); diff != "" {
+			t.Errorf("saved (-want +got):\n%s", diff)
+		}
+		if got := c.Stats().Changes; got != 1 {
+			t.Errorf("%d changes, want 1", got)
+		}
+		if store.called("Save") != 4 || len(store.kept) != 1 || rules.Parse(store.kept[o].Body, rules.Options{}).Agent("a").Verdict("/open").Allowed {
+			t.Errorf("kept: %v", store.kept)
+		}
+	})
+}

@@ -1,0 +1,120 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/robotsproxy/robotsproxy/robots"
+)
+
+// micros is t as the tables hold it. The zero time is 0.
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+func timeOf(micros int64) time.Time {
+	if micros == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(micros).UTC()
+}
+
+// JSON knows code points and a field's value is octets, of any number (RFC 9110 section 5.5). So each octet is written as
+// the code point of its number, which is the "isomorphic decode" of the Infra standard; ASCII stays as it is.
+func isomorphic(octets string) string {
+	if strings.IndexFunc(octets, notASCII) < 0 {
+		return octets
+	}
+	points := make([]rune, len(octets))
+	for i := range len(octets) {
+		points[i] = rune(octets[i])
+	}
+	return string(points)
+}
+
+// octets takes isomorphic back.
+func octets(text string) string {
+	if strings.IndexFunc(text, notASCII) < 0 {
+		return text
+	}
+	back := make([]byte, 0, len(text))
+	for _, point := range text {
+		back = append(back, byte(point))
+	}
+	return string(back)
+}
+
+func notASCII(r rune) bool { return r >= utf8.RuneSelf }
+
+func listText(list []string) string {
+	if len(list) == 0 {
+		return "[]"
+	}
+	return asJSON(each(list, isomorphic))
+}
+
+func parseList(text string) ([]string, error) {
+	if text == "[]" {
+		return nil, nil
+	}
+	var list []string
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		return nil, fmt.Errorf("%w: a list of redirects: %w", errDamaged, err)
+	}
+	return each(list, octets), nil
+}
+
+func headerText(h http.Header) string {
+	if len(h) == 0 {
+		return "{}"
+	}
+	written := make(map[string][]string, len(h))
+	for name, values := range h {
+		written[isomorphic(name)] = each(values, isomorphic)
+	}
+	return asJSON(written)
+}
+
+func parseHeader(text string) (http.Header, error) {
+	if text == "{}" {
+		return nil, nil
+	}
+	var written map[string][]string
+	if err := json.Unmarshal([]byte(text), &written); err != nil {
+		return nil, fmt.Errorf("%w: a header: %w", errDamaged, err)
+	}
+	h := make(http.Header, len(written))
+	for name, values := range written {
+		h[octets(name)] = each(values, octets)
+	}
+	return h, nil
+}
+
+func each(list []string, f func(string) string) []string {
+	out := make([]string, len(list))
+	for i, s := range list {
+		out[i] = f(s)
+	}
+	return out
+}
+
+// asJSON writes strings, in lists or maps of lists: of such, json refuses nothing.
+func asJSON(v any) string {
+	text, _ := json.Marshal(v)
+	return string(text)
+}
+
+func parseMarks(words string) (robots.Marks, error) {
+	marks, err := robots.ParseMarks(words)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	return marks, nil
+}

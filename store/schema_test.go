@@ -1,0 +1,108 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/robotsproxy/robotsproxy/store"
+)
+
+// What is kept of a million origins is found as fast as of ten: no text goes through a table, or sorts what it found.
+func TestEverythingIsFoundByAnIndex(t *testing.T) {
+	s := fresh(t)
+	for _, text := range store.Texts {
+		steps, err := s.Plan(context.Background(), text)
+		if err != nil {
+			t.Fatalf("Plan(%s): %v", text, err)
+		}
+		for _, step := range steps {
+			ordered := strings.Contains(text, "ORDER BY host, origin LIMIT") && strings.Contains(step, "INDEX snapshots_by_host")
+			if strings.Contains(step, "TEMP B-TREE") || strings.HasPrefix(step, "SCAN ") && step != "SCAN CONSTANT ROW" && !ordered {
+				t.Errorf("%s\nis answered by %s", text, step)
+			}
+		}
+	}
+}
+
+func TestTables(t *testing.T) {
+	s, ctx := fresh(t), context.Background()
+	for question, want := range map[string]string{
+		"SELECT count(*) FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite_%' AND NOT strict": "0",
+		"PRAGMA journal_mode":   "wal",
+		"PRAGMA query_only":     "1",
+		"PRAGMA user_version":   fmt.Sprint(store.Migrations()),
+		"PRAGMA application_id": fmt.Sprint('R'<<24 | 'P'<<16 | 's'<<8 | 't'),
+	} {
+		if got := ask(t, s, question); got != want {
+			t.Errorf("%s = %s, want %s", question, got, want)
+		}
+	}
+	a := mustOrigin(t, "http://a.example")
+	save(t, s, found(a, file, dawn), nil)
+	for _, text := range []string{
+		"DELETE FROM bodies", "UPDATE snapshots SET sha256 = 'another'", "UPDATE snapshots SET fetched = 'noon'",
+		"UPDATE snapshots SET availability = 3", "UPDATE snapshots SET origin = ''",
+	} {
+		if err := s.Exec(ctx, text); err == nil {
+			t.Errorf("%s: nothing refuses that", text)
+		}
+	}
+	if _, err := s.Ask(ctx, "DELETE FROM snapshots RETURNING origin"); err == nil {
+		t.Error("a question could delete")
+	}
+	if diff := differ(load(t, s, a), found(a, file, dawn)); diff != "" {
+		t.Errorf("after all that (-want +got):\n%s", diff)
+	}
+}
+
+// refused opens the file at path, which must fail with words, and be left as it is.
+func refused(t *testing.T, path string, words ...string) {
+	t.Helper()
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(store.Options{Path: path})
+	if err == nil {
+		s.Close()
+		t.Errorf("Open(%s) succeeded, want an error with %q", path, words)
+		return
+	}
+	for _, word := range append(words, path, "opening the database") {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("Open: %v\nwant %q in it", err, word)
+		}
+	}
+	after, err := os.ReadFile(path)
+	if string(after) != string(before) || err != nil {
+		t.Errorf("the file was changed: %d octets, %v; it had %d", len(after), err, len(before))
+	}
+}
+
+func TestOpenRefusesWhatIsNotItsOwn(t *testing.T) {
+	for _, tt := range []struct {
+		name, change string
+		words        []string
+	}{
+		{"newer", fmt.Sprintf("PRAGMA user_version = %d", store.Migrations()+1), []string{"newer robotsproxy", fmt.Sprintf("version %d", store.Migrations()+1)}},
+		{"another application", "PRAGMA application_id = 1", []string{"another program"}},
+		{"no application", "PRAGMA application_id = 0", []string{"another program"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "state.db")
+			s := open(t, path)
+			save(t, s, found(mustOrigin(t, "http://a.example"), file, dawn), nil)
+			if err := s.Exec(context.Background(), tt.change); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			refused(t, path, tt.words...)
+		})
+	}
+}

@@ -1,0 +1,195 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/robots"
+)
+
+const loadSQL = `
+SELECT availability, status, redirects, fetched, expires, sha256, body, truncated, content_type, etag, last_modified,
+	header, marks, cause, err, stale, since, failures
+FROM snapshots LEFT JOIN bodies USING (sha256) WHERE origin = ?`
+
+// Load returns what was last saved for o, with Rules nil and times cut to microseconds, or robots.ErrNoSnapshot. A body
+// that is not what its hash says is an error: an octet that fell over on a disk must not open what was closed.
+func (s *State) Load(ctx context.Context, o origin.Origin) (*robots.Snapshot, error) {
+	snap, err := scanSnapshot(s.load.QueryRowContext(ctx, o.String()))
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, robots.ErrNoSnapshot
+	}
+	if err != nil {
+		return nil, s.fail("loading the robots.txt of "+o.String(), err)
+	}
+	snap.Origin = o
+	return snap, nil
+}
+
+func scanSnapshot(row *sql.Row) (*robots.Snapshot, error) {
+	var (
+		snap                                  robots.Snapshot
+		redirects, header, marks              string
+		fetched, expires, since, availability int64
+		hash, fault                           sql.Null[string]
+	)
+	err := row.Scan(&availability, &snap.Status, &redirects, &fetched, &expires, &hash, &snap.Body, &snap.Truncated,
+		&snap.ContentType, &snap.ETag, &snap.LastModified, &header, &marks, &snap.Cause, &fault, &snap.Stale, &since, &snap.Failures)
+	if err != nil {
+		return nil, err
+	}
+	if hash.Valid && hash.V != hashOf(snap.Body) {
+		return nil, fmt.Errorf("%w: the body %s has another hash", errDamaged, hash.V)
+	}
+	if snap.Redirects, err = parseList(redirects); err != nil {
+		return nil, err
+	}
+	if snap.Header, err = parseHeader(header); err != nil {
+		return nil, err
+	}
+	if snap.Marks, err = parseMarks(marks); err != nil {
+		return nil, err
+	}
+	snap.Availability, snap.SHA256 = robots.Availability(availability), hash.V
+	snap.Fetched, snap.Expires, snap.Since = timeOf(fetched), timeOf(expires), timeOf(since)
+	if fault.Valid {
+		snap.Err = errors.New(fault.V)
+	}
+	return &snap, nil
+}
+
+// Save keeps snap in the place of what was kept of its origin, and c unless it is nil, in one transaction. A text that is
+// new is also kept as a version, until Prune; one that is known is not written again. A snapshot whose body is not what
+// its hash says is refused, since that body would be given to others too.
+func (s *State) Save(ctx context.Context, snap *robots.Snapshot, c *robots.Change) error {
+	err := s.change(ctx, func(tx *sql.Tx) error {
+		if err := s.keepBody(ctx, tx, snap); err != nil {
+			return err
+		}
+		if err := s.keepSnapshot(ctx, tx, snap); err != nil {
+			return err
+		}
+		if err := s.keepVersion(ctx, tx, snap); err != nil {
+			return err
+		}
+		return s.keepChange(ctx, tx, c)
+	})
+	return s.fail("saving the robots.txt of "+snap.Origin.String(), err)
+}
+
+// change runs steps in one transaction.
+func (s *State) change(ctx context.Context, steps func(*sql.Tx) error) error {
+	tx, err := s.write.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // after Commit there is nothing to take back
+	if err := steps(tx); err != nil {
+		if gone := ctx.Err(); gone != nil {
+			return gone // and what steps says of it is that the transaction is over
+		}
+		return err
+	}
+	return tx.Commit()
+}
+
+const (
+	hasBodySQL = "SELECT EXISTS (SELECT 1 FROM bodies WHERE sha256 = ?)"
+	addBodySQL = "INSERT INTO bodies (sha256, body) VALUES (?, ?)"
+)
+
+func (s *State) keepBody(ctx context.Context, tx *sql.Tx, snap *robots.Snapshot) error {
+	if snap.SHA256 == "" && len(snap.Body) == 0 {
+		return nil
+	}
+	var kept bool
+	if err := tx.StmtContext(ctx, s.hasBody).QueryRowContext(ctx, snap.SHA256).Scan(&kept); err != nil || kept {
+		return err
+	}
+	if hash := hashOf(snap.Body); hash != snap.SHA256 {
+		return fmt.Errorf("its body has the hash %s, and not %q", hash, snap.SHA256)
+	}
+	body := snap.Body
+	if body == nil {
+		body = []byte{} // of an empty file; nil would be NULL
+	}
+	_, err := tx.StmtContext(ctx, s.addBody).ExecContext(ctx, snap.SHA256, body)
+	return err
+}
+
+const replaceSQL = `
+INSERT INTO snapshots (origin, host, availability, status, redirects, fetched, expires, sha256, truncated, content_type, etag,
+	last_modified, header, marks, cause, err, stale, since, failures)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (origin) DO UPDATE SET availability = excluded.availability, status = excluded.status, redirects = excluded.redirects,
+	fetched = excluded.fetched, expires = excluded.expires, sha256 = excluded.sha256, truncated = excluded.truncated,
+	content_type = excluded.content_type, etag = excluded.etag, last_modified = excluded.last_modified, header = excluded.header,
+	marks = excluded.marks, cause = excluded.cause, err = excluded.err, stale = excluded.stale, since = excluded.since,
+	failures = excluded.failures`
+
+func (s *State) keepSnapshot(ctx context.Context, tx *sql.Tx, snap *robots.Snapshot) error {
+	var fault sql.Null[string]
+	if snap.Err != nil {
+		fault = sql.Null[string]{V: snap.Err.Error(), Valid: true}
+	}
+	_, err := tx.StmtContext(ctx, s.replace).ExecContext(ctx, snap.Origin.String(), snap.Origin.Host(), int64(snap.Availability),
+		snap.Status, listText(snap.Redirects), micros(snap.Fetched), micros(snap.Expires),
+		sql.Null[string]{V: snap.SHA256, Valid: snap.SHA256 != ""}, snap.Truncated, snap.ContentType, snap.ETag, snap.LastModified,
+		headerText(snap.Header), snap.Marks.String(), snap.Cause, fault, snap.Stale, micros(snap.Since), snap.Failures)
+	return err
+}
+
+const (
+	prolongSQL = `
+UPDATE versions SET last_seen = max(last_seen, ?1)
+WHERE id = (SELECT max(id) FROM versions WHERE origin = ?2) AND sha256 = ?3 AND (status = ?4 OR ?4 = 304)`
+	addVersionSQL = `
+INSERT INTO versions (origin, sha256, status, redirects, header, first_seen, last_seen) VALUES (?, ?, ?, ?, ?, ?6, ?6)`
+)
+
+// keepVersion says that the latest version was seen again, or begins another. A 304 says nothing of the status that the
+// file itself has (RFC 9110 section 15.4.5).
+func (s *State) keepVersion(ctx context.Context, tx *sql.Tx, snap *robots.Snapshot) error {
+	if snap.SHA256 == "" || snap.Stale {
+		return nil // no text was seen
+	}
+	name, seen := snap.Origin.String(), micros(snap.Fetched)
+	result, err := tx.StmtContext(ctx, s.prolong).ExecContext(ctx, seen, name, snap.SHA256, snap.Status)
+	if err != nil {
+		return err
+	}
+	if known, err := result.RowsAffected(); err != nil || known > 0 {
+		return err
+	}
+	_, err = tx.StmtContext(ctx, s.addVersion).ExecContext(ctx, name, snap.SHA256, snap.Status, listText(snap.Redirects), headerText(snap.Header), seen)
+	return err
+}
+
+const addChangeSQL = `
+INSERT INTO changes (origin, host, time, old_sha256, new_sha256, old_state, new_state) VALUES (?, ?, ?, ?, ?, ?, ?)`
+
+func (s *State) keepChange(ctx context.Context, tx *sql.Tx, c *robots.Change) error {
+	if c == nil {
+		return nil
+	}
+	_, err := tx.StmtContext(ctx, s.addChange).ExecContext(ctx, c.Origin.String(), c.Origin.Host(), micros(c.Time), c.OldSHA256, c.NewSHA256, c.OldState, c.NewState)
+	return err
+}
+
+const deleteSQL = "DELETE FROM snapshots WHERE origin = ?"
+
+// Delete forgets what is in force at o. Its versions and changes stay until Prune.
+func (s *State) Delete(ctx context.Context, o origin.Origin) error {
+	_, err := s.write.ExecContext(ctx, deleteSQL, o.String())
+	return s.fail("deleting the robots.txt of "+o.String(), err)
+}
+
+func hashOf(body []byte) string {
+	sum := sha256.Sum256(body)
+	return hex.EncodeToString(sum[:])
+}

@@ -32,14 +32,14 @@ type files struct {
 	own      []*robots.Snapshot
 }
 
-func newFiles(cfg *config.Config, transport http.RoundTripper, state *store.State, log *slog.Logger) (*files, error) {
+func newFiles(cfg *config.Config, transport http.RoundTripper, state *store.State, paused func(host string) time.Time, log *slog.Logger) (*files, error) {
 	f := &files{}
 	if err := f.readOwn(cfg.Hosts); err != nil {
 		return nil, err
 	}
 	var err error
 	f.Cache, err = newCache(cfg, transport, func(o *robots.CacheOptions) {
-		o.Store = state
+		o.Store, o.Paused = state, paused
 		o.Changed = func(c robots.Change) { logChange(log, c) }
 		o.StoreFailed = storeFailed(log)
 	})

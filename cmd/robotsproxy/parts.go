@@ -59,13 +59,13 @@ func newParts(cfg *config.Config, log *slog.Logger, observers ...observer) (_ *p
 	if p.state, err = store.Open(store.Options{Path: stateFile(cfg)}); err != nil {
 		return nil, err
 	}
-	if p.files, err = newFiles(cfg, transport, p.state, log); err != nil {
-		return nil, err
-	}
 	if p.redis, err = newRedis(cfg, log); err != nil {
 		return nil, err
 	}
-	if p.limiter, err = newLimiter(cfg, p.redis); err != nil {
+	if p.limiter, err = newLimiter(cfg, p.redis, p.state); err != nil {
+		return nil, err
+	}
+	if p.files, err = newFiles(cfg, transport, p.state, p.paused(cfg), log); err != nil {
 		return nil, err
 	}
 	if p.records, err = newRecords(cfg, log); err != nil {
@@ -192,18 +192,26 @@ func newRedis(cfg *config.Config, log *slog.Logger) (*ratelimit.Redis, error) {
 	return r, nil
 }
 
-func newLimiter(cfg *config.Config, redis *ratelimit.Redis) (*ratelimit.Limiter, error) {
+func newLimiter(cfg *config.Config, redis *ratelimit.Redis, pauses ratelimit.Pauses) (*ratelimit.Limiter, error) {
 	var shared ratelimit.Shared
 	if redis != nil {
 		shared = redis
 	}
 	return ratelimit.New(ratelimit.Options{
-		Shared:   shared,
+		Shared: shared, Pauses: pauses,
 		MaxQueue: cfg.Pacing.MaxQueue, MaxQueuePerClient: cfg.Pacing.MaxQueuePerClient, MaxConcurrent: orNone(cfg.Pacing.MaxConcurrent),
 		DefaultDelay: cfg.Pacing.DefaultDelay, DefaultBurst: cfg.Pacing.DefaultBurst,
 		ReleaseAfter: cfg.Pacing.ReleaseAfter, SpacingStart: cfg.Pacing.Spacing == config.SpacingStart,
 		AddrDelay: cfg.Pacing.IPDelay, AddrExempt: cfg.Pacing.IPExempt,
 	})
+}
+
+// paused says until when a host is left alone, by its lane.
+func (p *parts) paused(cfg *config.Config) func(host string) time.Time {
+	if cfg.Pacing.Key == config.PaceKeyDomain {
+		return func(host string) time.Time { return p.limiter.Paused(ratelimit.Domain(host)) }
+	}
+	return p.limiter.Paused
 }
 
 func (p *parts) pace(cfg *config.Config) proxy.Pace {

@@ -1,0 +1,39 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/ratelimit"
+)
+
+var _ ratelimit.Pauses = (*State)(nil)
+
+const keepPauseSQL = `
+INSERT INTO pauses (key, until, source, streak) VALUES (?, ?, ?, ?)
+ON CONFLICT (key) DO UPDATE SET until = excluded.until, source = excluded.source, streak = excluded.streak`
+
+// pausesKept is for how long a pause is kept past its end: by then it has been forgiven (see ratelimit.Pauses).
+const pausesKept = time.Hour
+
+// Keep keeps p in the place of what was kept for its key.
+func (s *State) Keep(p ratelimit.Pause) error {
+	_, err := s.write.ExecContext(context.Background(), keepPauseSQL, p.Key, micros(p.Until), string(p.Source), p.Streak)
+	return s.fail("saving the pause of "+p.Key, err)
+}
+
+// Kept returns the pauses that go on or ended less than an hour ago, and forgets the others.
+func (s *State) Kept() ([]ratelimit.Pause, error) {
+	ctx := context.Background()
+	if _, err := s.write.ExecContext(ctx, "DELETE FROM pauses WHERE until < ?", micros(time.Now().Add(-pausesKept))); err != nil {
+		return nil, s.fail("forgetting pauses", err)
+	}
+	pauses, err := list(ctx, s.read, func(rows *sql.Rows) (p ratelimit.Pause, err error) {
+		var until int64
+		err = rows.Scan(&p.Key, &until, (*string)(&p.Source), &p.Streak)
+		p.Until = timeOf(until)
+		return p, err
+	}, "SELECT key, until, source, streak FROM pauses ORDER BY key")
+	return pauses, s.fail("reading the pauses", err)
+}

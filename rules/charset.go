@@ -3,24 +3,30 @@ package rules
 import (
 	"bytes"
 	"mime"
+	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/net/html/charset"
 )
 
 // toUTF8 decodes a body by the charset that its Content-Type names, or that the dialect takes for granted in a response
-// that names none. It returns body itself where that is UTF-8, is not known, or where a byte order mark, which is more
-// certain than a server's configuration, says what body is in.
+// that names none. It returns body itself where that is UTF-8, is not known, or where the body shows that the label, which
+// comes from a server's configuration and not from who wrote the file, is false: it must not turn rules into nothing.
 func toUTF8(body []byte, opts Options) []byte {
 	if opts.ContentType == "" || marked(body) {
 		return body
 	}
+	latin1 := opts.Dialect.switches().latin1
 	_, params, _ := mime.ParseMediaType(opts.ContentType)
 	label := params["charset"]
-	if label == "" && opts.Dialect.switches().latin1 {
+	if label == "" && latin1 {
 		label = "iso-8859-1"
 	}
 	e, name := charset.Lookup(label)
-	if e == nil || name == "utf-8" || name == "replacement" {
+	switch {
+	case e == nil, name == "utf-8", name == "replacement", !latin1 && isUTF8(body):
+		return body
+	case strings.HasPrefix(name, "utf-16") && bytes.IndexByte(body, 0) < 0: // the name of every field would have some
 		return body
 	}
 	text, err := e.NewDecoder().Bytes(body)
@@ -28,6 +34,19 @@ func toUTF8(body []byte, opts Options) []byte {
 		return body
 	}
 	return text
+}
+
+// isUTF8 reports whether body is UTF-8 that is more than ASCII, which text in another charset hardly ever is. A character
+// that is cut at its end says nothing, and what has a NUL is another charset's.
+func isUTF8(body []byte) bool {
+	for n := 1; n < min(utf8.UTFMax, len(body)+1); n++ {
+		if last := body[len(body)-n:]; utf8.RuneStart(last[0]) && !utf8.FullRune(last) {
+			body = body[:len(body)-n]
+			break
+		}
+	}
+	ascii := bytes.IndexFunc(body, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
+	return !ascii && utf8.Valid(body) && bytes.IndexByte(body, 0) < 0
 }
 
 // decode returns a body, or the beginning of one, in UTF-8 and without a byte order mark.

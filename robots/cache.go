@@ -19,6 +19,7 @@ type CacheOptions struct {
 	Fetch func(context.Context, Request) (*Snapshot, error) // required: Fetcher.Fetch; each Snapshot is a new one
 
 	Store       Store                       // keeps what the memory drops and what a restart must not lose; if nil, nothing does
+	Expiry      func(*Snapshot) time.Time   // of one from the Store, maybe fetched with other options: Fetcher.Expiry; if nil, as it says
 	StoreFailed func(error)                 // is told of each call of Store that failed; may be nil
 	Paused      func(host string) time.Time // until when a host wants no requests; if nil, or in the past, none is paused
 	Changed     func(Change)                // is told of each robots.txt that is not what it was; may be nil
@@ -59,6 +60,9 @@ func NewCache(o CacheOptions) (*Cache, error) {
 	setDefault(&o.MaxQueue, 1000)
 	if o.Store == nil {
 		o.Store = noStore{}
+	}
+	if o.Expiry == nil {
+		o.Expiry = func(s *Snapshot) time.Time { return s.Expires }
 	}
 	if o.StoreFailed == nil {
 		o.StoreFailed = func(error) {}

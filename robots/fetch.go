@@ -216,6 +216,23 @@ func (f *Fetcher) refuses(status int) bool {
 	return status < 200 || status >= 500 // below are no answers: an upgrade that nobody asked for
 }
 
+// Expiry returns when s, which may have been fetched with other options, is to be asked for again by those of today: at
+// once where its answer would count for something else.
+func (f *Fetcher) Expiry(s *Snapshot) time.Time {
+	refuses := f.options.UnauthorizedRefuses
+	if s.Marks&WebPage != 0 {
+		refuses = f.options.HTMLRefuses
+	}
+	failed := s.Availability == Unreachable
+	switch said := s.Fetched.Add(f.lifetime(s.Header, s.Fetched)); {
+	case !s.Stale && s.Marks&wall != 0 && refuses != failed:
+		return s.Fetched
+	case !s.Stale && !failed && said.Before(s.Expires):
+		return said
+	}
+	return s.Expires
+}
+
 func (f *Fetcher) readFile(snap *Snapshot, resp *http.Response) error {
 	data, err := f.readBody(resp)
 	if err != nil {

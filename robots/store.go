@@ -49,7 +49,7 @@ func (c *Cache) load(ctx context.Context, o origin.Origin) (*Snapshot, error) {
 	}
 	if err == nil {
 		now := time.Now()
-		snap.Expires = now.Add(snap.Expires.Sub(now)) // from here on by the monotonic clock: ours may be set
+		snap.Expires = now.Add(c.options.Expiry(snap).Sub(now)) // from here on by the monotonic clock: ours may be set
 		return snap, nil
 	}
 	err = fmt.Errorf("robots: loading the snapshot of %s: %w", o, err)

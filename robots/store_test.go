@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -296,6 +297,58 @@ func TestRulesOfStore(t *testing.T) {
 					t.Errorf("%+v, want what the Store had", stats)
 				}
 			}
+		})
+	}
+}
+
+// TestOtherOptions opens what was stored with other options: what would not count so today is asked for again, and nothing
+// else is.
+func TestOtherOptions(t *testing.T) {
+	refuse := func(o *robots.FetcherOptions) { o.UnauthorizedRefuses, o.HTMLRefuses = true, true }
+	hour := func(o *robots.FetcherOptions) { o.TTL = time.Hour }
+	none := func(*robots.FetcherOptions) {}
+	says := http.Header{"Cache-Control": {"max-age=43200"}}
+	day := func(o *robots.FetcherOptions) { o.ErrorTTL = 24 * time.Hour }
+	for _, row := range []struct {
+		name          string
+		answer        answering
+		before, after func(*robots.FetcherOptions)
+		later         time.Duration
+		want          string
+		asked         uint64
+	}{
+		{"401 is refused from now on", answering{status: 401}, none, refuse, 0, "unreachable 401 destination_unavailable", 1},
+		{"403 is allowed from now on", answering{status: 403}, func(o *robots.FetcherOptions) { refuse(o); day(o) }, day, 0, "unavailable 403 /open /private", 1},
+		{"a web page is refused from now on", answering{status: 200, body: "<html>"}, none, refuse, 0, "html 200 destination_unavailable", 1},
+		{"a web page is allowed from now on", answering{status: 200, body: "<html>"}, refuse, none, 0, "html 200 /open /private", 1},
+		{"401 is refused as before", answering{status: 401}, refuse, refuse, 0, "unreachable 401 destination_unavailable", 0},
+		{"401 is allowed as before", answering{status: 401}, none, none, 0, "unavailable 401 /open /private", 0},
+		{"a file is no wall", answering{status: 200, body: file}, none, refuse, 0, "found 200 /open", 0},
+		{"503 is no wall", answering{status: 503}, refuse, none, 0, "unreachable 503 destination_unavailable", 0},
+		{"2.4/a lower TTL", answering{status: 200, body: file}, none, hour, 2 * time.Hour, "found 200 /open", 1},
+		{"2.4/a lower TTL that has not passed", answering{status: 200, body: file}, none, hour, 30 * time.Minute, "found 200 /open", 0},
+		{"2.4/a lower TTL, of a file that says more", answering{status: 200, body: file, header: says}, none, hour, 2 * time.Hour, "found 200 /open", 0},
+		{"2.4/a higher TTL", answering{status: 200, body: file}, hour, none, 2 * time.Hour, "found 200 /open", 1},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o, store := mustOrigin(t, "http://a.example"), newShelf()
+				live := func(edit func(*robots.FetcherOptions)) (*robots.Snapshot, uint64) {
+					f := newFetcherOver(t, row.answer, edit)
+					c, err := robots.NewCache(robots.CacheOptions{Fetch: f.Fetch, Expiry: f.Expiry, Store: store})
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer c.Close()
+					return lookUp(t, c, o), c.Stats().Fetches
+				}
+				live(row.before)
+				time.Sleep(row.later)
+				snap, asked := live(row.after)
+				if got := outline(snap); got != row.want || asked != row.asked {
+					t.Errorf("after the restart: %s and %d fetches, want %s and %d", got, asked, row.want, row.asked)
+				}
+			})
 		})
 	}
 }

@@ -135,7 +135,7 @@ func newCache(cfg *config.Config, transport http.RoundTripper, more ...func(*rob
 		return nil, err
 	}
 	o := robots.CacheOptions{
-		Fetch: fetcher.Fetch, MaxBytes: int64(cfg.Robots.CacheSize), UnreachableAllows: cfg.Robots.OnUnreachable == config.Allow,
+		Fetch: fetcher.Fetch, Expiry: fetcher.Expiry, MaxBytes: int64(cfg.Robots.CacheSize), UnreachableAllows: cfg.Robots.OnUnreachable == config.Allow,
 	}
 	for _, set := range more {
 		set(&o)

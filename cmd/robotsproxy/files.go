@@ -37,13 +37,16 @@ func newFiles(cfg *config.Config, transport http.RoundTripper, state *store.Stat
 	if err := f.readOwn(cfg.Hosts); err != nil {
 		return nil, err
 	}
-	var err error
-	f.Cache, err = newCache(cfg, transport, func(o *robots.CacheOptions) {
+	cache, err := newCache(cfg, transport, func(o *robots.CacheOptions) {
 		o.Store, o.Paused = state, paused
 		o.Changed = func(c robots.Change) { logChange(log, c) }
 		o.StoreFailed = storeFailed(log)
 	})
-	return f, err
+	if err != nil {
+		return nil, err
+	}
+	f.Cache = cache
+	return f, nil
 }
 
 func (f *files) readOwn(hosts []config.Host) error {

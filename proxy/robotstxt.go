@@ -21,7 +21,7 @@ func (p pipeline) servesRobots(req *http.Request, ex *exchange, snap *robots.Sna
 
 // robotsResponse is the kept robots.txt as an answer: the origin's own status and text, how old it is, and its hash.
 func robotsResponse(req *http.Request, snap *robots.Snapshot, now time.Time) *http.Response {
-	status, body := robotsStatus(snap), snap.Body
+	status, body := robotsStatus(snap), enforcedText(snap)
 	h := http.Header{
 		"Age":                      {strconv.Itoa(max(0, int(now.Sub(snap.Fetched).Seconds())))},
 		"Robotsproxy-Robots-State": {snap.State()},
@@ -43,6 +43,14 @@ func robotsResponse(req *http.Request, snap *robots.Snapshot, now time.Time) *ht
 	}
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	return kept(req, status, h, body)
+}
+
+// enforcedText is the text that counts. The last line of a file that was cut does not: what is left of it may say "Allow: /".
+func enforcedText(snap *robots.Snapshot) []byte {
+	if !snap.Truncated {
+		return snap.Body
+	}
+	return snap.Body[:bytes.LastIndexAny(snap.Body, "\r\n")+1]
 }
 
 // robotsStatus is the status that the origin gave, or should have given for what its answer counts as.

@@ -2,6 +2,7 @@ package robots
 
 import (
 	"bufio"
+	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
@@ -61,14 +62,10 @@ func gunzip(body io.Reader) (io.Reader, error) {
 	return gzip.NewReader(buffered)
 }
 
-// isHTML tells a web page by its beginning. Its Content-Type tells nothing: many a true robots.txt is sent as text/html.
+// isHTML tells a web page by its beginning: that of a tag, a comment or a declaration, which no line of a robots.txt has.
+// Its Content-Type tells nothing: many a true robots.txt is sent as text/html.
 func isHTML(body []byte) bool {
 	const bom = "\xef\xbb\xbf"
-	head := strings.ToLower(strings.TrimLeft(strings.TrimPrefix(string(body[:min(len(body), 512)]), bom), " \t\r\n"))
-	for _, begin := range []string{"<!doctype html", "<html", "<head", "<body", "<script", "<!--"} {
-		if strings.HasPrefix(head, begin) {
-			return true
-		}
-	}
-	return false
+	head := bytes.TrimLeft(bytes.TrimPrefix(body, []byte(bom)), " \t\r\n\f")
+	return len(head) > 1 && head[0] == '<' && (head[1] == '!' || head[1] == '?' || head[1]|0x20-'a' < 26)
 }

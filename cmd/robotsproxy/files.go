@@ -118,7 +118,7 @@ func prune(ctx context.Context, state *store.State, log *slog.Logger) {
 }
 
 func logChange(log *slog.Logger, c robots.Change) {
-	log.Info("a robots.txt has changed", "origin", c.Origin, "was", c.OldState, "is", c.NewState, "old_sha256", c.OldSHA256, "new_sha256", c.NewSHA256)
+	log.Info("a robots.txt has changed", "origin", c.Origin.String(), "was", c.OldState, "is", c.NewState, "old_sha256", c.OldSHA256, "new_sha256", c.NewSHA256)
 }
 
 // storeFailed logs faults of the store, at most one a minute: a full disk has one for every fetch.

@@ -88,7 +88,7 @@ func (f *Fetcher) Fetch(ctx context.Context, r Request) (*Snapshot, error) {
 		return nil, fmt.Errorf("robots: fetching for %s: %w", r.Origin, err)
 	case prohibited:
 		f.fail(snap, "destination_ip_prohibited", err)
-	case errors.Is(err, errScheme):
+	case errors.Is(err, errAstray):
 		f.fail(snap, "http_request_denied", err)
 	default:
 		f.fail(snap, ErrorType(err), err)
@@ -195,7 +195,7 @@ func (f *Fetcher) read(snap *Snapshot, resp *http.Response, previous *Snapshot) 
 		f.refuse(snap, resp)
 		return nil
 	}
-	if resp.StatusCode >= 300 { // 4xx, and redirects that lead nowhere, which Google's crawler counts as 404 too
+	if resp.StatusCode >= 300 { // 4xx, and redirects that do not say where to, which Google's crawler counts as 404 too
 		drain(resp.Body)
 		f.set(snap, Unavailable, resp.Header)
 		return nil

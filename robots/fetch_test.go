@@ -209,10 +209,11 @@ func TestLocation(t *testing.T) {
 		{"2.3.1.2/nowhere", "", "unavailable 301 /open /private", ""},
 		{"2.3.1.2/another scheme", "ftp://a.example/robots.txt", "unreachable 0 http_request_denied", ""},
 		{"2.3.1.2/a file", "file:///etc/passwd", "unreachable 0 http_request_denied", ""},
-		{"2.3.1.2/no URL", "http://a b/", "unavailable 301 /open /private", ""},
-		{"2.3.1.2/no host", "http:///robots.txt", "unavailable 301 /open /private", ""},
-		{"2.3.1.2/no port", "http://b.example:99999/r", "unavailable 301 /open /private", ""},
-		{"2.3.1.2/a bad escape", "http://b.example/%zz", "unavailable 301 /open /private", ""},
+		{"2.3.1.2/no URL", "http://a b/", "unreachable 0 http_request_denied", ""},
+		{"2.3.1.2/no host", "http:///robots.txt", "unreachable 0 http_request_denied", ""},
+		{"2.3.1.2/no port", "http://b.example:99999/r", "unreachable 0 http_request_denied", ""},
+		{"2.3.1.2/port 0", "http://b.example:0/r", "unreachable 0 http_request_denied", ""},
+		{"2.3.1.2/a bad escape", "http://b.example/%zz", "unreachable 0 http_request_denied", ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			serve := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, file) }

@@ -10,10 +10,11 @@ import (
 )
 
 // asksAgain returns what is asked for by condition at the hop that snap has come to; nil if it is to be had anew.
-// Validators belong to the URL that they came from, and so they are sent to that one, by the same way.
+// Validators belong to the URL that they came from, and so they are sent to that one, by the same way. What was cut is had
+// anew, since more of it may be read today.
 func (r Request) asksAgain(snap *Snapshot) *Snapshot {
 	p := r.Previous
-	if p == nil || p.Availability != Found || p.ETag == "" && p.LastModified == "" || !slices.Equal(p.Redirects, snap.Redirects) {
+	if p == nil || p.Availability != Found || p.Truncated || p.ETag == "" && p.LastModified == "" || !slices.Equal(p.Redirects, snap.Redirects) {
 		return nil
 	}
 	return p

@@ -241,3 +241,20 @@ func TestRevalidateWebPage(t *testing.T) {
 		t.Errorf("refused: %s", got)
 	}
 }
+
+// TestRevalidateCut has a file that was cut fetched anew: a 304 would leave it so when more may be read of it.
+func TestRevalidateCut(t *testing.T) {
+	site := robotstest.New(t)
+	long := "User-agent: *\n" + strings.Repeat("#\n", 100) + "Disallow: /private\n"
+	site.SetRobots("a.example", robotstest.Robots{Handler: func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("ETag", `"v1"`)
+		http.ServeContent(w, r, "", time.Time{}, strings.NewReader(long))
+	}})
+	cut := fetch(t, newFetcher(t, site, func(o *robots.FetcherOptions) { o.MaxSize = 100 }), "http://a.example")
+	if got, want := outline(cut), "oversize 200 /open /private"; got != want {
+		t.Fatalf("the first time: %s, want %s", got, want)
+	}
+	if got, want := outline(again(t, newFetcher(t, site, nil), cut)), "found 200 /open"; got != want {
+		t.Errorf("the second time, with more room: %s, want %s", got, want)
+	}
+}

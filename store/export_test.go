@@ -14,7 +14,7 @@ func Migrations() int {
 
 // Texts are all that is asked and done.
 var Texts = append([]string{
-	loadSQL, hasBodySQL, addBodySQL, replaceSQL, prolongSQL, addVersionSQL, addChangeSQL, deleteSQL,
+	loadSQL, hasBodySQL, addBodySQL, replaceSQL, prolongSQL, addVersionSQL, dropVersionsSQL, addChangeSQL, deleteSQL,
 	originsSQL, hostOriginsSQL, versionsSQL, changesSQL, bodySQL,
 }, pruneSQL...)
 

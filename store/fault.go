@@ -22,7 +22,7 @@ func (s *State) fail(act string, err error) error {
 // remedy says what an operator can do about err, where SQLite's own words do not.
 func remedy(err error) string {
 	if errors.Is(err, errDamaged) {
-		return damaged
+		return rotten
 	}
 	var fault *sqlite.Error
 	if !errors.As(err, &fault) {
@@ -43,6 +43,10 @@ func remedy(err error) string {
 
 // errDamaged is for what SQLite reads and we cannot: it finds torn pages only, and not a bit that fell over.
 var errDamaged = errors.New("what is kept is not what was saved")
+
+// rotten is for a part of the file: the next Save of that robots.txt writes it again.
+const rotten = "what is in force is fetched again and takes its place; if there is more of this, the disk is failing: " +
+	"stop robotsproxy and move the file, its -wal and -shm to another"
 
 const damaged = "the file is damaged, and was left as it is: stop robotsproxy and move the file, its -wal and -shm away, and a new one is made; " +
 	"what it held of the past is lost to robotsproxy, and what is in force is fetched again"

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/robots"
 	"github.com/robotsproxy/robotsproxy/store"
 )
@@ -107,7 +108,7 @@ func TestRotIsSeen(t *testing.T) {
 			t.Fatalf("%s: %v", damage, err)
 		}
 		_, err := s.Load(ctx, a)
-		checkWords(t, "Load after "+damage, err, "http://a.example", "not what was saved", "move the file")
+		checkWords(t, "Load after "+damage, err, "http://a.example", "not what was saved", "is fetched again and takes its place")
 		load(t, s, b)
 		if err := s.Exec(ctx, "UPDATE bodies SET body = ? WHERE sha256 = ?", []byte(file), hashOf(file)); err != nil {
 			t.Fatal(err)
@@ -123,6 +124,30 @@ func TestRotIsSeen(t *testing.T) {
 	}
 	_, err = s.Origins(ctx, "", 9)
 	checkWords(t, "Origins", err, "nowhere", "not what was saved")
+}
+
+// A body that fell over is replaced by the same text when that is saved again, also of another origin, and stays one.
+func TestRotIsHealed(t *testing.T) {
+	s, ctx := fresh(t), context.Background()
+	a, b := mustOrigin(t, "http://a.example"), mustOrigin(t, "http://b.example")
+	for _, text := range []string{file, ""} {
+		save(t, s, found(a, text, dawn), nil)
+		if err := s.Exec(ctx, "UPDATE bodies SET body = x'00' WHERE sha256 = ?", hashOf(text)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Load(ctx, a); err == nil {
+			t.Fatalf("Load of a damaged %q succeeds", text)
+		}
+		save(t, s, found(b, text, dawn), nil)
+		for _, o := range []origin.Origin{a, b} {
+			if got := string(load(t, s, o).Body); got != text {
+				t.Errorf("Load(%s) after the next Save = %q, want %q", o, got, text)
+			}
+		}
+	}
+	if got := count(t, s, "bodies"); got != 2 {
+		t.Errorf("%d bodies are kept, want 2", got)
+	}
 }
 
 // fill saves large texts until that fails, and returns how many were kept and the error.

@@ -75,6 +75,30 @@ func TestVersions(t *testing.T) {
 	}
 }
 
+// A site that has another text at every fetch keeps the newest 50, and a web page is no text.
+func TestVersionsOfAnOriginAreFew(t *testing.T) {
+	s := fresh(t)
+	a, b := mustOrigin(t, "http://a.example"), mustOrigin(t, "http://b.example")
+	save(t, s, found(b, "# b", dawn), nil)
+	for i := range 60 {
+		at := dawn.Add(time.Duration(i) * time.Minute)
+		save(t, s, found(a, fmt.Sprintf("# %d", i), at), nil)
+		page := found(b, fmt.Sprintf("<html>%d", i), at)
+		page.Marks = robots.WebPage
+		save(t, s, page, nil)
+	}
+	got := versions(t, s, a)
+	if len(got) != 50 || !strings.HasPrefix(got[0], "# 59 ") || !strings.HasPrefix(got[len(got)-1], "# 10 ") {
+		t.Errorf("Versions(%s) = %d, %q, want 50, from # 59 to # 10", a, len(got), got)
+	}
+	if got, want := versions(t, s, b), []string{"# b 200 0-0 []"}; !cmp.Equal(got, want) {
+		t.Errorf("Versions(%s) = %q, want %q", b, got, want)
+	}
+	if got := count(t, s, "bodies"); got != 52 {
+		t.Errorf("%d bodies are kept, want those of 51 versions and of the last web page", got)
+	}
+}
+
 func TestChanges(t *testing.T) {
 	s, ctx := fresh(t), context.Background()
 	a, tls, b := mustOrigin(t, "http://a.example"), mustOrigin(t, "https://a.example"), mustOrigin(t, "http://b.example")

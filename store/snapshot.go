@@ -64,7 +64,7 @@ func scanSnapshot(row *sql.Row) (*robots.Snapshot, error) {
 }
 
 // Save keeps snap in the place of what was kept of its origin, and c unless it is nil, in one transaction. A text that is
-// new is also kept as a version, until Prune; one that is known is not written again. A snapshot whose body is not what
+// new is also kept as a version, until Prune or until there are 50 later ones of its origin; one that is known is not written again. A snapshot whose body is not what
 // its hash says is refused, since that body would be given to others too.
 func (s *State) Save(ctx context.Context, snap *robots.Snapshot, c *robots.Change) error {
 	err := s.change(ctx, func(tx *sql.Tx) error {
@@ -99,24 +99,24 @@ func (s *State) change(ctx context.Context, steps func(*sql.Tx) error) error {
 }
 
 const (
-	hasBodySQL = "SELECT EXISTS (SELECT 1 FROM bodies WHERE sha256 = ?)"
-	addBodySQL = "INSERT INTO bodies (sha256, body) VALUES (?, ?)"
+	hasBodySQL = "SELECT EXISTS (SELECT 1 FROM bodies WHERE sha256 = ? AND body = ?)"
+	addBodySQL = "INSERT INTO bodies (sha256, body) VALUES (?, ?) ON CONFLICT (sha256) DO UPDATE SET body = excluded.body" // in the place of a damaged one
 )
 
 func (s *State) keepBody(ctx context.Context, tx *sql.Tx, snap *robots.Snapshot) error {
 	if snap.SHA256 == "" && len(snap.Body) == 0 {
 		return nil
 	}
-	var kept bool
-	if err := tx.StmtContext(ctx, s.hasBody).QueryRowContext(ctx, snap.SHA256).Scan(&kept); err != nil || kept {
-		return err
-	}
-	if hash := hashOf(snap.Body); hash != snap.SHA256 {
-		return fmt.Errorf("its body has the hash %s, and not %q", hash, snap.SHA256)
-	}
 	body := snap.Body
 	if body == nil {
 		body = []byte{} // of an empty file; nil would be NULL
+	}
+	var kept bool
+	if err := tx.StmtContext(ctx, s.hasBody).QueryRowContext(ctx, snap.SHA256, body).Scan(&kept); err != nil || kept {
+		return err
+	}
+	if hash := hashOf(body); hash != snap.SHA256 {
+		return fmt.Errorf("its body has the hash %s, and not %q", hash, snap.SHA256)
 	}
 	_, err := tx.StmtContext(ctx, s.addBody).ExecContext(ctx, snap.SHA256, body)
 	return err
@@ -150,13 +150,18 @@ UPDATE versions SET last_seen = max(last_seen, ?1)
 WHERE id = (SELECT max(id) FROM versions WHERE origin = ?2) AND sha256 = ?3 AND (status = ?4 OR ?4 = 304)`
 	addVersionSQL = `
 INSERT INTO versions (origin, sha256, status, redirects, header, first_seen, last_seen) VALUES (?, ?, ?, ?, ?, ?6, ?6)`
+	dropVersionsSQL = `
+DELETE FROM versions WHERE origin = ?1 AND id <= (SELECT id FROM versions WHERE origin = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)`
 )
+
+// maxVersions is how many texts of an origin are kept. A site that has another one at every fetch must not fill the disk.
+const maxVersions = 50
 
 // keepVersion says that the latest version was seen again, or begins another. A 304 says nothing of the status that the
 // file itself has (RFC 9110 section 15.4.5).
 func (s *State) keepVersion(ctx context.Context, tx *sql.Tx, snap *robots.Snapshot) error {
-	if snap.SHA256 == "" || snap.Stale {
-		return nil // no text was seen
+	if snap.SHA256 == "" || snap.Stale || snap.Marks&robots.WebPage != 0 {
+		return nil // no text was seen: a web page is none, and another one each time
 	}
 	name, seen := snap.Origin.String(), micros(snap.Fetched)
 	result, err := tx.StmtContext(ctx, s.prolong).ExecContext(ctx, seen, name, snap.SHA256, snap.Status)
@@ -167,6 +172,10 @@ func (s *State) keepVersion(ctx context.Context, tx *sql.Tx, snap *robots.Snapsh
 		return err
 	}
 	_, err = tx.StmtContext(ctx, s.addVersion).ExecContext(ctx, name, snap.SHA256, snap.Status, listText(snap.Redirects), headerText(snap.Header), seen)
+	if err != nil {
+		return err
+	}
+	_, err = tx.StmtContext(ctx, s.dropVersions).ExecContext(ctx, name, maxVersions)
 	return err
 }
 

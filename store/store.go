@@ -46,7 +46,7 @@ type State struct {
 	write *sql.DB // one connection
 	read  *sql.DB // up to readers connections, on which nothing can be written
 
-	load, hasBody, addBody, replace, prolong, addVersion, addChange *sql.Stmt
+	load, hasBody, addBody, replace, prolong, addVersion, dropVersions, addChange *sql.Stmt
 }
 
 var _ robots.Store = (*State)(nil)
@@ -138,6 +138,7 @@ func (s *State) prepare() (err error) {
 		{&s.replace, s.write, replaceSQL},
 		{&s.prolong, s.write, prolongSQL},
 		{&s.addVersion, s.write, addVersionSQL},
+		{&s.dropVersions, s.write, dropVersionsSQL},
 		{&s.addChange, s.write, addChangeSQL},
 	} {
 		if *each.stmt, err = each.db.Prepare(each.text); err != nil {

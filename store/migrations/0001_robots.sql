@@ -1,6 +1,7 @@
 -- Times are microseconds since 1970 in UTC, and 0 is no time. Text that comes from a site holds whatever octets it sent.
 
--- A body is there for as long as a snapshot or a version has it, which the triggers below see to. It is never edited.
+-- A body is there for as long as a snapshot or a version has it, which the triggers below see to. Nothing edits it, but one
+-- that is not what its hash says is replaced by the next Save of that text.
 CREATE TABLE bodies (
 	sha256 TEXT NOT NULL PRIMARY KEY, -- of body, in hexadecimal
 	body   BLOB NOT NULL

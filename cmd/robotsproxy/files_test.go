@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/config"
@@ -31,4 +33,19 @@ func TestNoFilesWithoutACache(t *testing.T) {
 	if f != nil || err == nil {
 		t.Errorf("newFiles with a TTL of two days = %v, %v, want an error alone", f, err)
 	}
+}
+
+// A disk that fails all the time is in the log once a minute, in words that are true of a read and of a write.
+func TestLogOfAStoreThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lockedBuffer
+		failed := storeFailed(newLog(&log, config.Log{Format: config.LogText}))
+		for range 100 {
+			failed(errors.New("loading the snapshot of http://a.example"))
+			time.Sleep(time.Second)
+		}
+		if got := strings.Count(log.String(), "loading the snapshot of http://a.example"); got != 2 {
+			t.Errorf("100 faults in 100 s are logged %d times, want 2: %s", got, log.String())
+		}
+	})
 }

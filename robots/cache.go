@@ -133,7 +133,8 @@ func (c *Cache) Refresh(ctx context.Context, o origin.Origin) (*Snapshot, error)
 	return c.await(ctx, errand{origin: o, key: c.key(o), purpose: anyway})
 }
 
-// Peek returns what is kept of o, fresh or not, or ErrNoSnapshot. It asks no origin.
+// Peek returns what is kept of o, fresh or not, or ErrNoSnapshot. It asks no origin. It is for showing and not for judging:
+// Rules is nil in what is not in memory, since to compile them takes longer than all else.
 func (c *Cache) Peek(ctx context.Context, o origin.Origin) (*Snapshot, error) {
 	if snap := c.inMemory(c.key(o), o); snap != nil {
 		return snap, nil
@@ -142,7 +143,7 @@ func (c *Cache) Peek(ctx context.Context, o origin.Origin) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	return snap.prepare(), nil
+	return snap.schedule(), nil
 }
 
 func (c *Cache) key(o origin.Origin) uint64 { return maphash.Comparable(c.seed, o) }

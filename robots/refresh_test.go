@@ -23,8 +23,14 @@ func TestPeek(t *testing.T) {
 	}
 	other := newCache(t, robots.CacheOptions{Fetch: finds, Store: store})
 	snap, err := other.Peek(t.Context(), o)
-	if err != nil || outline(snap) != "found 200 /open" || !snap.Renewal().Before(snap.Expires) {
+	if err != nil || snap.State() != "found" || string(snap.Body) != file || !snap.Renewal().Before(snap.Expires) {
 		t.Errorf("in the Store: Peek = %v, %v", snap, err)
+	}
+	if snap.Rules != nil {
+		t.Error("in the Store: Peek has compiled the rules, which nobody needs who lists a thousand files")
+	}
+	if got := outline(lookUp(t, other, o)); got != "found 200 /open" {
+		t.Errorf("Snapshot after Peek = %s, want the rules too", got)
 	}
 	if got := other.Stats().Fetches; got != 0 {
 		t.Errorf("Peek fetched %d times", got)

@@ -51,7 +51,7 @@ type Snapshot struct {
 	LastModified string         // the same
 	Header       http.Header    // the fields of that answer, cut at 8 KiB; nil in what a Cache returns, which keeps them in its Store only
 	Marks        Marks          // what is worth knowing beside the state
-	Rules        *rules.Ruleset // never nil in what a Cache or a Fetcher returns; empty unless Found
+	Rules        *rules.Ruleset // never nil in what a Cache or a Fetcher returns, but Peek; empty unless Found
 	Cause        string         // where Unreachable or Stale, or Unavailable since that lasted: why, as an error type of RFC 9209 section 2.3
 	Err          error          // the same for our log, with addresses
 
@@ -95,10 +95,15 @@ func (s *Snapshot) Renewal() time.Time {
 
 // prepare completes s for the memory of a Cache. It runs before s is anybody else's.
 func (s *Snapshot) prepare() *Snapshot {
-	s.Header = nil
 	if s.Rules == nil {
 		s.compile()
 	}
+	return s.schedule()
+}
+
+// schedule completes s for whoever only looks at it.
+func (s *Snapshot) schedule() *Snapshot {
+	s.Header = nil
 	if last := s.Expires.Sub(s.Fetched) / 10; last > 0 && s.Since.IsZero() {
 		s.renewal = s.Expires.Add(-last/2 - rand.N(last/2+1)) // not all that were fetched at once are renewed at once
 	}

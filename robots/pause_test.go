@@ -56,10 +56,12 @@ func TestPausedHost(t *testing.T) {
 				if row.asked > 1 || row.say == nil {
 					return
 				}
-				if !snap.Expires.Equal(pause.until) || snap.Err == nil {
-					t.Errorf("in the pause: Expires %v, %v; want the end of the pause, %v", snap.Expires, snap.Err, pause.until)
+				if !snap.Renewal().Equal(pause.until) || !snap.Expires.After(pause.until) || snap.Err == nil {
+					t.Errorf("in the pause: Renewal %v, Expires %v, %v; want the end of the pause, %v", snap.Renewal(), snap.Expires, snap.Err, pause.until)
 				}
 				time.Sleep(time.Hour)
+				lookUp(t, c, a(t))
+				synctest.Wait() // for the renewal
 				if got := outline(lookUp(t, c, a(t))); got != "found 200 /open" || site.asked != 2 {
 					t.Errorf("after the pause: %s, %d questions", got, site.asked)
 				}

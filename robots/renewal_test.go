@@ -71,3 +71,48 @@ func TestRenewalHangs(t *testing.T) {
 		}
 	})
 }
+
+// TestStaleHangs has a site that answers nothing while an older copy counts: nobody waits, and it is asked no sooner than
+// before.
+func TestStaleHangs(t *testing.T) {
+	const timeout, retry = 10 * time.Second, time.Minute
+	for _, row := range []struct {
+		name  string
+		asked time.Duration // for, by the site
+	}{
+		{"back-off", retry},
+		{"2.4/Retry-After of a day", 24 * time.Hour},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var begun []time.Time
+				c := newCache(t, robots.CacheOptions{Fetch: func(_ context.Context, r robots.Request) (*robots.Snapshot, error) {
+					begun = append(begun, time.Now())
+					if len(begun) == 1 {
+						return found(r.Origin, file, time.Hour), nil
+					}
+					time.Sleep(timeout)
+					return failed(r.Origin, row.asked), nil
+				}})
+				o := mustOrigin(t, "http://a.example")
+				lookUp(t, c, o)
+				time.Sleep(time.Hour)
+				lookUp(t, c, o) // the first that meets the failure waits
+				for end := time.Now().Add(49 * time.Hour); time.Now().Before(end); time.Sleep(20 * time.Second) {
+					began := time.Now()
+					if got := outline(lookUp(t, c, o)); got != "stale 0 connection_refused /open" || time.Since(began) != 0 {
+						t.Fatalf("a look-up took %v: %s", time.Since(began), got)
+					}
+				}
+				if len(begun) < 4 {
+					t.Errorf("the site was asked %d times, want again and again", len(begun))
+				}
+				for i := 2; i < len(begun); i++ {
+					if got, want := begun[i].Sub(begun[i-1])-timeout, max(row.asked, min(retry<<min(i-2, 9), 30*time.Minute)); got < want || got > want+21*time.Second {
+						t.Errorf("question %d came %v after the failure before it, want %v", i+1, got, want)
+					}
+				}
+			})
+		})
+	}
+}

@@ -85,7 +85,7 @@ func (s *Snapshot) State() string {
 }
 
 // Renewal returns when the origin is asked again if somebody needs s then: a little before it expires, in the background,
-// and after a failure not before it expires.
+// and after a failure not before the time that it, or the origin, asked for.
 func (s *Snapshot) Renewal() time.Time {
 	if s.renewal.IsZero() {
 		return s.Expires
@@ -104,7 +104,11 @@ func (s *Snapshot) prepare() *Snapshot {
 // schedule completes s for whoever only looks at it.
 func (s *Snapshot) schedule() *Snapshot {
 	s.Header = nil
-	if last := s.Expires.Sub(s.Fetched) / 10; last > 0 && s.Since.IsZero() {
+	last := s.Expires.Sub(s.Fetched) / 10
+	switch {
+	case s.Stale:
+		s.renewal = s.Expires.Add(-grace)
+	case last > 0 && s.Since.IsZero():
 		s.renewal = s.Expires.Add(-last/2 - rand.N(last/2+1)) // not all that were fetched at once are renewed at once
 	}
 	return s
@@ -129,7 +133,7 @@ func (s *Snapshot) compile() {
 // to come is a clock's fault.
 func (s *Snapshot) freshAt(now time.Time) bool {
 	left := s.Expires.Sub(now)
-	return left > 0 && left <= longest
+	return left > 0 && left <= longest+grace
 }
 
 // dueAt reports whether s should be renewed, and is true for one caller only.

@@ -14,6 +14,9 @@ const (
 	wallPatience = 24 * time.Hour      // where a web page, 401 or 403 stands in its place: a bot wall may go as it came
 )
 
+// grace is for how long a copy still counts after it was time to ask again: so nobody waits for a site that hangs.
+const grace = time.Minute
+
 // longestError is how long a failure is kept at the most, unless the origin itself asked for more.
 const longestError = 30 * time.Minute
 
@@ -87,7 +90,7 @@ func (s *Snapshot) since(before *Snapshot) time.Time {
 func (s *Snapshot) outlive(answer *Snapshot, t trouble) *Snapshot {
 	stale := s.copy()
 	stale.Stale, stale.Status = true, answer.Status
-	stale.Since, stale.Failures, stale.Expires = t.since, t.failures, t.expires
+	stale.Since, stale.Failures, stale.Expires = t.since, t.failures, t.expires.Add(grace)
 	stale.Marks = s.Marks&^wall | answer.Marks&wall
 	stale.Cause, stale.Err = cmp.Or(answer.Cause, "destination_unavailable"), answer.Err
 	if stale.Err == nil {
@@ -108,7 +111,7 @@ func (s *Snapshot) wait(now, until time.Time) *Snapshot {
 		return nil
 	}
 	stale := s.copy()
-	stale.Stale, stale.Expires = true, now.Add(min(until.Sub(now), longest))
+	stale.Stale, stale.Expires = true, now.Add(min(until.Sub(now), longest)+grace)
 	if !s.Stale {
 		stale.Since, stale.Cause, stale.Err = now, "destination_unavailable", errPaused
 	}

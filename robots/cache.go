@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dgraph-io/ristretto/v2"
@@ -43,6 +44,7 @@ type Cache struct {
 	flights singleflight.Group
 	queue   queue
 	counts  counts
+	resting atomic.Int64 // until when nothing is saved, in nanoseconds since born
 
 	life context.Context // ends with Close, and with it every fetch
 	end  context.CancelFunc

@@ -36,8 +36,13 @@ type Change struct {
 	NewState  string
 }
 
-// storePatience is how long a Store may take. Those who wait for a file wait for it too.
-const storePatience = 5 * time.Second
+// How long a Store may take. Those who wait for a file wait for it too, and have nothing of its being saved: after a Save
+// that could not be done in its time none is tried for a while.
+const (
+	storePatience = 5 * time.Second
+	savePatience  = 500 * time.Millisecond
+	saveRest      = 5 * time.Second
+)
 
 // load reads o's Snapshot from the Store. Its error may be that of ctx; what else fails is told.
 func (c *Cache) load(ctx context.Context, o origin.Origin) (*Snapshot, error) {
@@ -60,11 +65,20 @@ func (c *Cache) load(ctx context.Context, o origin.Origin) (*Snapshot, error) {
 }
 
 func (c *Cache) save(snap *Snapshot, change *Change) {
-	ctx, cancel := context.WithTimeout(c.life, storePatience)
-	defer cancel()
-	if err := c.options.Store.Save(ctx, snap, change); err != nil {
-		c.storeFailed(fmt.Errorf("robots: saving the snapshot of %s: %w", snap.Origin, err))
+	begin := time.Since(c.born)
+	if begin < time.Duration(c.resting.Load()) {
+		return
 	}
+	ctx, cancel := context.WithTimeout(c.life, savePatience)
+	defer cancel()
+	err := c.options.Store.Save(ctx, snap, change)
+	if err == nil {
+		return
+	}
+	if end := time.Since(c.born); end-begin > savePatience/2 { // a lock, which SQLite leaves a little before the time
+		c.resting.Store(int64(end + saveRest))
+	}
+	c.storeFailed(fmt.Errorf("robots: saving the snapshot of %s: %w", snap.Origin, err))
 }
 
 // erase forgets e's origin. The memory goes last, so that a Store that fails leaves all as it is.

@@ -3,6 +3,7 @@ package robots_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"strings"
@@ -207,7 +208,7 @@ func TestStoreFails(t *testing.T) {
 		lasts  time.Duration // of a look-up
 	}{
 		{"it returns errors", func(context.Context, string) error { return broken }, 0},
-		{"it hangs", func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() }, 10 * time.Second},
+		{"it hangs", func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() }, 5500 * time.Millisecond},
 		{"it cannot save", func(_ context.Context, call string) error {
 			if call == "Save" {
 				return broken
@@ -240,6 +241,51 @@ func TestStoreFails(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestStoreIsLocked has every Save wait for another process. The first look-up waits a little, those that follow do not, and
+// what is fetched later is kept again.
+func TestStoreIsLocked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locked, store := true, newShelf()
+		store.before = func(ctx context.Context, call string) error {
+			if !locked || call != "Save" {
+				return nil
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		c := newCache(t, robots.CacheOptions{Fetch: finds, Store: store})
+		begin := time.Now()
+		for i := range 100 {
+			lookUp(t, c, mustOrigin(t, fmt.Sprintf("http://h%d.example", i)))
+		}
+		if got := time.Since(begin); got > 500*time.Millisecond || store.called("Save") != 1 {
+			t.Errorf("100 origins took %v and %d calls of Save, want half a second and one", got, store.called("Save"))
+		}
+		locked = false
+		time.Sleep(5 * time.Second)
+		o := mustOrigin(t, "http://a.example")
+		lookUp(t, c, o)
+		if store.kept[o] == nil {
+			t.Error("nothing is saved after the rest")
+		}
+	})
+}
+
+// TestErrorsOfSaveAreNoLock has a Save fail at once, after which the next is tried all the same.
+func TestErrorsOfSaveAreNoLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newShelf()
+		store.before = func(_ context.Context, call string) error { return map[string]error{"Save": errors.New("no")}[call] }
+		c := newCache(t, robots.CacheOptions{Fetch: finds, Store: store})
+		for i := range 10 {
+			lookUp(t, c, mustOrigin(t, fmt.Sprintf("http://h%d.example", i)))
+		}
+		if got := store.called("Save"); got != 10 {
+			t.Errorf("%d calls of Save, want 10", got)
+		}
+	})
 }
 
 // TestStoreLies has a Store bring what cannot be: another origin's file, or one that is good for a year.

@@ -303,6 +303,21 @@ func TestAnotherWrites(t *testing.T) {
 	}
 }
 
+// Open waits for another process longer than Save does: requests wait for that one.
+func TestSaveDoesNotWaitLong(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	for wait, want := range map[time.Duration]string{0: "500", time.Minute: "500", 20 * time.Millisecond: "20"} {
+		s, err := store.Open(store.Options{Path: path, Wait: wait})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if got, err := s.AskWriter(context.Background(), "PRAGMA busy_timeout"); got != want || err != nil {
+			t.Errorf("opened with %v, Save waits for %s ms, %v, want %s", wait, got, err, want)
+		}
+	}
+}
+
 func TestContextIsHeeded(t *testing.T) {
 	s := fresh(t)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -36,7 +36,7 @@ import (
 // Options configure a State.
 type Options struct {
 	Path string        // of the file, made with mode 0600 where there is none, and its folder with 0700
-	Wait time.Duration // for another process that is writing, whatever a context says; if zero, 5 s
+	Wait time.Duration // of Open, for another process that is writing, if zero 5 s; later calls wait for 500 ms of it, whatever a context says
 }
 
 // State is the database of one instance's state. It is safe for concurrent use: reads do not wait for writes, and writes
@@ -84,6 +84,9 @@ func (s *State) open(wait time.Duration) (err error) {
 	if err = migrate(context.Background(), s.write); err != nil {
 		return err
 	}
+	if err = hasten(s.write, min(wait, longestWait)); err != nil {
+		return err
+	}
 	if s.read, err = connect(s.path, wait, readers, "_query_only=1"); err != nil {
 		return err
 	}
@@ -123,6 +126,15 @@ func connect(path string, wait time.Duration, n int, settings ...string) (*sql.D
 	db.SetMaxOpenConns(n)
 	db.SetMaxIdleConns(n)
 	return db, nil
+}
+
+// longestWait is for another process that is writing, once the State is open: requests wait for what is saved.
+const longestWait = 500 * time.Millisecond
+
+// hasten gives the one connection of db less time to wait than it was opened with.
+func hasten(db *sql.DB, wait time.Duration) error {
+	_, err := db.Exec("PRAGMA busy_timeout = " + strconv.FormatInt(wait.Milliseconds(), 10))
+	return err
 }
 
 // prepare compiles what is asked often.

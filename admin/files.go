@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/robots"
@@ -18,6 +17,13 @@ type Files interface {
 	Peek(ctx context.Context, o origin.Origin) (*robots.Snapshot, error)    // what is kept; robots.ErrNoSnapshot
 	Refresh(ctx context.Context, o origin.Origin) (*robots.Snapshot, error) // asks the origin now
 	Purge(ctx context.Context, o origin.Origin) error                       // forgets it
+	Own(host string) []OwnFile                                              // the operator's, for a canonical host; all where host is empty
+}
+
+// OwnFile is a robots.txt of the operator's, which counts in the place of a site's own.
+type OwnFile struct {
+	Host     string // or a pattern of hosts, as it is configured
+	Snapshot *robots.Snapshot
 }
 
 // History is what the files were, over restarts. Lists are cut at limit.
@@ -25,57 +31,7 @@ type History interface {
 	Origins(ctx context.Context, host string, limit int) ([]origin.Origin, error) // with a copy that is kept; of every host where host is empty
 	Versions(ctx context.Context, o origin.Origin, limit int) ([]robots.Version, error)
 	Changes(ctx context.Context, o origin.Origin, limit int) ([]robots.Change, error)
-}
-
-// File is a robots.txt as the API shows it.
-type File struct {
-	Origin      string     `json:"origin"`
-	State       string     `json:"state"`
-	Marks       string     `json:"marks,omitempty"`
-	Status      int        `json:"status,omitempty"`
-	Redirects   []string   `json:"redirects,omitempty"`
-	Fetched     time.Time  `json:"fetched"`
-	Expires     *time.Time `json:"expires,omitempty"`      // none: a file of the operator's, which does not
-	NextRefresh *time.Time `json:"next_refresh,omitempty"` // when it is asked for again if it is in use
-	SHA256      string     `json:"sha256,omitempty"`
-	Size        int        `json:"size"`
-	Cause       string     `json:"cause,omitempty"` // of RFC 9209 section 2.3
-	Error       string     `json:"error,omitempty"`
-	Since       *time.Time `json:"since,omitempty"` // of the trouble
-	Failures    int        `json:"failures,omitempty"`
-}
-
-// FileDetails is one robots.txt with its text and its past.
-type FileDetails struct {
-	File
-	ContentType string        `json:"content_type,omitempty"`
-	Body        []byte        `json:"body"` // base64
-	Versions    []FileVersion `json:"versions"`
-	Changes     []FileChange  `json:"changes"`
-}
-
-// FileVersion is one text that the file has had.
-type FileVersion struct {
-	SHA256    string    `json:"sha256"`
-	Size      int       `json:"size"`
-	Status    int       `json:"status"`
-	FirstSeen time.Time `json:"first_seen"`
-	LastSeen  time.Time `json:"last_seen"`
-}
-
-// FileChange is one change of the text or of its state.
-type FileChange struct {
-	Time      time.Time `json:"time"`
-	OldState  string    `json:"old_state"`
-	NewState  string    `json:"new_state"`
-	OldSHA256 string    `json:"old_sha256,omitempty"`
-	NewSHA256 string    `json:"new_sha256,omitempty"`
-}
-
-// FileList is a list of files.
-type FileList struct {
-	Files []File `json:"files"`
-	More  bool   `json:"more,omitempty"` // the list is cut
+	Body(ctx context.Context, sha256 string) ([]byte, error) // of a version
 }
 
 // Bounds of what one answer lists.
@@ -88,6 +44,7 @@ func (h *Handler) fileRoutes(mux *http.ServeMux) {
 	for pattern, answer := range map[string]func(*http.Request) (any, error){
 		"GET /api/cache":          h.listFiles,
 		"GET /api/cache/file":     h.showFiles,
+		"GET /api/cache/version":  h.showVersion,
 		"POST /api/cache/refresh": h.refreshFiles,
 		"POST /api/cache/purge":   h.purgeFiles,
 	} {
@@ -121,21 +78,26 @@ func asJSON(answer func(*http.Request) (any, error)) http.Handler {
 	})
 }
 
+// listFiles lists what is kept. A file that cannot be read is there with its error, and hides no other.
 func (h *Handler) listFiles(r *http.Request) (any, error) {
 	origins, err := h.options.History.Origins(r.Context(), "", maxListed+1)
 	if err != nil {
 		return nil, err
 	}
 	list := FileList{Files: []File{}, More: len(origins) > maxListed}
+	for _, own := range h.options.Files.Own("") {
+		list.Files = append(list.Files, file(own.Host, own.Snapshot))
+	}
 	for _, o := range origins[:min(len(origins), maxListed)] {
-		snap, err := h.options.Files.Peek(r.Context(), o)
-		if errors.Is(err, robots.ErrNoSnapshot) {
-			continue // purged since it was listed
+		switch snap, err := h.options.Files.Peek(r.Context(), o); {
+		case r.Context().Err() != nil:
+			return nil, r.Context().Err()
+		case errors.Is(err, robots.ErrNoSnapshot), h.isOwn(o): // purged since it was listed, or not in force
+		case err != nil:
+			list.Files = append(list.Files, noFile(o, err))
+		default:
+			list.Files = append(list.Files, file(o.String(), snap))
 		}
-		if err != nil {
-			return nil, err
-		}
-		list.Files = append(list.Files, file(o, snap))
 	}
 	return list, nil
 }
@@ -173,11 +135,11 @@ func (h *Handler) details(ctx context.Context, o origin.Origin) (FileDetails, er
 		return FileDetails{}, err
 	}
 	d := FileDetails{
-		File: file(o, snap), ContentType: snap.ContentType, Body: snap.Body,
+		File: file(o.String(), snap), ContentType: snap.ContentType, Body: snap.Body,
 		Versions: make([]FileVersion, len(versions)), Changes: make([]FileChange, len(changes)),
 	}
 	for i, v := range versions {
-		d.Versions[i] = FileVersion{v.SHA256, v.Size, v.Status, v.FirstSeen, v.LastSeen}
+		d.Versions[i] = fileVersion(v)
 	}
 	for i, c := range changes {
 		d.Changes[i] = FileChange{c.Time, c.OldState, c.NewState, c.OldSHA256, c.NewSHA256}
@@ -185,20 +147,48 @@ func (h *Handler) details(ctx context.Context, o origin.Origin) (FileDetails, er
 	return d, nil
 }
 
-// refreshFiles asks the origins now. An origin that was never asked has to be named in full: of a host alone nobody knows
-// the scheme and the port.
+// showVersion shows the latest text of an origin whose SHA-256 begins as the request says.
+func (h *Handler) showVersion(r *http.Request) (any, error) {
+	begin := strings.ToLower(r.FormValue("sha256"))
+	if begin == "" {
+		return nil, &statusError{http.StatusBadRequest, errors.New("name a version by the beginning of its SHA-256")}
+	}
+	origins, err := h.named(r)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range origins {
+		versions, err := h.options.History.Versions(r.Context(), o, maxListed)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range versions {
+			if strings.HasPrefix(v.SHA256, begin) {
+				body, err := h.options.History.Body(r.Context(), v.SHA256)
+				return FileText{o.String(), fileVersion(v), body}, err
+			}
+		}
+	}
+	return nil, &statusError{http.StatusNotFound, fmt.Errorf("no version of %s is kept whose SHA-256 begins with %.64q", r.FormValue("host"), begin)}
+}
+
+// refreshFiles asks the origins now, each whatever comes of the others. An origin that was never asked has to be named in
+// full: of a host alone nobody knows the scheme and the port.
 func (h *Handler) refreshFiles(r *http.Request) (any, error) {
 	origins, err := h.named(r)
 	if err != nil {
 		return nil, err
 	}
+	if err := h.refuseOwn(origins); err != nil {
+		return nil, err
+	}
 	list := FileList{Files: []File{}}
 	for _, o := range origins {
-		snap, err := h.options.Files.Refresh(r.Context(), o)
-		if err != nil {
-			return nil, &statusError{http.StatusBadGateway, err}
+		if snap, err := h.options.Files.Refresh(r.Context(), o); err != nil {
+			list.Files = append(list.Files, noFile(o, err))
+		} else {
+			list.Files = append(list.Files, file(o.String(), snap))
 		}
-		list.Files = append(list.Files, file(o, snap))
 	}
 	return list, nil
 }
@@ -206,6 +196,9 @@ func (h *Handler) refreshFiles(r *http.Request) (any, error) {
 func (h *Handler) purgeFiles(r *http.Request) (any, error) {
 	origins, err := h.kept(r)
 	if err != nil {
+		return nil, err
+	}
+	if err := h.refuseOwn(origins); err != nil {
 		return nil, err
 	}
 	purged := []string{}
@@ -216,6 +209,19 @@ func (h *Handler) purgeFiles(r *http.Request) (any, error) {
 		purged = append(purged, o.String())
 	}
 	return map[string][]string{"purged": purged}, nil
+}
+
+// isOwn reports whether the operator's own file counts for o.
+func (h *Handler) isOwn(o origin.Origin) bool { return len(h.options.Files.Own(o.Host())) > 0 }
+
+// refuseOwn is the answer to who would change a file of the operator's by asking its site.
+func (h *Handler) refuseOwn(origins []origin.Origin) error {
+	for _, o := range origins {
+		if h.isOwn(o) {
+			return &statusError{http.StatusConflict, fmt.Errorf("%s is judged by your own robots_file, which is read when robotsproxy starts", o.Host())}
+		}
+	}
+	return nil
 }
 
 // kept returns the origins that a request names and of which something is kept.
@@ -232,7 +238,8 @@ func (h *Handler) kept(r *http.Request) ([]origin.Origin, error) {
 	return origins, nil
 }
 
-// named returns the origins that a request is about: one URL, or all that are kept of a host.
+// named returns the origins that a request is about: one URL, or all that are kept of a host. A file of the operator's is
+// that of each origin of its host, for which one stands.
 func (h *Handler) named(r *http.Request) ([]origin.Origin, error) {
 	name := r.FormValue("host")
 	if strings.Contains(name, "://") {
@@ -244,7 +251,11 @@ func (h *Handler) named(r *http.Request) ([]origin.Origin, error) {
 	}
 	host, err := origin.Host(name)
 	if err != nil {
-		return nil, &statusError{http.StatusBadRequest, fmt.Errorf("%w: name a host or an origin such as https://a.example", err)}
+		return nil, &statusError{http.StatusBadRequest, misnamed(name, err)}
+	}
+	if len(h.options.Files.Own(host)) > 0 {
+		o, err := origin.New("https", host, 0)
+		return []origin.Origin{o}, err
 	}
 	origins, err := h.options.History.Origins(r.Context(), host, maxListed)
 	if err != nil {
@@ -256,30 +267,17 @@ func (h *Handler) named(r *http.Request) ([]origin.Origin, error) {
 	return origins, nil
 }
 
+func misnamed(name string, err error) error {
+	if _, port, fault := origin.SplitAuthority(name); fault == nil && port != 0 {
+		return fmt.Errorf("%s is neither a host nor an origin: write http://%s or https://%s", name, name, name)
+	}
+	return fmt.Errorf("%w: name a host or an origin such as https://a.example", err)
+}
+
 func nothingKept(name string) error {
 	err := fmt.Errorf("no robots.txt of %s is kept", name)
 	if !strings.Contains(name, "://") {
 		err = fmt.Errorf("%w; refresh https://%s fetches it", err, name)
 	}
 	return &statusError{http.StatusNotFound, err}
-}
-
-func file(o origin.Origin, snap *robots.Snapshot) File {
-	f := File{
-		Origin: o.String(), State: snap.State(), Marks: snap.Marks.String(), Status: snap.Status, Redirects: snap.Redirects,
-		Fetched: snap.Fetched, Expires: known(snap.Expires), NextRefresh: known(snap.Renewal()),
-		SHA256: snap.SHA256, Size: len(snap.Body), Cause: snap.Cause, Since: known(snap.Since), Failures: snap.Failures,
-	}
-	if snap.Err != nil {
-		f.Error = snap.Err.Error()
-	}
-	return f
-}
-
-// known returns t, or nil where it is not set.
-func known(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
 }

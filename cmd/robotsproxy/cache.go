@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -66,27 +67,44 @@ func newCacheList(std stdio) *cobra.Command {
 	}
 	find, format := instanceFlags(cmd, std), formatFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		var list admin.FileList
-		return ask(cmd.Context(), std, find, format, instanceQuestion{http.MethodGet, "/api/cache", ""}, &list, func(w io.Writer) error {
-			if list.More {
-				fmt.Fprintln(std.err, "robotsproxy: there are more; cache show HOST finds each")
-			}
-			return showFiles(w, list.Files, time.Now())
-		})
+		return askFiles(cmd.Context(), std, find, format, instanceQuestion{http.MethodGet, "/api/cache", nil})
 	}
 	return cmd
 }
 
+// askFiles asks for a list of files and shows it. Its error is also for a file that could not be had.
+func askFiles(ctx context.Context, std stdio, find func() (*instance, error), format func() (bool, error), q instanceQuestion) error {
+	var list admin.FileList
+	err := ask(ctx, std, find, format, q, &list, func(w io.Writer) error {
+		if list.More {
+			fmt.Fprintln(std.err, "robotsproxy: there are more; cache show HOST finds each")
+		}
+		return showFiles(w, std.err, list.Files, time.Now())
+	})
+	if err != nil {
+		return err
+	}
+	return allHad(list.Files)
+}
+
 func newCacheShow(std stdio) *cobra.Command {
 	var body bool
+	var version string
 	cmd := &cobra.Command{
 		Use: "show HOST", Short: "Show one robots.txt: state, age, redirects, what it was before, and its text", Args: oneHost,
 	}
 	find, format := instanceFlags(cmd, std), formatFlag(cmd)
 	cmd.Flags().BoolVar(&body, "body", false, "print the text alone, octet by octet")
+	cmd.Flags().StringVar(&version, "version", "", "print so the text whose `SHA-256` begins with this, an older one too")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if (body || version != "") && cmd.Flags().Changed("format") {
+			return usage(errors.New("--body and --version print a text as it is: they take no --format"))
+		}
+		if version != "" {
+			return showVersion(cmd.Context(), std, find, format, url.Values{"host": args, "sha256": {version}})
+		}
 		var files []admin.FileDetails
-		return ask(cmd.Context(), std, find, format, instanceQuestion{http.MethodGet, "/api/cache/file", args[0]}, &files, func(w io.Writer) error {
+		return ask(cmd.Context(), std, find, format, instanceQuestion{http.MethodGet, "/api/cache/file", url.Values{"host": args}}, &files, func(w io.Writer) error {
 			if body {
 				return showBody(w, files)
 			}
@@ -101,16 +119,21 @@ func newCacheShow(std stdio) *cobra.Command {
 	return cmd
 }
 
+func showVersion(ctx context.Context, std stdio, find func() (*instance, error), format func() (bool, error), which url.Values) error {
+	var text admin.FileText
+	return ask(ctx, std, find, format, instanceQuestion{http.MethodGet, "/api/cache/version", which}, &text, func(w io.Writer) error {
+		_, err := w.Write(text.Body)
+		return err
+	})
+}
+
 func newCacheRefresh(std stdio) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "refresh HOST", Short: "Ask the origin for its robots.txt now", Args: oneHost,
 	}
 	find, format := instanceFlags(cmd, std), formatFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		var list admin.FileList
-		return ask(cmd.Context(), std, find, format, instanceQuestion{http.MethodPost, "/api/cache/refresh", args[0]}, &list, func(w io.Writer) error {
-			return showFiles(w, list.Files, time.Now())
-		})
+		return askFiles(cmd.Context(), std, find, format, instanceQuestion{http.MethodPost, "/api/cache/refresh", url.Values{"host": args}})
 	}
 	return cmd
 }
@@ -124,7 +147,7 @@ func newCachePurge(std stdio) *cobra.Command {
 		var done struct {
 			Purged []string `json:"purged"`
 		}
-		return ask(cmd.Context(), std, find, format, instanceQuestion{http.MethodPost, "/api/cache/purge", args[0]}, &done, func(w io.Writer) error {
+		return ask(cmd.Context(), std, find, format, instanceQuestion{http.MethodPost, "/api/cache/purge", url.Values{"host": args}}, &done, func(w io.Writer) error {
 			for _, o := range done.Purged {
 				fmt.Fprintln(w, "purged", o)
 			}
@@ -135,7 +158,10 @@ func newCachePurge(std stdio) *cobra.Command {
 }
 
 // instanceQuestion is what a running instance is asked.
-type instanceQuestion struct{ method, path, host string }
+type instanceQuestion struct {
+	method, path string
+	query        url.Values
+}
 
 // ask asks the instance that find finds, and shows its answer: as it came, or in the words of text.
 func ask(ctx context.Context, std stdio, find func() (*instance, error), format func() (bool, error), q instanceQuestion, v any, text func(io.Writer) error) error {
@@ -147,11 +173,7 @@ func ask(ctx context.Context, std stdio, find func() (*instance, error), format 
 	if err != nil {
 		return err
 	}
-	query := url.Values{}
-	if q.host != "" {
-		query.Set("host", q.host)
-	}
-	if err := i.call(ctx, q.method, q.path, query, v); err != nil {
+	if err := i.call(ctx, q.method, q.path, q.query, v); err != nil {
 		return err
 	}
 	if !inJSON {

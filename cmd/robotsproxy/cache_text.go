@@ -13,13 +13,29 @@ import (
 
 // This file writes what "cache" shows for people.
 
-func showFiles(w io.Writer, files []admin.File, now time.Time) error {
+// showFiles lists files, and says to talk what is wrong with those that could not be had.
+func showFiles(w, talk io.Writer, files []admin.File, now time.Time) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "ORIGIN\tSTATE\tSTATUS\tAGE\tREFRESH\tSIZE\tSHA-256")
 	for _, f := range files {
+		if f.Fetched.IsZero() {
+			fmt.Fprintf(t, "%s\t%s\t-\t-\t-\t-\t-\n", f.Origin, f.State)
+			fmt.Fprintf(talk, "robotsproxy: %s: %s\n", f.Origin, printable(f.Error))
+			continue
+		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", f.Origin, stateText(f), statusText(f.Status), since(f.Fetched, now), refreshText(f, now), f.Size, shortHash(f.SHA256))
 	}
 	return t.Flush()
+}
+
+// allHad is the exit status 1 where one of files could not be had.
+func allHad(files []admin.File) error {
+	for _, f := range files {
+		if f.Fetched.IsZero() {
+			return &exitError{code: exitNo}
+		}
+	}
+	return nil
 }
 
 func showBody(w io.Writer, files []admin.FileDetails) error {
@@ -46,8 +62,8 @@ func showDetails(w io.Writer, f admin.FileDetails, now time.Time) error {
 	line("fetched", "%s (%s ago)", f.Fetched.Format(time.RFC3339), since(f.Fetched, now))
 	if f.Expires != nil {
 		line("expires", "%s", f.Expires.Format(time.RFC3339))
-		line("next refresh", "%s", refreshText(f.File, now))
 	}
+	line("next refresh", "%s", refreshText(f.File, now))
 	if f.Cause != "" {
 		line("trouble", "%s since %s, %d in a row: %s", f.Cause, f.Since.Format(time.RFC3339), f.Failures, printable(f.Error))
 	}

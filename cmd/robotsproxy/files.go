@@ -28,13 +28,12 @@ func stateFile(cfg *config.Config) string { return filepath.Join(cfg.DataDir, "s
 // files are the robots.txt files that are in force: the operator's own (hosts: robots_file), else the site's.
 type files struct {
 	*robots.Cache
-	patterns []string
-	own      []*robots.Snapshot
+	own ownFiles
 }
 
 func newFiles(cfg *config.Config, transport http.RoundTripper, state *store.State, paused func(host string) time.Time, log *slog.Logger) (*files, error) {
-	f := &files{}
-	if err := f.readOwn(cfg.Hosts); err != nil {
+	own, err := readOwn(cfg.Hosts)
+	if err != nil {
 		return nil, err
 	}
 	cache, err := newCache(cfg, transport, func(o *robots.CacheOptions) {
@@ -45,38 +44,50 @@ func newFiles(cfg *config.Config, transport http.RoundTripper, state *store.Stat
 	if err != nil {
 		return nil, err
 	}
-	f.Cache = cache
-	return f, nil
+	return &files{cache, own}, nil
 }
 
-func (f *files) readOwn(hosts []config.Host) error {
+// ownFiles are the operator's own, in the order in which they are configured: the first that fits a host counts.
+type ownFiles []admin.OwnFile
+
+func readOwn(hosts []config.Host) (own ownFiles, err error) {
 	for _, h := range hosts {
 		if h.RobotsFile == "" {
 			continue
 		}
 		body, err := os.ReadFile(h.RobotsFile)
 		if err != nil {
-			return usage(fmt.Errorf("reading the robots_file of %s: %w", h.Host, err))
+			return nil, usage(fmt.Errorf("reading the robots_file of %s: %w", h.Host, err))
 		}
-		f.patterns = append(f.patterns, h.Host)
-		f.own = append(f.own, fileSnapshot(body))
+		own = append(own, admin.OwnFile{Host: h.Host, Snapshot: fileSnapshot(body)})
+	}
+	return own, nil
+}
+
+// of returns the one for a host; nil where there is none.
+func (own ownFiles) of(host string) *robots.Snapshot {
+	for _, f := range own {
+		if policy.MatchHost(f.Host, host) {
+			return f.Snapshot
+		}
 	}
 	return nil
 }
 
-// ownFor returns the operator's own file for o; nil where there is none.
-func (f *files) ownFor(o origin.Origin) *robots.Snapshot {
-	for i, pattern := range f.patterns {
-		if policy.MatchHost(pattern, o.Host()) {
-			return f.own[i]
-		}
+// Own returns the operator's own file for a canonical host, or all of them where host is empty.
+func (f *files) Own(host string) []admin.OwnFile {
+	if host == "" {
+		return f.own
+	}
+	if own := f.own.of(host); own != nil {
+		return []admin.OwnFile{{Host: host, Snapshot: own}}
 	}
 	return nil
 }
 
 // Snapshot returns the file that is in force for o.
 func (f *files) Snapshot(ctx context.Context, o origin.Origin, asker string) (*robots.Snapshot, error) {
-	if own := f.ownFor(o); own != nil {
+	if own := f.own.of(o.Host()); own != nil {
 		return own, nil
 	}
 	return f.Cache.Snapshot(ctx, o, asker)
@@ -84,18 +95,10 @@ func (f *files) Snapshot(ctx context.Context, o origin.Origin, asker string) (*r
 
 // Peek returns the file that is in force for o, if it is known.
 func (f *files) Peek(ctx context.Context, o origin.Origin) (*robots.Snapshot, error) {
-	if own := f.ownFor(o); own != nil {
+	if own := f.own.of(o.Host()); own != nil {
 		return own, nil
 	}
 	return f.Cache.Peek(ctx, o)
-}
-
-// Refresh asks o for its file. The operator's own is read at the start only.
-func (f *files) Refresh(ctx context.Context, o origin.Origin) (*robots.Snapshot, error) {
-	if f.ownFor(o) != nil {
-		return nil, fmt.Errorf("%s is judged by your own robots_file, which is read when robotsproxy starts", o.Host())
-	}
-	return f.Cache.Refresh(ctx, o)
 }
 
 // keepVersions is for how long a text is kept after its origin last had it.
@@ -190,6 +193,8 @@ func (f *files) gauges() []admin.Gauge {
 		counter("stale_served", "Look-ups answered with an older copy, since the site gives no better one.", func(s robots.Stats) uint64 { return s.StaleServed }),
 		counter("changes", "Changes of a robots.txt, or of its state.", func(s robots.Stats) uint64 { return s.Changes }),
 		counter("store_errors", "Faults of the database of robots.txt files.", func(s robots.Stats) uint64 { return s.StoreErrors }),
+		{Name: "robotsproxy_robots_waiting", Help: "Fetches of robots.txt that wait for their turn.", Value: func() float64 { return float64(f.Stats().Waiting) }},
+		{Name: "robotsproxy_robots_fetching", Help: "Fetches of robots.txt under way.", Value: func() float64 { return float64(f.Stats().Fetching) }},
 		counter("busy", "Fetches that did not begin since too many waited.", func(s robots.Stats) uint64 { return s.Busy }),
 	}
 }

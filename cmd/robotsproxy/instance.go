@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/url"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/robotsproxy/robotsproxy/config"
 	"github.com/robotsproxy/robotsproxy/internal/durable"
@@ -39,10 +39,13 @@ func findInstance(cfg *config.Config) (*instance, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the token: %w", err)
 	}
-	return &instance{
-		address: address, token: strings.TrimSpace(string(token)),
-		client: &http.Client{Transport: &http.Transport{}, Timeout: time.Minute}, // a Transport of its own: the variables for proxies name us
-	}, nil
+	return newInstance(address, strings.TrimSpace(string(token))), nil
+}
+
+// newInstance has a Transport of its own, since the variables for proxies name us, and no time-out: a refresh of many
+// origins takes its time.
+func newInstance(address, token string) *instance {
+	return &instance{address: address, token: token, client: &http.Client{Transport: &http.Transport{}}}
 }
 
 // tokenFile is where the operator's token is kept.
@@ -65,8 +68,12 @@ func (i *instance) call(ctx context.Context, method, path string, query url.Valu
 	}
 	req.Header.Set("Authorization", "Bearer "+i.token)
 	resp, err := i.client.Do(req)
-	if err != nil {
+	var dial *net.OpError
+	switch {
+	case errors.As(err, &dial) && dial.Op == "dial":
 		return &exitError{exitNotRunning, fmt.Errorf("no robotsproxy answers at %s (admin.listen): %w; start it with robotsproxy serve", i.address, err)}
+	case err != nil:
+		return fmt.Errorf("asking robotsproxy: %w", err)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))

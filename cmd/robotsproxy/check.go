@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"net/url"
 	"os"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	"github.com/robotsproxy/robotsproxy/config"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
-	"github.com/robotsproxy/robotsproxy/proxy"
 	"github.com/robotsproxy/robotsproxy/robots"
 	"github.com/robotsproxy/robotsproxy/rules"
 )
@@ -29,7 +27,8 @@ func newCheck(std stdio) *cobra.Command {
 		Use:   "check URL... [-A AGENT] [--robots FILE|-] [--dialect NAME] [--explain] | check --batch",
 		Short: "May this agent fetch this URL, and which line of robots.txt says so?",
 		Long: `Say whether an agent may fetch URLs, and which line of robots.txt decides. The file is fetched from the URL's own origin,
-or read with --robots. This is your own question, so the guard on addresses does not apply.
+unless hosts has a robots_file for it, or read with --robots. This is your own question, so the guard on addresses does not
+apply to the URL's host; it does to where that redirects.
 
 With --explain it also says why that line decides, which others match, and which would have in another group.
 
@@ -111,6 +110,7 @@ type answer struct {
 	Redirects    []string `json:"redirects,omitempty"`
 	Cause        string   `json:"cause,omitempty"` // why it cannot be known
 
+	RobotsOwn       bool       `json:"robots_own,omitempty"` // it is a robots_file of the operator's
 	RobotsMarks     string     `json:"robots_marks,omitempty"`
 	RobotsFetchedAt *time.Time `json:"robots_fetched_at,omitempty"`
 	RobotsAge       *float64   `json:"robots_age,omitempty"`          // seconds
@@ -160,30 +160,6 @@ func fromFile(file string, stdin io.Reader) (func(context.Context, origin.Origin
 			snap.Origin, snap.ContentType = o, "text/plain; charset=utf-8" // values may be URLs of it
 		}
 		return snap, nil
-	}, nil
-}
-
-// fromOrigin fetches as the proxy does, by the same upstream proxy, but without its guard: the person who asks may ask
-// about any host.
-func fromOrigin(cfg *config.Config) (func(context.Context, origin.Origin) (*robots.Snapshot, error), error) {
-	everywhere := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
-	upstream, err := newUpstream(cfg)
-	if err != nil {
-		return nil, err
-	}
-	egress := proxy.NewEgress(proxy.EgressOptions{
-		Allow: everywhere, Ports: []proxy.PortRange{{First: 1, Last: 65535}}, Resolve: cfg.Egress.Resolve, Upstream: upstream,
-	})
-	transport, err := newTransport(cfg, egress, "")
-	if err != nil {
-		return nil, err
-	}
-	cache, err := newCache(cfg, transport)
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context, o origin.Origin) (*robots.Snapshot, error) {
-		return cache.Snapshot(ctx, o, "")
 	}, nil
 }
 
@@ -257,7 +233,11 @@ func (c *checker) answer(raw string, o origin.Origin, d policy.Decision, snap *r
 		GroupLine: d.Verdict.Group.Line, GroupAgents: d.Verdict.Group.Agents,
 		RobotsState: snap.State(), RobotsStatus: snap.Status, RobotsSHA256: snap.SHA256, Redirects: snap.Redirects,
 	}
-	if !c.local {
+	switch {
+	case c.local:
+	case snap.Origin.IsZero():
+		a.RobotsOwn = true
+	default:
 		a.fetched(o, snap, time.Now())
 	}
 	if d.Reason == policy.ReasonRobotsUnreachable {
@@ -303,7 +283,10 @@ func showText(w io.Writer, a answer) error {
 
 // source says on a line of its own where the file that decided came from, and for how long it counts.
 func (a answer) source(now time.Time) string {
-	if a.RobotsURL == "" {
+	switch {
+	case a.RobotsOwn:
+		return "  your own robots_file (hosts), in the place of the site's\n"
+	case a.RobotsURL == "":
 		return ""
 	}
 	state := a.RobotsState

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+	"sync"
+
+	"github.com/robotsproxy/robotsproxy/config"
+	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/proxy"
+	"github.com/robotsproxy/robotsproxy/robots"
+)
+
+// fromOrigin returns the operator's own file, or fetches as the proxy does, by the same upstream proxy.
+func fromOrigin(cfg *config.Config) (func(context.Context, origin.Origin) (*robots.Snapshot, error), error) {
+	own, err := readOwn(cfg.Hosts)
+	if err != nil {
+		return nil, err
+	}
+	transport, err := newTyped(cfg)
+	if err != nil {
+		return nil, err
+	}
+	cache, err := newCache(cfg, transport)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, o origin.Origin) (*robots.Snapshot, error) {
+		if snap := own.of(o.Host()); snap != nil {
+			return snap, nil
+		}
+		transport.hosts.Store(o.Host(), true)
+		return cache.Snapshot(ctx, o, "")
+	}, nil
+}
+
+// typed sends requests to hosts that a person has typed, who may ask about any, without the guard on addresses. Where they
+// redirect to a stranger has written, and is guarded as in the proxy.
+type typed struct {
+	hosts         sync.Map // canonical
+	free, guarded http.RoundTripper
+}
+
+func newTyped(cfg *config.Config) (*typed, error) {
+	guard, err := newEgress(cfg)
+	if err != nil {
+		return nil, err
+	}
+	guarded, err := newTransport(cfg, guard, "")
+	if err != nil {
+		return nil, err
+	}
+	upstream, err := newUpstream(cfg)
+	if err != nil {
+		return nil, err
+	}
+	none := proxy.NewEgress(proxy.EgressOptions{
+		Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},
+		Ports: []proxy.PortRange{{First: 1, Last: 65535}}, Resolve: cfg.Egress.Resolve, Upstream: upstream,
+	})
+	free, err := newTransport(cfg, none, "")
+	if err != nil {
+		return nil, err
+	}
+	return &typed{free: free, guarded: guarded}, nil
+}
+
+// RoundTrip sends r, whose URL has a canonical host.
+func (t *typed) RoundTrip(r *http.Request) (*http.Response, error) {
+	if _, ok := t.hosts.Load(r.URL.Hostname()); ok {
+		return t.free.RoundTrip(r)
+	}
+	return t.guarded.RoundTrip(r)
+}

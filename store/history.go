@@ -21,7 +21,7 @@ SELECT sha256, length(body), status, redirects, first_seen, last_seen FROM versi
 WHERE origin = ? ORDER BY id DESC LIMIT ?`
 	changesSQL = `
 SELECT origin, time, old_sha256, new_sha256, old_state, new_state FROM changes
-WHERE host = ?1 AND ?2 IN ('', origin) ORDER BY time DESC, id DESC LIMIT ?3`
+WHERE host = ? AND origin = ? ORDER BY time DESC, id DESC LIMIT ?`
 	bodySQL = "SELECT body FROM bodies WHERE sha256 = ?"
 )
 
@@ -63,12 +63,6 @@ func (s *State) Versions(ctx context.Context, o origin.Origin, limit int) ([]rob
 func (s *State) Changes(ctx context.Context, o origin.Origin, limit int) ([]robots.Change, error) {
 	changes, err := list(ctx, s.read, scanChange, changesSQL, o.Host(), o.String(), limit)
 	return changes, s.fail("listing the changes of "+o.String(), err)
-}
-
-// HostChanges returns at most limit changes of every origin with this canonical host, the latest first.
-func (s *State) HostChanges(ctx context.Context, host string, limit int) ([]robots.Change, error) {
-	changes, err := list(ctx, s.read, scanChange, changesSQL, host, "", limit)
-	return changes, s.fail("listing the changes of "+host, err)
 }
 
 func scanChange(rows *sql.Rows) (c robots.Change, err error) {

@@ -118,8 +118,7 @@ func TestChanges(t *testing.T) {
 	}{
 		{"an origin", func() ([]robots.Change, error) { return s.Changes(ctx, a, 9) }, []robots.Change{all[2], all[0]}},
 		{"the latest", func() ([]robots.Change, error) { return s.Changes(ctx, tls, 1) }, []robots.Change{all[4]}},
-		{"a host", func() ([]robots.Change, error) { return s.HostChanges(ctx, "a.example", 9) }, []robots.Change{all[2], all[4], all[1], all[0]}},
-		{"no such host", func() ([]robots.Change, error) { return s.HostChanges(ctx, "example", 9) }, nil},
+		{"no such origin", func() ([]robots.Change, error) { return s.Changes(ctx, mustOrigin(t, "http://example"), 9) }, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := tt.ask()

@@ -2,10 +2,13 @@ package main
 
 import (
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -23,6 +26,7 @@ import (
 // fetchRow is one way in which a site answers for its robots.txt, and what becomes of two requests to it.
 type fetchRow struct {
 	section string // of RFC 9309
+	at      string // its origin, where that is not the site's own; HTTP and HTTPS stand for the site's ports
 	robots  robotstest.Robots
 	status  int    // of our answer for /private, which the file that is often sent disallows
 	open    int    // and for /open; if zero, 200
@@ -42,6 +46,9 @@ var fetches = []fetchRow{
 	{section: "2.3.1.2 six redirects are unavailable", robots: robotstest.Robots{Redirect: "http://hop-0.example:HTTP/robots.txt"}, status: 200, state: "unavailable"},
 	{section: "2.3.1.2 a loop is unavailable", robots: robotstest.Robots{Redirect: "/robots.txt"}, status: 200, state: "unavailable"},
 	{section: "2.3.1.2 a redirect to a forbidden address", robots: robotstest.Robots{Redirect: "http://169.254.169.254/robots.txt"}, status: 503, open: 503, state: "unreachable"},
+	{section: "2.3.1.2 a redirect to another scheme", robots: robotstest.Robots{Redirect: "ftp://hop-5.example/robots.txt"}, status: 503, open: 503, state: "unreachable"},
+	{section: "2.3.1.2 a redirect to no port", robots: robotstest.Robots{Redirect: "http://hop-5.example:0/robots.txt"}, status: 503, open: 503, state: "unreachable"},
+	{section: "2.3.1.2 a redirect without Location", robots: robotstest.Robots{Status: 301}, status: 200, state: "unavailable"},
 	{section: "2.3.1.3 400", robots: robotstest.Robots{Status: 400, Body: disallowsPrivate}, status: 200, state: "unavailable"},
 	{section: "2.3.1.3 401", robots: robotstest.Robots{Status: 401}, status: 200, state: "unavailable"},
 	{section: "2.3.1.3 403", robots: robotstest.Robots{Status: 403}, status: 200, state: "unavailable"},
@@ -52,22 +59,45 @@ var fetches = []fetchRow{
 	{section: "2.3.1.4 503", robots: robotstest.Robots{Status: 503}, status: 503, open: 503, state: "unreachable"},
 	{section: "2.3.1.4 reset", robots: robotstest.Robots{Handler: robotstest.Reset}, status: 503, open: 503, state: "unreachable"},
 	{section: "2.3.1.4 a body that breaks off", robots: robotstest.Robots{Handler: robotstest.Truncate}, status: 503, open: 503, state: "unreachable"},
+	{section: "2.3.1.4 no DNS", at: "http://no-such-name.example", status: 503, open: 503, state: "unreachable"},
+	{section: "2.3.1.4 nobody listens", at: "http://refuses.example:REFUSES", status: 503, open: 503, state: "unreachable"},
+	{section: "2.3.1.4 a certificate that has expired", at: "https://expired.example:HTTPS", robots: robotstest.Robots{Body: disallowsPrivate}, status: 503, open: 503, state: "unreachable"},
+	{section: "2.3.1.4 no answer in time", robots: robotstest.Robots{Handler: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }}, status: 503, open: 503, state: "unreachable"},
+	{section: "2.3.1.4 304 that nobody asked for", robots: robotstest.Robots{Status: 304}, status: 503, open: 503, state: "unreachable"},
 	{section: "2.3.1.5 rules among rubbish", robots: robotstest.Robots{Body: "<<<\x00\xff\n" + disallowsPrivate + ">>>"}, status: 403, state: "found"},
-	{section: "2.5 500 KiB count, what is beyond does not", robots: robotstest.Robots{Body: disallowsPrivate + strings.Repeat("# 16 octets long\n", 40_000) + "Disallow: /open\n"}, status: 403, state: "oversize"},
+	{section: "2.5 500 KiB count, what is beyond does not", robots: robotstest.Robots{Body: disallowsPrivate + strings.Repeat("# 16 octets long\n", 40_000) + "Disallow: /open/\n"}, status: 403, state: "oversize"},
 	{section: "a web page in its place", robots: robotstest.Robots{Body: "<!doctype html>\n<title>Are you human?</title>"}, status: 200, state: "html"},
 }
 
+// walls are refused where the operator says so.
+var walls = []fetchRow{
+	{section: "2.3.1.3 401", robots: robotstest.Robots{Status: 401}, status: 503, open: 503, state: "unreachable"},
+	{section: "2.3.1.3 403", robots: robotstest.Robots{Status: 403}, status: 503, open: 503, state: "unreachable"},
+	{section: "2.3.1.3 404 is none", robots: robotstest.Robots{Status: 404}, status: 200, state: "unavailable"},
+	{section: "a web page in its place", robots: robotstest.Robots{Body: "<?xml version='1.0'?>\n<html>Are you human?</html>"}, status: 503, open: 503, state: "html"},
+}
+
 // TestFetches goes through the table with the built program, each row a host of its own.
-func TestFetches(t *testing.T) {
+func TestFetches(t *testing.T) { checkFetches(t, fetches, "robots: {timeout: 4s}\n") }
+
+func TestFetchesWithWallsRefused(t *testing.T) {
+	checkFetches(t, walls, "robots: {on_html: refuse, on_unauthorized: refuse}\n")
+}
+
+func checkFetches(t *testing.T, rows []fetchRow, config string) {
 	site := robotstest.New(t)
-	names := []string{"hop-0.example", "hop-1.example", "hop-2.example", "hop-3.example", "hop-4.example", "hop-5.example"}
-	for i := range fetches {
-		names = append(names, rowHost(i))
+	names := []string{"hop-0.example", "hop-1.example", "hop-2.example", "hop-3.example", "hop-4.example", "hop-5.example", "refuses.example", "expired.example"}
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
 	}
+	closed.Close()
 	port := fmt.Sprint(site.Port())
-	for i, f := range fetches {
-		f.robots.Redirect = strings.ReplaceAll(f.robots.Redirect, "HTTP", port)
+	ports := strings.NewReplacer("HTTPS", fmt.Sprint(site.TLSPort()), "HTTP", port, "REFUSES", fmt.Sprint(closed.Addr().(*net.TCPAddr).Port))
+	for i, f := range rows {
+		f.robots.Redirect = ports.Replace(f.robots.Redirect)
 		site.SetRobots(rowHost(i), f.robots)
+		names = append(names, rowHost(i))
 	}
 	for i := range 5 {
 		site.SetRobots(names[i], robotstest.Robots{Redirect: fmt.Sprintf("http://%s:%s/robots.txt", names[i+1], port)})
@@ -75,10 +105,17 @@ func TestFetches(t *testing.T) {
 	site.SetRobots("hop-5.example", robotstest.Robots{Body: disallowsPrivate})
 	site.SetPage("", "", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "a page") })
 	site.SetPage("", "/moved", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, disallowsPrivate) })
-	s := serveFor(t, site, names, "")
-	for i, f := range fetches {
+	site.SetPage("", "/open/robots.txt", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "User-agent: *\nDisallow: /\n") })
+	s := serveFor(t, site, names, config)
+	for i, f := range rows {
 		t.Run(f.section, func(t *testing.T) {
-			base := fmt.Sprintf("http://%s:%s", rowHost(i), port)
+			base, host := ports.Replace(f.at), rowHost(i)
+			if base == "" {
+				base = fmt.Sprintf("http://%s:%s", host, port)
+			}
+			if u, err := url.Parse(base); err == nil {
+				host = u.Hostname()
+			}
 			if got := s.get(t, base+"/private"); got != f.status {
 				t.Errorf("GET /private: got %d, want %d", got, f.status)
 			}
@@ -86,16 +123,19 @@ func TestFetches(t *testing.T) {
 			if want == 0 {
 				want = http.StatusOK
 			}
-			if got := s.get(t, base+"/open"); got != want {
-				t.Errorf("GET /open: got %d, want %d", got, want)
+			if got := s.get(t, base+"/open/1"); got != want {
+				t.Errorf("GET /open/1: got %d, want %d", got, want)
 			}
-			if n := asked(site, rowHost(i), "/robots.txt"); n != 1 {
+			if n := asked(site, host, "/robots.txt"); f.at == "" && n != 1 {
 				t.Errorf("the origin was asked for /robots.txt %d times, want once", n)
 			}
-			if n := asked(site, rowHost(i), "/private"); f.status != 200 && n != 0 {
+			if n := asked(site, host, "/open/robots.txt"); n != 0 {
+				t.Errorf("the origin was asked for a robots.txt that is not at the root %d times", n)
+			}
+			if n := asked(site, host, "/private"); f.status != 200 && n != 0 {
 				t.Errorf("the origin saw %d requests for /private, want none", n)
 			}
-			if state := s.state(t, rowHost(i), 2); state != f.state {
+			if state := s.state(t, host, 2); state != f.state {
 				t.Errorf("the records say %q, want %q", state, f.state)
 			}
 		})
@@ -211,7 +251,13 @@ func serveFor(t *testing.T, site *robotstest.Site, names []string, more string) 
 func (s *server) get(t *testing.T, u string) int {
 	t.Helper()
 	proxy := &url.URL{Scheme: "http", Host: s.proxy}
-	transport := &http.Transport{Proxy: http.ProxyURL(proxy)}
+	ca, err := os.ReadFile(s.ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	transport := &http.Transport{Proxy: http.ProxyURL(proxy), TLSClientConfig: &tls.Config{RootCAs: roots}}
 	defer transport.CloseIdleConnections()
 	resp, err := (&http.Client{Transport: transport}).Get(u)
 	if err != nil {

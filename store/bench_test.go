@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/robots"
 )
 
 func BenchmarkLoad(b *testing.B) {
@@ -51,6 +52,52 @@ func BenchmarkSave(b *testing.B) {
 					b.Fatal(err)
 				}
 				i++
+			}
+		})
+	}
+}
+
+// BenchmarkCache looks up a thousand origins in a Cache over a State: all in memory, none of them, and with a fetch each.
+func BenchmarkCache(b *testing.B) {
+	origins := make([]origin.Origin, 1000)
+	for i := range origins {
+		origins[i] = mustOrigin(b, fmt.Sprintf("https://www.host-%d.example", i))
+	}
+	for _, kind := range []struct {
+		name   string
+		memory int64
+		lasts  time.Duration
+		want   func(robots.Stats, uint64) bool // of so many look-ups
+	}{
+		{"hit", 64 << 20, 24 * time.Hour, func(s robots.Stats, n uint64) bool { return s.Hits == n }},
+		{"store hit", 1, 24 * time.Hour, func(s robots.Stats, n uint64) bool { return s.StoreHits == n }},
+		{"fetch and save", 64 << 20, 0, func(s robots.Stats, n uint64) bool { return s.Fetches == n+1000 }},
+	} {
+		b.Run(kind.name, func(b *testing.B) {
+			c, err := robots.NewCache(robots.CacheOptions{MaxBytes: kind.memory, Store: fresh(b), Fetch: func(_ context.Context, r robots.Request) (*robots.Snapshot, error) {
+				snap := found(r.Origin, file, time.Now())
+				snap.Expires = snap.Fetched.Add(kind.lasts)
+				return snap, nil
+			}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer c.Close()
+			lookUp := func(i int) {
+				if _, err := c.Snapshot(context.Background(), origins[i%len(origins)], ""); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for i := range origins {
+				lookUp(i)
+			}
+			b.ReportAllocs()
+			n := 0
+			for ; b.Loop(); n++ {
+				lookUp(n)
+			}
+			if got := c.Stats(); !kind.want(got, uint64(n)) || got.StoreErrors > 0 {
+				b.Fatalf("%d look-ups, and %+v", n, got)
 			}
 		})
 	}

@@ -20,7 +20,11 @@ import (
 	"github.com/robotsproxy/robotsproxy/rules"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// Toxiproxy now and then leaves behind what it had read for a connection that was reset meanwhile.
+func TestMain(m *testing.M) {
+	const toxiproxy = "github.com/Shopify/toxiproxy/v2"
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(toxiproxy+"/toxics.(*ToxicStub).Run"), goleak.IgnoreAnyFunction(toxiproxy+".(*ToxicLink).read"))
+}
 
 // ample is a time that no fetch needs, on however slow a machine.
 const ample = time.Minute

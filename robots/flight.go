@@ -55,8 +55,8 @@ func (c *Cache) start(e errand) <-chan singleflight.Result {
 	return c.flights.DoChan(e.origin.String(), func() (any, error) { return c.fly(e) })
 }
 
-// send starts a flight for e and waits until it has landed or ctx has ended. The flight
-// is everybody's: that one caller leaves must not end it, so it does not see ctx.
+// send starts a flight for e and waits until it has landed or ctx has ended. The flight is everybody's: that one caller
+// leaves must not end it, so it does not see ctx.
 func (c *Cache) send(ctx context.Context, e errand) (landing, error) {
 	select {
 	case r := <-c.start(e):

@@ -7,6 +7,8 @@
 //	robotsproxy check https://a.example/x -A NewsBot
 //	                                           may NewsBot fetch this? which line of robots.txt says so?
 //	robotsproxy lint FILE | URL | -            what in this robots.txt is not what its author meant?
+//	robotsproxy cache ls | show HOST | refresh HOST | purge HOST
+//	                                           the robots.txt files that a running proxy keeps
 //	robotsproxy ca show | path | export | install | uninstall | rotate
 //	                                           the certificate that clients must trust
 //	robotsproxy validate --config FILE         is this configuration right? every fault at once

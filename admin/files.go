@@ -61,7 +61,7 @@ type statusError struct {
 func (e *statusError) Error() string { return e.err.Error() }
 
 // asJSON answers with what answer returns. A fault is one line of text: 404 where nothing is there, 400 where the
-// question is wrong.
+// question is wrong, 409 where it is about a file of the operator's that it cannot change.
 func asJSON(answer func(*http.Request) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v, err := answer(r)

@@ -234,8 +234,7 @@ func (b *body) Read(p []byte) (n int, err error) {
 	switch err {
 	case nil:
 	case io.EOF:
-		removeOwnFields(b.resp.Trailer)
-		removeFraming(b.resp.Trailer)
+		cleanTrailer(b.resp.Trailer)
 		b.ex.end(nil)
 	default:
 		b.ex.bodyErr = err

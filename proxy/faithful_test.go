@@ -44,6 +44,12 @@ func TestRequestOnTheWire(t *testing.T) {
 			"PUT / HTTP/1.1\r\nHost: AUTHORITY\r\nUser-Agent: A\r\nTransfer-Encoding: chunked\r\nTrailer: Sum\r\nVia: 1.1 US\r\n\r\n5\r\nhello\r\n0\r\nSum: 1\r\n\r\n",
 		},
 		{
+			"trailers that belong in a header, are the connection's own, or ours are cut off, announced or not",
+			"PUT TARGET/ HTTP/1.1\r\nHost: AUTHORITY\r\nUser-Agent: A\r\nTransfer-Encoding: chunked\r\nTrailer: Sum, Proxy-Authorization, Robotsproxy-Tag\r\nConnection: close\r\n\r\n" +
+				"5\r\nhello\r\n0\r\nSum: 1\r\nProxy-Authorization: Basic eDp5\r\nRobotsproxy-Tag: x\r\nAuthorization: Basic eDp5\r\nConnection: close\r\n\r\n",
+			"PUT / HTTP/1.1\r\nHost: AUTHORITY\r\nUser-Agent: A\r\nTransfer-Encoding: chunked\r\nTrailer: Sum\r\nVia: 1.1 US\r\n\r\n5\r\nhello\r\n0\r\nSum: 1\r\n\r\n",
+		},
+		{
 			"HTTP/1.0 becomes ours",
 			"GET TARGET/ HTTP/1.0\r\nHost: AUTHORITY\r\nUser-Agent: A\r\n\r\n",
 			"GET / HTTP/1.1\r\nHost: AUTHORITY\r\nUser-Agent: A\r\nVia: 1.1 US\r\n\r\n",

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"crypto/rand"
+	"io"
 	"net/http"
 	"net/textproto"
 	"slices"
@@ -60,14 +61,29 @@ func removeOwnFields(h http.Header) {
 	}
 }
 
-// removeFraming removes from trailers what may stand in a header only (RFC 9110 section 6.5.1): a client that merges them
-// would read the message otherwise than it came.
-func removeFraming(trailer http.Header) {
+// cleanTrailer removes from trailers what is ours, and what may stand in a header only (RFC 9110 section 6.5.1): who merges
+// them would read the message otherwise than it came.
+func cleanTrailer(trailer http.Header) {
+	removeOwnFields(trailer)
 	for name := range trailer {
 		if !httpguts.ValidTrailerHeader(name) {
 			delete(trailer, name)
 		}
 	}
+}
+
+// trailedBody is a request's body with trailers behind it.
+type trailedBody struct {
+	io.ReadCloser
+	trailer http.Header // net/http fills it at the end
+}
+
+func (b trailedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF {
+		cleanTrailer(b.trailer)
+	}
+	return n, err
 }
 
 // dropOwnStatus removes members of Proxy-Status that speak in our name: those of the origin's side are kept.

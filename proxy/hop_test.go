@@ -1,7 +1,9 @@
 package proxy
 
 import (
+	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,6 +46,34 @@ func TestRemoveHopFields(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			removeHopFields(row.in, row.webSocket)
 			if diff := cmp.Diff(row.want, row.in); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A request's trailers come to the origin, ours not. (Those that belong in a header net/http refuses in HTTP/2; in HTTP/1.1
+// TestRequestOnTheWire has them.)
+func TestTrailersOfRequests(t *testing.T) {
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			r := newRig(t, func(o *Options) { o.Snapshots = fixed("") })
+			arrived := make(chan http.Header, 1)
+			r.site.SetPage("a.example", "/up", func(_ http.ResponseWriter, req *http.Request) {
+				io.Copy(io.Discard, req.Body)
+				arrived <- req.Trailer
+			})
+			req, err := http.NewRequest("PUT", r.url(way.scheme, "/up"), io.MultiReader(strings.NewReader("hello")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Trailer = http.Header{"Sum": {"1"}, "Robotsproxy-Tag": {"x"}}
+			resp, err := r.client(way.http1).Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if diff := cmp.Diff(http.Header{"Sum": {"1"}}, <-arrived); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

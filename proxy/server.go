@@ -385,6 +385,10 @@ func (ex *exchange) prepare(r *http.Request) {
 	removeHopFields(r.Header, ex.webSocket)
 	removeOwnFields(r.Header)
 	ex.server.via.add(r.Header, r.ProtoMajor)
+	if len(r.Trailer) > 0 {
+		cleanTrailer(r.Trailer) // what is announced
+		r.Body = trailedBody{r.Body, r.Trailer}
+	}
 	r.Close = false // the client's "Connection: close" is about its own connection
 	if _, ok := r.Header["User-Agent"]; !ok {
 		r.Header["User-Agent"] = []string{""} // net/http would invent one

@@ -147,8 +147,8 @@ func (g *gate) brokenBody() *malformed {
 
 // refuseMalformed answers octets that are no request, in the contract of every refusal, and records them.
 func (s *Server) refuseMalformed(g *gate, m *malformed) {
-	s.handlers.Add(1)
-	defer s.handlers.Done()
+	s.handlers.begin()
+	defer s.handlers.end()
 	r := &http.Request{RemoteAddr: g.RemoteAddr().String(), Header: http.Header{}}
 	ex := s.newExchange(nil, r, g.tunnel)
 	if t := g.tunnel; t != nil {

@@ -35,14 +35,14 @@ type passage struct {
 
 // passOn answers a CONNECT to a host whose tunnels are not opened here.
 func (s *Server) passOn(w *hijackWriter, r *http.Request) {
-	s.handlers.Add(1)
+	s.handlers.begin()
 	p := s.openPassage(w, r)
 	if p == nil {
-		s.handlers.Done()
+		s.handlers.end()
 		return
 	}
 	go func() { // apart from the handler, whose buffers and stack it does not need
-		defer s.handlers.Done()
+		defer s.handlers.end()
 		p.run(s.life)
 	}()
 }

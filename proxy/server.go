@@ -101,7 +101,7 @@ type Server struct {
 	innerHTTP *http.Server // reads what they send inside tunnels
 	tunnels   *connQueue   // from the one to the other
 	active    atomic.Int64 // requests under way
-	handlers  sync.WaitGroup
+	handlers  *underWay
 
 	life       context.Context // that of every request; it ends when Shutdown's grace does
 	end        context.CancelCauseFunc
@@ -125,7 +125,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		options: o, log: o.Logger, pseudonym: o.Pseudonym,
-		tunnels: newConnQueue(), conns: make(map[net.Conn]struct{}),
+		tunnels: newConnQueue(), conns: make(map[net.Conn]struct{}), handlers: newUnderWay(),
 		seats:      newSeats(o.Limits.Connections, o.Limits.ConnectionsPerClient),
 		tunnelRoom: newSeats(o.Limits.Tunnels, 0), distrust: newDistrust(o.Logger),
 	}
@@ -247,7 +247,7 @@ func (s *Server) Close() error {
 	_ = s.drain(told) // what has not ended then is cut off
 	err := errors.Join(s.front.Close(), s.innerHTTP.Close())
 	s.closeTracked()
-	s.handlers.Wait()
+	s.handlers.wait()
 	return err
 }
 
@@ -256,7 +256,7 @@ func (s *Server) waitHandlers(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.handlers.Wait()
+		s.handlers.wait()
 	}()
 	select {
 	case <-done:
@@ -337,8 +337,8 @@ func isVisit(r *http.Request) bool {
 
 // serve takes one request all the way. Its target is made certain before anything else looks at it.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, t *tunnel) {
-	s.handlers.Add(1)
-	defer s.handlers.Done()
+	s.handlers.begin()
+	defer s.handlers.end()
 	s.active.Add(1)
 	defer s.active.Add(-1)
 	ex := s.newExchange(w, r, t)

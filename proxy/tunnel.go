@@ -315,8 +315,8 @@ func (s *Server) checkServerName(hello *tls.ClientHelloInfo) (*tls.Config, error
 
 // recordTunnel records a tunnel that ended before its first request: nobody could be told but by a TLS alert.
 func (s *Server) recordTunnel(c *tunnelConn, ref *Refusal) {
-	s.handlers.Add(1)
-	defer s.handlers.Done()
+	s.handlers.begin()
+	defer s.handlers.end()
 	r := &http.Request{Method: http.MethodConnect, RemoteAddr: c.RemoteAddr().String(), Header: http.Header{}}
 	s.newConnectExchange(nil, r, c.tunnel).refuse(r, ref)
 }

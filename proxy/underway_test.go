@@ -1,0 +1,48 @@
+package proxy
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+)
+
+func TestUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUnderWay()
+		u.wait() // for nothing
+		u.begin()
+		u.begin()
+		waited := false
+		go func() { u.wait(); waited = true }()
+		u.end()
+		if synctest.Wait(); waited {
+			t.Fatal("wait returned while something was under way")
+		}
+		u.end()
+		if synctest.Wait(); !waited {
+			t.Fatal("wait goes on when nothing is under way")
+		}
+	})
+}
+
+// What begins and ends while somebody waits is no misuse, as it is with a sync.WaitGroup (-race, or a panic), and ends every wait.
+func TestUnderWayWhileItIsWaitedFor(t *testing.T) {
+	u := newUnderWay()
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 2000 {
+				u.begin()
+				runtime.Gosched()
+				u.end()
+			}
+		})
+		all.Go(func() {
+			for range 2000 {
+				u.wait()
+			}
+		})
+	}
+	all.Wait()
+}

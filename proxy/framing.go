@@ -22,7 +22,7 @@ type framing struct {
 	octets int // of the head, the chunk's line or the trailers so far
 	field  field
 	known  [fields]bool // which fields the head has
-	old    bool         // HTTP/1.0
+	old    bool         // HTTP/1.0; before a request line, that of the request before
 	tunnel bool         // the method is CONNECT
 	post   bool         // the method is POST; before a request line, that of the request before
 	chunks bool         // inside a body in chunks
@@ -137,7 +137,7 @@ func (f *framing) skip(n int) int {
 }
 
 // end stands behind a complete request.
-func (f *framing) end() { *f = framing{post: f.post, heads: f.heads} }
+func (f *framing) end() { *f = framing{post: f.post, old: f.old, heads: f.heads} }
 
 // checkSize bounds what is not a body.
 func (f *framing) checkSize() *malformed {

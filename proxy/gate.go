@@ -29,11 +29,10 @@ type gate struct {
 	open    atomic.Bool
 	busy    atomic.Bool  // a request is being served
 	begun   atomic.Int64 // which, counted from the first
-	old     atomic.Bool  // it came in HTTP/1.0
 	fault   atomic.Pointer[malformed]
 
 	mu      sync.Mutex   // held while something is written
-	writes  atomic.Int64 // since the request began
+	writes  atomic.Int64 // of the final answer, since the request began
 	expired atomic.Bool  // the deadline of reading has passed already
 }
 
@@ -115,13 +114,6 @@ func (g *gate) CloseWrite() error { return closeWrite(g.Conn) }
 func (g *gate) pass() {
 	if g != nil {
 		g.open.Store(true)
-	}
-}
-
-// serves is told the version of the request that is served.
-func (g *gate) serves(http10 bool) {
-	if g != nil {
-		g.old.Store(http10)
 	}
 }
 

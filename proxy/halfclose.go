@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"io"
 	"os"
 	"time"
@@ -53,19 +54,25 @@ func (g *gate) probe() bool {
 	if g.writes.Load() > 0 {
 		return true
 	}
-	if g.old.Load() {
+	if g.framing.old {
 		return false
 	}
 	_, err := io.WriteString(g.Conn, interim)
 	return err == nil
 }
 
-// Write keeps an interim answer out of the final one.
+// Write keeps an interim answer out of the final one. Those of net/http are no beginning of it: it writes each by itself.
 func (g *gate) Write(p []byte) (int, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.writes.Add(1)
+	if g.writes.Load() > 0 || !isInterim(p) {
+		g.writes.Add(1)
+	}
 	return g.Conn.Write(p)
+}
+
+func isInterim(p []byte) bool {
+	return bytes.HasPrefix(p, []byte("HTTP/1.1 1")) && !bytes.HasPrefix(p, []byte("HTTP/1.1 101"))
 }
 
 // SetReadDeadline remembers a deadline that has passed, by which net/http ends a read.

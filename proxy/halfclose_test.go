@@ -8,8 +8,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
@@ -108,6 +110,53 @@ func TestWhoLeavesIsNotTakenForHalfClosed(t *testing.T) {
 				r.eventually("the end", func() bool { return r.server.Active() == 0 })
 			})
 		}
+	}
+}
+
+// HTTP/1.0 knows no 100, whoever answers: the pages of the proxy itself too.
+func TestNoProbeForHTTP10(t *testing.T) {
+	r := newRig(t, func(o *Options) {
+		o.Onboarding = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			select {
+			case <-req.Context().Done():
+			case <-time.After(time.Second): // taken for half closed: a 100 was sent by now
+			}
+			io.WriteString(w, "a page")
+		})
+	})
+	conn := r.raw("GET / HTTP/1.0\r\n\r\n")
+	endSending(t, conn)
+	if octets, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(octets), "HTTP/1.0 200 OK\r\n") {
+		t.Errorf("answer %q, %v", octets, err)
+	}
+}
+
+// An interim answer is no beginning of the final one, for which there is no patience when it does not go on.
+func TestPatience(t *testing.T) {
+	for name, row := range map[string]struct {
+		answer string
+		want   error
+	}{
+		"a hint":             {"HTTP/1.1 103 Early Hints\r\n\r\n", os.ErrDeadlineExceeded},
+		"an answer":          {"HTTP/1.1 200 OK\r\n", io.EOF},
+		"another protocol's": {"HTTP/1.1 101 Switching Protocols\r\n", io.EOF},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ours, clients := net.Pipe()
+				defer ours.Close()
+				go io.Copy(io.Discard, clients)
+				g := &gate{Conn: ours}
+				ended := make(chan error, 1)
+				go func() { ended <- g.halfClosed() }()
+				io.WriteString(g, row.answer)
+				time.Sleep(2 * patience)
+				g.SetReadDeadline(time.Now().Add(-time.Second)) // as net/http does when the answer is complete
+				if err := <-ended; err != row.want {
+					t.Errorf("halfClosed() = %v, want %v", err, row.want)
+				}
+			})
+		})
 	}
 }
 

@@ -342,7 +342,6 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, t *tunnel) {
 	s.active.Add(1)
 	defer s.active.Add(-1)
 	ex := s.newExchange(w, r, t)
-	gateIn(ex.ctx).serves(ex.http10)
 	defer ex.startClock(s.options.Limits.RequestTimeout)()
 	rw := &responseWriter{ResponseWriter: w, ex: ex}
 	defer rw.release()

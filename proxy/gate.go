@@ -76,6 +76,8 @@ var errRefused = &net.OpError{Op: "read", Net: "tcp", Err: errors.New("the reque
 // is being served.
 func (g *gate) fail(m *malformed) error {
 	switch {
+	case g.open.Load():
+		return errRefused // what came before the other protocol was accepted; an answer would stand amid it
 	case g.brokenBody() != nil:
 		return m // the handler answers
 	case g.busy.Load():

@@ -221,6 +221,25 @@ func TestRefusedBodyIsNoRequest(t *testing.T) {
 	}
 }
 
+// Octets of the other protocol that come before it was accepted end it; no answer of ours stands amid it.
+func TestFrameBeforeTheUpgrade(t *testing.T) {
+	for _, way := range connections {
+		t.Run(way.name, func(t *testing.T) {
+			r := newRig(t, func(o *Options) { o.Snapshots = fixed("") })
+			conn, target, host := way.open(r)
+			fmt.Fprintf(conn, "GET %s/ws HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"+
+				"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n\x81\x85\x00\x00\x00\x00early", target, host)
+			all := readAll(t, conn)
+			if !strings.HasPrefix(all, "HTTP/1.1 101 ") || strings.Count(all, "HTTP/1.1 ") != 1 {
+				t.Errorf("answer: %q", all)
+			}
+			if rec := r.last(1); rec.Status != 101 || len(r.records.all()) != 1 {
+				t.Errorf("records: %+v", r.records.all())
+			}
+		})
+	}
+}
+
 // Who speaks no HTTP through a tunnel, or waits for the other side to speak first, comes to a clean end, and a record says so.
 func TestTunnelsWithoutHTTP(t *testing.T) {
 	for name, octets := range map[string]string{"silent": "", "a TLS record that never ends": "\x16\x03\x01\x02"} {

@@ -254,11 +254,13 @@ func (b *body) recovered(err *error) {
 	}
 }
 
-// whoLeft returns err, or what is behind it: the client left, or the proxy is stopping.
+// whoLeft returns err, or what is behind it: the client left or sent a broken body, or the proxy is stopping.
 func (ex *exchange) whoLeft(err error) error {
 	switch ended := context.Cause(ex.ctx); {
 	case errors.Is(ended, errStopping), errors.Is(ended, errTooLong):
 		return ended
+	case gateIn(ex.ctx).brokenBody() != nil:
+		return gateIn(ex.ctx).brokenBody()
 	case ended != nil:
 		return errClientLeft
 	}

@@ -196,6 +196,41 @@ func TestBrokenBodyIsNeverComplete(t *testing.T) {
 	}
 }
 
+// A body that breaks when its answer has begun breaks that off, and the record says whose fault it was.
+func TestBrokenBodyBehindTheAnswer(t *testing.T) {
+	for _, way := range connections {
+		t.Run(way.name, func(t *testing.T) {
+			begun := make(chan struct{})
+			r := newRig(t, func(o *Options) {
+				o.Snapshots = fixed("")
+				transport := o.Transport
+				o.Transport = roundTripper(func(req *http.Request) (*http.Response, error) {
+					defer close(begun)
+					return transport.RoundTrip(req)
+				})
+			})
+			r.site.SetPage("a.example", "/up", func(w http.ResponseWriter, req *http.Request) {
+				control := http.NewResponseController(w)
+				control.EnableFullDuplex()
+				io.WriteString(w, "begun")
+				control.Flush()
+				io.Copy(io.Discard, req.Body)
+				<-req.Context().Done()
+			})
+			conn, target, host := way.open(r)
+			io.WriteString(conn, "POST "+target+"/up HTTP/1.1\r\nHost: "+host+"\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
+			<-begun
+			io.WriteString(conn, "zz\r\n")
+			if all, err := answers(conn); err == nil {
+				t.Errorf("the answer looks whole: %v", all)
+			}
+			if rec := r.last(1); rec.Status != 200 || !strings.Contains(rec.Error, "a chunk's size") {
+				t.Errorf("record: %+v", rec)
+			}
+		})
+	}
+}
+
 // The body of a refused request never becomes the next request.
 func TestRefusedBodyIsNoRequest(t *testing.T) {
 	for _, way := range connections {

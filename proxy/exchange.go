@@ -65,7 +65,7 @@ func exchangeOf(ctx context.Context) *exchange {
 	return ex
 }
 
-// newExchange begins the record of r.
+// newExchange begins the record of r, whose sender is to be identified.
 func (s *Server) newExchange(w http.ResponseWriter, r *http.Request, t *tunnel) *exchange {
 	now := time.Now()
 	ex := &exchange{server: s, tunnel: t, writer: w, ctx: r.Context(), http10: !r.ProtoAtLeast(1, 1)}
@@ -73,15 +73,19 @@ func (s *Server) newExchange(w http.ResponseWriter, r *http.Request, t *tunnel) 
 		ID: s.ids.Next(now), Time: now, Via: audit.Plain, Method: cut(r.Method, 64),
 		ClientAddr: r.RemoteAddr, UserAgent: cut(r.UserAgent(), 1024), Tag: cut(r.Header.Get(ownPrefix+"Tag"), 256),
 	}
-	if t != nil {
+	return ex
+}
+
+// identify finds out who sends r: inside a tunnel, who opened that.
+func (ex *exchange) identify(r *http.Request) {
+	if t := ex.tunnel; t != nil {
 		ex.rec.Via, ex.client = audit.Intercepted, t.client
 	} else {
-		ex.client, ex.denied = s.identify(r)
+		ex.client, ex.denied = ex.server.identify(r)
 	}
 	if ex.client != nil {
 		ex.rec.Client, ex.rec.Purpose = ex.client.Name, ex.client.Purpose
 	}
-	return ex
 }
 
 // cut shortens what a stranger sent to what a record needs.

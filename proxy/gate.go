@@ -145,6 +145,7 @@ func (s *Server) refuseMalformed(g *gate, m *malformed) {
 	defer s.handlers.end()
 	r := &http.Request{RemoteAddr: g.RemoteAddr().String(), Header: http.Header{}}
 	ex := s.newExchange(nil, r, g.tunnel)
+	ex.identify(r)
 	if t := g.tunnel; t != nil {
 		ex.rec.Host, ex.rec.Port = t.host, t.port
 	}

@@ -79,6 +79,26 @@ func TestPanicInAnyStage(t *testing.T) {
 	}
 }
 
+// Who sends a request is asked under the same guard, at a CONNECT too, which gives its seats back.
+func TestPanicAtIdentification(t *testing.T) {
+	r := newRig(t, nil)
+	r.server.options.Credentials = &Credentials{} // has no account to compare with
+	for i, target := range []string{r.url("http", "/page/1"), "a.example:443"} {
+		method := []string{"GET ", "CONNECT "}[i]
+		conn := r.raw(method + target + " HTTP/1.1\r\nHost: a\r\nProxy-Authorization: Basic eDp5\r\nConnection: close\r\n\r\n")
+		if all, err := answers(conn); err != nil || len(all) != 1 || all[0].StatusCode != 500 || all[0].Header.Get("Robotsproxy-Reason") != "internal" {
+			t.Errorf("%s: %v, %v", target, all, err)
+		}
+		if rec := r.last(i + 1); rec.Reason != policy.ReasonInternal || !strings.HasPrefix(rec.Error, "panic: ") || rec.Host != "a.example" && i == 1 {
+			t.Errorf("%s: record %+v", target, rec)
+		}
+	}
+	if n := strings.Count(r.log.String(), "a panic while a request was served"); n != 2 {
+		t.Errorf("%d lines in the log: %s", n, r.log)
+	}
+	r.eventually("all seats", func() bool { return r.server.Connections() == 0 && r.server.tunnelRoom.inUse() == 0 })
+}
+
 // An answer that has begun cannot become a 500: it breaks off, and the record says why.
 func TestPanicInABody(t *testing.T) {
 	for _, way := range ways {

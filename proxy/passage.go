@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
 )
 
@@ -49,7 +48,7 @@ func (s *Server) passOn(w *hijackWriter, r *http.Request) {
 
 // openPassage judges, waits for the host's turn, dials, and answers 200. It returns nil where another answer was due.
 func (s *Server) openPassage(w *hijackWriter, r *http.Request) (p *passage) {
-	ex := s.newConnectExchange(w, r, w.tunnel)
+	ex := w.newExchange(r)
 	ex.unread = true
 	defer func() {
 		if v := recover(); v != nil {
@@ -181,11 +180,4 @@ func (p *passage) cut(cause error) {
 		p.client.Close()
 		p.origin.Close()
 	})
-}
-
-// noPassage answers a CONNECT to a host of which the operator wants no tunnels, in whatever mode.
-func (s *Server) noPassage(w *hijackWriter, r *http.Request) {
-	ex := s.newConnectExchange(w, r, w.tunnel)
-	ref := &Refusal{Reason: policy.ReasonIntercept, Detail: "The operator of this proxy lets no tunnel to " + w.tunnel.host + " through."}
-	w.refuse(r, ex.refuse(r, ref))
 }

@@ -317,7 +317,6 @@ func (s *Server) closeTracked() {
 func (s *Server) frontDoor(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodConnect:
-		w.Header().Set("Connection", "close") // of a refusal: the gate looks at nothing behind a CONNECT
 		s.connect(w, r)
 	case isVisit(r):
 		s.options.Onboarding.ServeHTTP(w, r)
@@ -351,6 +350,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, t *tunnel) {
 			ex.recovered(rw, r, v)
 		}
 	}()
+	ex.identify(r)
 	if ref := ex.normalise(r); ref != nil {
 		writeResponse(rw, r, ex.refuse(r, ref))
 		return

@@ -93,29 +93,16 @@ type tunnelKey struct{}
 // host and port, wrong or missing credentials, which are asked for here or nowhere, and one tunnel too many. Any other
 // refusal would be invisible to most clients; inside it is read. Who sent the CONNECT sends all that is inside.
 func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
-	client, ref := s.identify(r)
-	t, err := readConnect(r)
-	if err != nil {
-		t, ref = &tunnel{}, targetRefusal(err)
-	}
-	t.client = client
-	hw := &hijackWriter{ResponseWriter: w, tunnel: t, server: s}
-	if ref == nil {
-		ref = hw.takeSeat()
-	}
-	if ref != nil {
-		hw.refuse(r, s.newConnectExchange(w, r, t).refuse(r, ref))
+	hw := &hijackWriter{ResponseWriter: w, tunnel: &tunnel{}, server: s}
+	if !hw.admit(r) {
 		return
 	}
 	defer hw.done()
-	switch s.options.Policy.Interception(t.host) {
-	case policy.NoTunnel:
-		s.noPassage(hw, r)
-	case policy.Tunnel:
+	if s.options.Policy.Interception(hw.tunnel.host) == policy.Tunnel {
 		s.passOn(hw, r)
-	default:
-		s.goproxy.ServeHTTP(hw, r)
+		return
 	}
+	s.goproxy.ServeHTTP(hw, r)
 }
 
 // readConnect returns the tunnel that r asks for.
@@ -136,6 +123,7 @@ func readConnect(r *http.Request) (*tunnel, error) {
 // robots.txt a tunnel is judged.
 func (s *Server) newConnectExchange(w http.ResponseWriter, r *http.Request, t *tunnel) *exchange {
 	ex := s.newExchange(w, r, t)
+	ex.identify(r)
 	ex.tunnel = nil // r is the CONNECT itself, and came outside of it
 	ex.origin = t.secure
 	ex.rec.Via = audit.Tunnel
@@ -165,6 +153,46 @@ func (w *hijackWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	w.conn = &tunnelConn{Conn: conn, tunnel: w.tunnel, server: w.server, seat: w.seat, head: bytes.Clone(buffered)}
 	w.server.track(w.conn)
 	return w.conn, rw, nil
+}
+
+// admit reports whether the tunnel that r asks for may be opened; where it may not, r is answered. This alone of a CONNECT
+// is work that a stop waits for: a tunnel that is open may be idle for long.
+func (w *hijackWriter) admit(r *http.Request) bool {
+	w.server.handlers.begin()
+	defer w.server.handlers.end()
+	defer func() {
+		if v := recover(); v != nil {
+			w.refuse(r, w.newExchange(r).panicked(r, v))
+		}
+	}()
+	ref := w.weigh(r)
+	if ref != nil {
+		w.refuse(r, w.newExchange(r).refuse(r, ref))
+	}
+	return ref == nil
+}
+
+// weigh finds out who asks for which tunnel, and takes a seat for it.
+func (w *hijackWriter) weigh(r *http.Request) *Refusal {
+	t, err := readConnect(r)
+	if err == nil {
+		w.tunnel = t
+	}
+	client, ref := w.server.identify(r)
+	w.tunnel.client = client
+	switch {
+	case err != nil:
+		return targetRefusal(err)
+	case ref != nil:
+		return ref
+	case w.server.options.Policy.Interception(t.host) == policy.NoTunnel:
+		return &Refusal{Reason: policy.ReasonIntercept, Detail: "The operator of this proxy lets no tunnel to " + t.host + " through."}
+	}
+	return w.takeSeat()
+}
+
+func (w *hijackWriter) newExchange(r *http.Request) *exchange {
+	return w.server.newConnectExchange(w.ResponseWriter, r, w.tunnel)
 }
 
 // takeSeat takes a seat among the tunnels, or refuses where none is left.

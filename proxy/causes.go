@@ -16,8 +16,8 @@ import (
 
 // This file words why a request was not forwarded: from what a stage of the pipeline came to, to a Refusal.
 
-// lookUpRefusal answers for a robots.txt of which not even the failure is known: the guard refused the address, or the
-// client left.
+// lookUpRefusal answers for a robots.txt of which not even the failure is known: the guard refused the address, the
+// client left, or the upstream proxy failed.
 func lookUpRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 	if Prohibited(err) {
 		return egressRefusal(ex, err)
@@ -28,7 +28,14 @@ func lookUpRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 	if errors.Is(err, robots.ErrBusy) {
 		return &Refusal{Reason: policy.ReasonOverload, Detail: "Too many robots.txt files are being fetched.", RetryAfter: 5 * time.Second, Err: err}
 	}
-	return &Refusal{Reason: policy.ReasonRobotsUnreachable, RetryAfter: time.Second, Err: err}
+	ref := &Refusal{Reason: policy.ReasonRobotsUnreachable, ProxyError: robots.ErrorType(err), RetryAfter: time.Second, Err: err}
+	words := inWords(ref.ProxyError, err)
+	var failure *UpstreamError
+	if errors.As(err, &failure) {
+		ref.ProxyError, words = failure.errorType(), failure.words()
+	}
+	ref.Detail = ex.origin.String() + "/robots.txt could not be fetched: " + words
+	return ref
 }
 
 // authRefusal answers for credentials that are missing or were not accepted. It tells neither whether there is such a user

@@ -71,7 +71,7 @@ func newRig(t testing.TB, change func(*Options)) *rig {
 }
 
 func (r *rig) newCache(transport http.RoundTripper) *robots.Cache {
-	fetcher, err := robots.NewFetcher(robots.FetcherOptions{Transport: transport, UserAgent: "robotsproxy/test", Prohibited: Prohibited})
+	fetcher, err := robots.NewFetcher(robots.FetcherOptions{Transport: transport, UserAgent: "robotsproxy/test", Prohibited: Prohibited, OnTheWay: FailedUpstream})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -54,6 +54,12 @@ func (e *UpstreamError) Error() string { return "proxy: the upstream proxy: " + 
 
 func (e *UpstreamError) Unwrap() error { return e.Err }
 
+// FailedUpstream reports whether err comes from the upstream proxy, or from between it and us.
+func FailedUpstream(err error) bool {
+	var failure *UpstreamError
+	return errors.As(err, &failure)
+}
+
 // upstreamFailure returns err as an UpstreamError; it may be one already, with other errors around it.
 func upstreamFailure(err error) *UpstreamError {
 	var failure *UpstreamError

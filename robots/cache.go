@@ -42,6 +42,7 @@ type Cache struct {
 	kept    *ristretto.Cache[uint64, *Snapshot]
 	recent  recent
 	flights singleflight.Group
+	outages outages
 	queue   queue
 	counts  counts
 	resting atomic.Int64 // until when nothing is saved, in nanoseconds since born
@@ -113,7 +114,7 @@ func (c *Cache) begin() error {
 
 // Snapshot returns o's robots.txt as it stands now, fetching it if no fresh copy is kept. Asker is the product token of
 // the client that asks, which the origin is told if this call begins the fetch; it may be empty. The error is that of ctx,
-// of a guard that refuses o's address, or ErrBusy.
+// of a guard that refuses o's address, of a failure on the way to every origin, or ErrBusy.
 func (c *Cache) Snapshot(ctx context.Context, o origin.Origin, asker string) (*Snapshot, error) {
 	now := c.born.Add(time.Since(c.born)) // by the monotonic clock alone, which is half as dear as time.Now
 	key := c.key(o)

@@ -26,6 +26,7 @@ type FetcherOptions struct {
 	ErrorTTL     time.Duration // of a failure; if zero, 1 min
 
 	Prohibited          func(error) bool // tells a refusal of the guard from a failure; if nil, there is no guard
+	OnTheWay            func(error) bool // tells a failure of what stands before every origin, as an upstream proxy does, from the origin's own; if nil, nothing does
 	UnauthorizedRefuses bool             // 401 and 403 disallow every path; if false, they allow all as other 4xx do
 	HTMLRefuses         bool             // a web page in the place of the file disallows every path
 }
@@ -53,6 +54,9 @@ func NewFetcher(o FetcherOptions) (*Fetcher, error) {
 	if o.Prohibited == nil {
 		o.Prohibited = func(error) bool { return false }
 	}
+	if o.OnTheWay == nil {
+		o.OnTheWay = func(error) bool { return false }
+	}
 	return &Fetcher{o}, nil
 }
 
@@ -71,7 +75,8 @@ type Request struct {
 }
 
 // Fetch gets r's file. What goes wrong on the way is a Snapshot that says so; an error is returned only when ctx has
-// ended, or when the guard refuses the origin itself, which says nothing about the file.
+// ended, when the guard refuses the origin itself, or when the failure is not the origin's, which say nothing about the
+// file.
 func (f *Fetcher) Fetch(ctx context.Context, r Request) (*Snapshot, error) {
 	limited, cancel := context.WithTimeout(ctx, f.options.Timeout)
 	defer cancel()
@@ -86,6 +91,8 @@ func (f *Fetcher) Fetch(ctx context.Context, r Request) (*Snapshot, error) {
 		return nil, fmt.Errorf("robots: fetching for %s: %w", r.Origin, ctx.Err())
 	case prohibited && len(snap.Redirects) == 0:
 		return nil, fmt.Errorf("robots: fetching for %s: %w", r.Origin, err)
+	case f.options.OnTheWay(err):
+		return nil, outage{fmt.Errorf("robots: fetching for %s: %w", r.Origin, err)}
 	case prohibited:
 		f.fail(snap, "destination_ip_prohibited", err)
 	case errors.Is(err, errAstray):

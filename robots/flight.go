@@ -112,6 +112,9 @@ func (c *Cache) fly(e errand) (l landing, err error) {
 	if enough {
 		return landing{snap: before}, nil
 	}
+	if err := c.outages.of(e, time.Now()); err != nil {
+		return landing{}, err
+	}
 	leave, err := c.queue.enter(c.life, e.origin.Host())
 	if err != nil {
 		return landing{}, c.refused(e, err)
@@ -179,6 +182,7 @@ func (c *Cache) ask(e errand, before *Snapshot) (landing, error) {
 	c.counts.fetches.Add(1)
 	answer, err := c.options.Fetch(c.life, Request{Origin: e.origin, Asker: e.asker, Previous: before})
 	if err != nil {
+		c.outages.note(e.origin, err, time.Now())
 		return landing{}, err
 	}
 	c.counts.answered(answer)

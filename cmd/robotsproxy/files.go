@@ -154,10 +154,21 @@ func newFetcher(cfg *config.Config, transport http.RoundTripper) (*robots.Fetche
 		Transport: transport, UserAgent: ownAgent(cfg.Identity), Timeout: cfg.Robots.Timeout,
 		MaxSize: int(cfg.Robots.MaxSize), MaxRedirects: cfg.Robots.MaxRedirects,
 		TTL: cfg.Robots.TTL, MinTTL: cfg.Robots.MinTTL, ErrorTTL: cfg.Robots.ErrorTTL,
-		Prohibited:          proxy.Prohibited,
+		Prohibited: proxy.Prohibited, OnTheWay: onTheWay(cfg),
 		UnauthorizedRefuses: cfg.Robots.OnUnauthorized == config.Refuse,
 		HTMLRefuses:         cfg.Robots.OnHTML == config.Refuse,
 	})
+}
+
+// onTheWay tells a failure of the upstream proxy from one of the origin behind it; nil where there is none. Of a connection
+// that takes too long nobody can say who is to blame.
+func onTheWay(cfg *config.Config) func(error) bool {
+	if cfg.Egress.UpstreamProxy == "" {
+		return nil
+	}
+	return func(err error) bool {
+		return proxy.FailedUpstream(err) || robots.ErrorType(err) == "connection_timeout"
+	}
 }
 
 // ownAgent is who we are when we fetch a robots.txt: "robotsproxy/0.1 (+https://example.org/bot)".

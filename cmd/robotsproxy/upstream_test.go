@@ -31,13 +31,25 @@ func newChain(t *testing.T) *chain {
 	htpasswd := writeHtpasswd(t, dir, "front", "s3cr3t")
 	c.behind = startIn(t, filepath.Join(dir, "behind"), siteConfig(c.site)+"auth: {htpasswd_file: "+htpasswd+", required: true}\n")
 	credentials := writeFile(t, dir, "credentials", "front:s3cr3t\n")
-	c.front = startIn(t, filepath.Join(dir, "front"), fmt.Sprintf(`egress:
+	c.front = startIn(t, filepath.Join(dir, "front"), c.config(credentials))
+	c.trust(t)
+	return c
+}
+
+// config is that of the proxy in front.
+func (c *chain) config(credentials string) string {
+	return fmt.Sprintf(`egress:
   allow_addresses: [127.0.0.0/8]
   resolve: {a.example: 127.0.0.1}
   ca_file: %s
   upstream_proxy: http://%s
   upstream_proxy_credentials_file: %s
-`, c.behind.ca, c.behind.proxy, credentials))
+`, c.behind.ca, c.behind.proxy, credentials)
+}
+
+// trust makes a client of the proxy in front, which trusts its CA.
+func (c *chain) trust(t *testing.T) {
+	t.Helper()
 	pem, err := os.ReadFile(c.front.ca)
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +60,6 @@ func newChain(t *testing.T) *chain {
 		Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: c.front.proxy}), TLSClientConfig: &tls.Config{RootCAs: roots},
 	}}
 	t.Cleanup(c.client.CloseIdleConnections)
-	return c
 }
 
 func writeFile(t *testing.T, dir, name, text string) string {
@@ -72,7 +83,7 @@ func writeHtpasswd(t *testing.T, dir, user, password string) string {
 
 func startIn(t *testing.T, dir, config string) *server {
 	t.Helper()
-	if err := os.Mkdir(dir, 0o700); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	s, err := startServer(filepath.Join(dir, "data"), os.Environ(), "--config", writeFile(t, dir, "config.yaml", config))
@@ -140,6 +151,27 @@ func TestUpstreamProxy(t *testing.T) {
 			if strings.Contains(text, "s3cr3t") || strings.Contains(text, "ZnJvbnQ6czNjcjN0") {
 				t.Errorf("the %s holds the password:\n%s", what, text)
 			}
+		}
+	}
+}
+
+// Wrong credentials for the upstream proxy are no site's fault: once they are right, a restart finds nothing that they left.
+func TestUpstreamCredentialsAreMended(t *testing.T) {
+	c := newChain(t)
+	if err := c.front.stop(); err != nil {
+		t.Error(err)
+	}
+	dir := t.TempDir()
+	for _, try := range []struct{ credentials, want string }{{"front:wrong", "503 robots-unreachable"}, {"front:s3cr3t", "200"}} {
+		c.front = startIn(t, dir, c.config(writeFile(t, dir, "credentials", try.credentials)))
+		c.trust(t)
+		for _, scheme := range []string{"http", "https"} {
+			if got := c.get(t, scheme, "/page/1"); got != try.want {
+				t.Errorf("%s with %s: %s, want %s", scheme, try.credentials, got, try.want)
+			}
+		}
+		if err := c.front.stop(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -1,0 +1,60 @@
+package robots
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/origin"
+)
+
+// outage is a failure of what stands between us and every origin. It says nothing of a file, so nothing of it is kept but
+// this, for a moment and in memory alone: what stands there is not to be asked again for each request.
+type outage struct{ error }
+
+func (o outage) Unwrap() error { return o.error }
+
+const (
+	outageLasts = 10 * time.Second
+	maxOutages  = 10_000 // origins; beyond, all are forgotten
+)
+
+// outages are the origins on the way to which something failed a moment ago. The zero value has none.
+type outages struct {
+	mu sync.Mutex // guards by
+	by map[origin.Origin]passing
+}
+
+// passing is an outage that is over by itself.
+type passing struct {
+	err   error
+	until time.Time
+}
+
+// note remembers err if it is an outage.
+func (o *outages) note(of origin.Origin, err error, now time.Time) {
+	if !errors.As(err, new(outage)) {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.by == nil || len(o.by) >= maxOutages {
+		o.by = make(map[origin.Origin]passing)
+	}
+	o.by[of] = passing{err, now.Add(outageLasts)}
+}
+
+// of returns the outage that e would meet again; nil where it may try. Who wants an origin asked anyway may.
+func (o *outages) of(e errand, now time.Time) error {
+	if e.purpose == anyway {
+		return nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	p, ok := o.by[e.origin]
+	if ok && now.Before(p.until) {
+		return p.err
+	}
+	delete(o.by, e.origin)
+	return nil
+}

@@ -92,7 +92,11 @@ func (r *ring) readNext(certFile string, text []byte, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	r.next, err = match(certFile, certs, keyFile(filepath.Dir(certFile), certs[0]), now)
+	key := rotatedKeyFile(filepath.Dir(certFile), certs[0])
+	if _, err := os.Lstat(key); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: the key of the next CA in %s is missing: put it back, or call the rotation off: remove the line %q and all below it", err, certFile, mark+string(from))
+	}
+	r.next, err = match(certFile, certs, key, now)
 	return err
 }
 

@@ -43,6 +43,9 @@ func (a *Authority) rotate(overlap time.Duration, now time.Time) error {
 		if follow.next, err = makePair(a.dir, now); err != nil {
 			return err
 		}
+		if err := chownLike(rotatedKeyFile(a.dir, follow.next.cert()), keyFile(a.dir, r.active.cert())); err != nil {
+			return fmt.Errorf("giving the new key to the owner of the old one: %w", err)
+		}
 	}
 	if err := durable.Replace(a.certFile, follow.encode(), 0o644); err != nil {
 		return err

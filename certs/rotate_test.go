@@ -260,6 +260,34 @@ func TestRotateBrokenOff(t *testing.T) {
 }
 
 // Of rotations at the same moment one counts, and the CA works before and after its turn.
+// A next CA whose key is gone is told with what can be done, and what is said helps.
+func TestNextCAWithoutItsKey(t *testing.T) {
+	dir := t.TempDir()
+	a, err := Open(Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rotate(t, a, overlap)
+	if err := os.Remove(rotatedKeyFile(dir, a.ring.Load().next.cert())); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(Options{Dir: dir})
+	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "put it back, or call the rotation off: remove the line \""+mark) {
+		t.Errorf("Open without the next CA's key: %v", err)
+	}
+	text, err := os.ReadFile(a.certFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, _, _ := bytes.Cut(text, []byte(mark))
+	if err := os.WriteFile(a.certFile, own, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if a, err = Open(Options{Dir: dir}); err != nil || !slices.Equal(roles(t, a), []Role{Active}) {
+		t.Errorf("Open once the rotation is called off: %v", err)
+	}
+}
+
 func TestRotateAtOnce(t *testing.T) {
 	for range 10 {
 		dir := t.TempDir()

@@ -35,6 +35,8 @@ func TestChecks(t *testing.T) {
 		{"upstream proxy", "egress: {upstream_proxy: \"https://proxy.example\", upstream_proxy_credentials_file: robotsproxy.yaml}", ""},
 		{"upstream proxy with a password", "egress: {upstream_proxy: \"http://us:s3cr3t@proxy.example:3128\"}", `f:1:26: egress.upstream_proxy: found "http://***@proxy.example:3128", expected ` + proxyURL + "; credentials do not belong here but in egress.upstream_proxy_credentials_file, as user:password"},
 		{"upstream proxy with a password that is no URL", "egress: {upstream_proxy: \"http://us:s3/c#r?3t@proxy.example:3128\"}", `f:1:26: egress.upstream_proxy: found "http://***@proxy.example:3128", expected ` + proxyURL},
+		{"upstream proxy with a password and no slashes", "egress: {upstream_proxy: \"http:us:s3cr3t@proxy.example:3128\"}", `f:1:26: egress.upstream_proxy: found "http:***@proxy.example:3128", expected ` + proxyURL},
+		{"upstream proxy with a password and slashes alone", "egress: {upstream_proxy: \"//us:s3cr3t@proxy.example:3128\"}", `f:1:26: egress.upstream_proxy: found "//***@proxy.example:3128", expected ` + proxyURL},
 		{"upstream proxy without a scheme", "egress: {upstream_proxy: \"us:s3cr3t@proxy.example:3128\"}", `f:1:26: egress.upstream_proxy: found "us:***@proxy.example:3128", expected ` + proxyURL},
 		{"upstream proxy of another kind", "egress: {upstream_proxy: \"socks5://proxy.example:1080\"}", `f:1:26: egress.upstream_proxy: found "socks5://proxy.example:1080", expected ` + proxyURL},
 		{"upstream proxy with a path", "egress: {upstream_proxy: \"http://proxy.example/proxy.pac\"}", `f:1:26: egress.upstream_proxy: found "http://proxy.example/proxy.pac", expected ` + proxyURL + "; a proxy has no path"},

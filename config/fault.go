@@ -87,7 +87,7 @@ func (fs Faults) sort() {
 }
 
 // userinfo is where a password stands in a URL, in whatever way that is miswritten.
-var userinfo = regexp.MustCompile(`^([^:/]*://|[^:/]*:).*@`)
+var userinfo = regexp.MustCompile(`^([^:/]*:?//|[^:/]*:).*@`)
 
 // quote shows what was found, without the password of a URL, and cut where it is too long to read.
 func quote(s string) string {

@@ -178,8 +178,8 @@ func parseProxy(s string) (string, error) {
 	}
 	u, err := url.Parse(s)
 	switch {
-	case err != nil || u.Scheme != "http" && u.Scheme != "https":
-		return "", errNoHint
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.User == nil && u.Host == "":
+		return "", errNoHint // a hint about the whole would repeat credentials that stand in the wrong place
 	case u.User != nil:
 		return "", errors.New("credentials do not belong here but in egress.upstream_proxy_credentials_file, as user:password")
 	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":

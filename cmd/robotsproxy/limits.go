@@ -28,7 +28,9 @@ func newLimits(cfg *config.Config, log *slog.Logger) proxy.Limits {
 	if l.Connections != 0 && l.Connections <= most {
 		return l
 	}
-	if most < fewConnections {
+	if most >= fewConnections {
+		log.Info("connections are limited to what the granted descriptors allow", "descriptors", descriptors, "connections", most, "configured", l.Connections)
+	} else {
 		log.Warn("few descriptors are granted, which limits connections; raise ulimit -n or LimitNOFILE", "descriptors", descriptors, "connections", most)
 	}
 	l.Connections = most

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"log/slog"
 	"testing"
 
@@ -17,8 +18,12 @@ func TestLimitsFitTheDescriptors(t *testing.T) {
 	for configured, want := range map[int]int{0: most, 1: 1, most: most, most + 1: most} {
 		cfg := config.Default()
 		cfg.Limits.Connections = configured
-		if got := newLimits(&cfg, slog.New(slog.DiscardHandler)).Connections; got != want {
+		var log bytes.Buffer
+		if got := newLimits(&cfg, slog.New(slog.NewTextHandler(&log, nil))).Connections; got != want {
 			t.Errorf("of %d configured and %d descriptors: %d connections, want %d", configured, n, got, want)
+		}
+		if told := log.Len() > 0; told != (configured != want) {
+			t.Errorf("of %d configured and %d descriptors the log says %q", configured, n, &log)
 		}
 	}
 }

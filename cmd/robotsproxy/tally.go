@@ -24,7 +24,7 @@ type tally struct {
 	waited   time.Duration
 }
 
-// blockedBy is a rule of a host, or the reason where no rule decided.
+// blockedBy is a rule of a host, or what else decided.
 type blockedBy struct{ host, rule string }
 
 // maxTally bounds the rules and hosts that are told apart; the totals go on.
@@ -50,7 +50,7 @@ func (t *tally) observe(r *audit.Record) {
 	if r.Decision == policy.Allow || r.Decision == policy.Exempt {
 		return
 	}
-	by := blockedBy{r.Host, string(r.Reason)}
+	by := blockedBy{r.Host, cmp.Or(string(r.Reason), "the client left")}
 	if r.Rule != "" {
 		by.rule = fmt.Sprintf("robots.txt line %d: %s", r.RuleLine, r.Rule)
 	}

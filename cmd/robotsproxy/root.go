@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -100,7 +101,21 @@ func (s *settings) load(cmd *cobra.Command, std stdio) (*config.Config, error) {
 	if err != nil {
 		return nil, usage(err)
 	}
+	// Other programs are told of these, and they may stand in another folder than we.
+	for _, path := range []*string{&cfg.DataDir, &cfg.Intercept.CACert} {
+		if *path, err = absolute(*path); err != nil {
+			return nil, usage(err)
+		}
+	}
 	return cfg, nil
+}
+
+// absolute leaves an empty path as it is.
+func absolute(path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	return filepath.Abs(path)
 }
 
 // noArgs refuses words that a command does not take, in our own words.

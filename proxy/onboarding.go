@@ -80,9 +80,11 @@ robotsproxy ca install        # browsers, and what reads the system's trust stor
 <pre>curl -o robotsproxy-ca.pem http://{{.Proxy}}/ca.pem
 export http_proxy=http://{{.Proxy}} https_proxy=http://{{.Proxy}}</pre>
 {{range .CAs}}<p>{{if .From}}From {{.From}} on another CA signs. It is in the same file: trust both.<br>{{end}}{{.Name}}<br><small>SHA-256 <code>{{.SHA256}}</code></small></p>
-{{end}}<p>Browsers can configure themselves by <a href="/proxy.pac">http://{{.Proxy}}/proxy.pac</a>.</p>
+{{if .From}}<p>keytool and certutil read only the first certificate of a file. This writes each into one of its own, robotsproxy-ca-1.pem and robotsproxy-ca-2.pem; import both, by two names.</p>
+<pre>awk '/BEGIN/ {n++} {print &gt; ("robotsproxy-ca-" n ".pem")}' robotsproxy-ca.pem</pre>
+{{end}}{{end}}<p>Browsers can configure themselves by <a href="/proxy.pac">http://{{.Proxy}}/proxy.pac</a>.</p>
 <h2>One by one</h2>
-<p>Where no proxy is named here, the variables above name it.</p>
+<p>Where no proxy is named here, the variables above name it. Where it asks for a password, write <code>http://USER:PASSWORD@{{.Proxy}}</code>.</p>
 <h3>curl</h3>
 <pre>curl --proxy http://{{.Proxy}} --cacert robotsproxy-ca.pem https://a.example/</pre>
 <h3>wget</h3>

@@ -85,6 +85,11 @@ func TestOnboardingWhileTheCARotates(t *testing.T) {
 	if n := strings.Count(page, "SHA-256"); n != 2 || !strings.Contains(page, certs.Fingerprint(old)) || !strings.Contains(page, "trust both") {
 		t.Errorf("the page shows %d CAs, want both: %s", n, page)
 	}
+	for _, want := range []string{`print &gt; ("robotsproxy-ca-" n ".pem")`, "keytool and certutil read only the first", "http://USER:PASSWORD@"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q: %s", want, page)
+		}
+	}
 	for _, part := range strings.Split(page, `href="`)[1:] {
 		path, _, _ := strings.Cut(part, `"`)
 		get(path)

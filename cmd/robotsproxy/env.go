@@ -45,6 +45,9 @@ It makes the CA if there is none, and writes the files that the variables name i
 		if err != nil {
 			return err
 		}
+		if cfg.Auth.Required {
+			fmt.Fprintln(std.err, "robotsproxy:", passwordHint)
+		}
 		return printEnvironment(std, vars, write)
 	}
 	return cmd

@@ -54,7 +54,7 @@ func newCredentials(cfg *config.Config) (*proxy.Credentials, error) {
 	}
 	c, err := proxy.LoadCredentials(cfg.Auth.HtpasswdFile)
 	if err != nil {
-		return nil, usage(err)
+		return nil, usage(fmt.Errorf("auth.htpasswd_file: %w", err))
 	}
 	for _, client := range cfg.Clients {
 		if client.User != "" && !c.Has(client.User) {

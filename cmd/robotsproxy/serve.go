@@ -46,22 +46,27 @@ config.example.yaml); a second one ends at once.`,
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM) // before the greeting: who reads it may stop us
 		defer stop()
 		context.AfterFunc(ctx, stop) // a second signal ends at once
-		fmt.Fprint(std.err, s.greeting(settings.pasted(cmd, s.proxyAt.Addr())))
+		fmt.Fprint(std.err, s.greeting(settings.pasted(cmd, cfg.DataDir, s.proxyAt.Addr())))
 		return s.run(ctx)
 	}
 	return cmd
 }
 
-// pasted returns the flags that other commands need to find the proxy that was started with these and listens at addr.
-func (s *settings) pasted(cmd *cobra.Command, addr net.Addr) string {
+// pasted returns the flags that other commands need, in whatever folder, to find the proxy that was started with these,
+// keeps its data in dataDir and listens at addr.
+func (s *settings) pasted(cmd *cobra.Command, dataDir string, addr net.Addr) string {
 	var b strings.Builder
 	paste := func(flag, value string) {
 		if cmd.Flags().Changed(flag) {
 			b.WriteString(" --" + flag + " " + quote(value))
 		}
 	}
-	paste("config", s.file)
-	paste("data-dir", *s.overrides["data_dir"])
+	file, err := absolute(s.file)
+	if err != nil {
+		file = s.file // it was read by that name
+	}
+	paste("config", file)
+	paste("data-dir", dataDir)
 	paste("listen", addr.String())
 	return b.String()
 }
@@ -196,7 +201,7 @@ func (s *service) run(ctx context.Context) error {
 // drain lets the requests under way end. What goes on past the grace is cut off, which is said and is no fault.
 func (s *service) drain() error {
 	s.draining.Store(true)
-	s.log.Info("draining", "grace", s.cfg.Grace, "active", s.parts.server.Active())
+	s.log.Info("draining", "grace", s.cfg.Grace, "active", s.parts.server.Active(), "tunnels", s.parts.server.Tunnels())
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Grace)
 	defer cancel()
 	err := s.parts.server.Shutdown(ctx)
@@ -206,6 +211,9 @@ func (s *service) drain() error {
 	}
 	return err
 }
+
+// passwordHint is for who is shown variables, which hold no password.
+const passwordHint = "The proxy asks for a password: write http://USER:PASSWORD@... into http_proxy and https_proxy (HTTP_PROXY and HTTPS_PROXY too)."
 
 // greeting says what was done, where things are, and the two lines to paste.
 func (s *service) greeting(flags string) string {
@@ -221,6 +229,10 @@ func (s *service) greeting(flags string) string {
 	if address, err := reachable(proxyAt); err == nil {
 		proxyAt = address
 	}
+	user, hint := "", ""
+	if s.cfg.Auth.Required {
+		user, hint = "USER:PASSWORD@", passwordHint+"\n"
+	}
 	return fmt.Sprintf(`robotsproxy %s, mode %s
   proxy    http://%s
   admin    http://%s   /healthz /readyz /metrics /ca.pem /proxy.pac
@@ -232,10 +244,10 @@ func (s *service) greeting(flags string) string {
 Send this shell's programs through it, or try one request:
 
   eval "$(%s env%s)"
-  curl --proxy http://%s --cacert %s https://example.com/
-
+  curl --proxy http://%s%s --cacert %s https://example.com/
+%s
 `, buildVersion(), s.cfg.Mode, s.proxyAt.Addr(), s.adminAt.Addr(), ca.CertFile(), made, ca.Fingerprint(), records, s.token,
-		selfCommand(), flags, proxyAt, quote(ca.CertFile()))
+		selfCommand(), flags, user, proxyAt, quote(ca.CertFile()), hint)
 }
 
 // selfCommand is how this program is called from a shell: by name if the shell would find it, else as it was started.

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -38,10 +39,14 @@ It makes the CA if there is none, and writes the files that the variables name i
 		if err != nil {
 			return err
 		}
-		if err := writeTrust(cfg.DataDir, cfg.Listen, ca); err != nil {
+		if err := writeTrust(cfg.DataDir, ca); err != nil {
 			return err
 		}
-		vars, err := environment(cfg.Listen, cfg.DataDir)
+		settings := filepath.Join(cfg.DataDir, wgetFile)
+		if err := writeWgetrc(settings, cfg.Listen, cfg.DataDir); err != nil {
+			return err
+		}
+		vars, err := environment(cfg.Listen, cfg.DataDir, settings)
 		if err != nil {
 			return err
 		}

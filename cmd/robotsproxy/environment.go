@@ -24,8 +24,8 @@ type variable struct{ name, value string }
 const loopbackNames = "localhost,127.0.0.1,::1"
 
 // environment returns the variables for programs that shall use the proxy at listen, in the order in which they are
-// shown. The files that they name are in dir: see writeTrust.
-func environment(listen, dir string) ([]variable, error) {
+// shown. The files that they name are in dir, but for wget's configuration: see writeTrust and writeWgetrc.
+func environment(listen, dir, wgetrc string) ([]variable, error) {
 	listen, err := reachable(listen)
 	if err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func environment(listen, dir string) ([]variable, error) {
 		{"NODE_USE_ENV_PROXY", "1"},
 		{"GIT_SSL_CAINFO", bundle},
 		{"AWS_CA_BUNDLE", bundle},
-		{"WGETRC", filepath.Join(dir, wgetFile)},
+		{"WGETRC", wgetrc},
 		{"JAVA_TOOL_OPTIONS", java},
 	}, nil
 }
@@ -66,7 +66,7 @@ func reachable(listen string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// Files that writeTrust makes in the data directory.
+// Files that clients are handed, in the data directory. Only wgetFile names the proxy's address.
 const (
 	bundleFile   = "ca-bundle.pem"
 	wgetFile     = "wgetrc"
@@ -74,20 +74,10 @@ const (
 	javaPassword = "changeit" // Java's own; a trust store holds nothing secret
 )
 
-// writeTrust writes into dir, for a proxy at listen, what clients trust through the proxy: the roots of this system, so that programs that go
-// past the proxy still work, and our CA.
-func writeTrust(dir, listen string, ca *certs.Authority) error {
-	if err := writeBundles(dir, systemRoots(dir), ca); err != nil {
-		return err
-	}
-	settings, err := wgetrc(dir, listen)
-	if err != nil {
-		return err
-	}
-	if err := durable.Replace(filepath.Join(dir, wgetFile), settings, 0o600); err != nil {
-		return fmt.Errorf("writing the configuration for wget: %w", err)
-	}
-	return nil
+// writeTrust writes into dir what clients trust through the proxy: the roots of this system, so that programs that go past
+// the proxy still work, and our CA.
+func writeTrust(dir string, ca *certs.Authority) error {
+	return writeBundles(dir, systemRoots(dir), ca)
 }
 
 // writeBundles writes into dir what clients trust, in the two forms that they read: roots and our CA.
@@ -128,6 +118,18 @@ func systemRoots(dir string) []byte {
 		if data, err := os.ReadFile(file); err == nil && bytes.Contains(data, []byte("-----BEGIN CERTIFICATE-----")) {
 			return append(bytes.TrimRight(data, "\n"), '\n')
 		}
+	}
+	return nil
+}
+
+// writeWgetrc writes the configuration of wget, for a proxy at listen and the bundle in dir, to path.
+func writeWgetrc(path, listen, dir string) error {
+	settings, err := wgetrc(dir, listen)
+	if err != nil {
+		return err
+	}
+	if err := durable.Replace(path, settings, 0o600); err != nil {
+		return fmt.Errorf("writing the configuration for wget: %w", err)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -87,38 +88,60 @@ type private struct {
 	parts  *parts
 	served chan error
 	env    []string
+	dir    string // what only the child is told: the data directory's files are for the configured listener
 }
 
-func startPrivate(cfg *config.Config, std stdio, counts *tally) (*private, error) {
+func startPrivate(cfg *config.Config, std stdio, counts *tally) (_ *private, err error) {
 	cfg.Log.Level = max(cfg.Log.Level, slog.LevelWarn) // the child's own output is what its user wants to see
 	cfg.Clients, cfg.Auth = nil, config.Auth{}         // they are for the configured listener; this one is the child's alone
+	p := &private{served: make(chan error, 1)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.close())
+		}
+	}()
+	if p.dir, err = os.MkdirTemp("", "robotsproxy-run-"); err != nil {
+		return nil, fmt.Errorf("making a folder for the child: %w", err)
+	}
 	parts, err := newParts(cfg, newLog(std.err, cfg.Log), counts.observe)
 	if err != nil {
 		return nil, err
 	}
+	p.parts = parts
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("listening on a free port: %w", err), parts.close())
+		return nil, fmt.Errorf("listening on a free port: %w", err)
 	}
-	if err := writeTrust(cfg.DataDir, l.Addr().String(), parts.ca); err != nil {
-		return nil, errors.Join(err, l.Close(), parts.close())
+	if err := p.prepare(std, cfg.DataDir, l.Addr().String()); err != nil {
+		return nil, errors.Join(err, l.Close())
 	}
-	vars, err := environment(l.Addr().String(), cfg.DataDir)
+	go func() { p.served <- p.parts.server.Serve(l) }()
+	return p, nil
+}
+
+// prepare sets the child's environment, for a proxy at listen.
+func (p *private) prepare(std stdio, dataDir, listen string) error {
+	if err := writeTrust(dataDir, p.parts.ca); err != nil {
+		return err
+	}
+	settings := filepath.Join(p.dir, wgetFile)
+	if err := writeWgetrc(settings, listen, dataDir); err != nil {
+		return err
+	}
+	vars, err := environment(listen, dataDir, settings)
 	if err != nil {
-		return nil, errors.Join(err, l.Close(), parts.close())
+		return err
 	}
 	if names := replaced(vars); len(names) > 0 {
 		fmt.Fprintf(std.err, "robotsproxy: replacing the values of %s\n", strings.Join(names, ", "))
 	}
-	p := &private{parts: parts, served: make(chan error, 1)}
 	for _, v := range vars {
 		if v.name == "JAVA_TOOL_OPTIONS" {
 			v.value = besideOwnJava(v.value)
 		}
 		p.env = append(p.env, v.name+"="+v.value)
 	}
-	go func() { p.served <- parts.server.Serve(l) }()
-	return p, nil
+	return nil
 }
 
 // stop ends the proxy when the child has ended: what the child left open is nobody's any more.
@@ -126,7 +149,14 @@ func (p *private) stop(grace time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), min(grace, time.Second))
 	defer cancel()
 	_ = p.parts.server.Shutdown(ctx) // what is cut off was the child's, and it is gone
-	return errors.Join(<-p.served, p.parts.close())
+	return errors.Join(<-p.served, p.close())
+}
+
+func (p *private) close() (err error) {
+	if p.parts != nil {
+		err = p.parts.close()
+	}
+	return errors.Join(err, os.RemoveAll(p.dir))
 }
 
 // supervise runs child to its end and returns its exit status as an error, or nil for 0. An interrupt at the terminal

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"log/slog"
 	"net"
 	"net/netip"
 	"sync"
@@ -19,18 +20,32 @@ type Limits struct {
 	RequestTimeout       time.Duration // for one request and its answer, without the wait for its turn; if zero, no limit
 }
 
+// bound is how many there may be at a time.
+type bound struct {
+	most int    // if zero, no limit
+	key  string // of the configuration that says so
+	told time.Time
+}
+
+// toldAgain is how often the operator is told that a bound is reached.
+const toldAgain = time.Minute
+
+func (b *bound) reachedBy(n int) bool { return b.most > 0 && n >= b.most }
+
 // seats are so many of something, in all and for each network that clients come from.
 type seats struct {
-	limit, perNetwork int // 0: no limit
+	log *slog.Logger
 
-	mu      sync.Mutex // guards taken and by
-	taken   int
-	by      map[netip.Addr]int // where perNetwork is a limit
+	mu              sync.Mutex // guards what follows
+	all, perNetwork bound
+	taken           int
+	by              map[netip.Addr]int // where perNetwork is a limit
+
 	refused atomic.Int64
 }
 
-func newSeats(limit, perNetwork int) *seats {
-	return &seats{limit: limit, perNetwork: perNetwork, by: make(map[netip.Addr]int)}
+func newSeats(log *slog.Logger, all, perNetwork bound) *seats {
+	return &seats{log: log, all: all, perNetwork: perNetwork, by: make(map[netip.Addr]int)}
 }
 
 // seat is one of them, taken. It must be left, which may be done more than once.
@@ -42,17 +57,51 @@ type seat struct {
 
 // take returns a seat for a client of network, or nil if there is none.
 func (s *seats) take(network netip.Addr) *seat {
+	t, news := s.tryTake(network, time.Now())
+	if t == nil {
+		s.refused.Add(1)
+	}
+	if news.key != "" {
+		s.tell(news, network)
+	}
+	return t
+}
+
+// tell warns the operator of a bound. Tunnels are counted for nobody, and have no network.
+func (s *seats) tell(b bound, network netip.Addr) {
+	log := s.log
+	if network.IsValid() {
+		log = log.With("client_addr", network)
+	}
+	log.Warn("a limit is reached: who comes now is answered 503", "key", b.key, "limit", b.most)
+}
+
+// tryTake also returns the bound that is reached, if the operator has not been told of it lately.
+func (s *seats) tryTake(network netip.Addr, now time.Time) (t *seat, news bound) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.limit > 0 && s.taken >= s.limit || s.perNetwork > 0 && s.by[network] >= s.perNetwork {
-		s.refused.Add(1)
-		return nil
+	if full := s.full(network); full != nil {
+		if now.Sub(full.told) >= toldAgain {
+			full.told, news = now, *full
+		}
+		return nil, news
 	}
 	s.taken++
-	if s.perNetwork > 0 {
+	if s.perNetwork.most > 0 {
 		s.by[network]++
 	}
-	return &seat{of: s, network: network}
+	return &seat{of: s, network: network}, news
+}
+
+// full returns the bound that leaves no seat for network; nil where there is one.
+func (s *seats) full(network netip.Addr) *bound {
+	switch {
+	case s.all.reachedBy(s.taken):
+		return &s.all
+	case s.perNetwork.reachedBy(s.by[network]):
+		return &s.perNetwork
+	}
+	return nil
 }
 
 func (t *seat) leave() {
@@ -63,7 +112,7 @@ func (t *seat) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.taken--
-	if s.perNetwork == 0 {
+	if s.perNetwork.most == 0 {
 		return
 	}
 	if s.by[t.network]--; s.by[t.network] == 0 {

@@ -2,21 +2,27 @@ package proxy
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
+// unheard is a log that nobody reads.
+var unheard = slog.New(slog.DiscardHandler)
+
 func TestSeats(t *testing.T) {
 	a, b := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
-	s := newSeats(3, 2)
+	s := newSeats(unheard, bound{most: 3}, bound{most: 2})
 	first, second := s.take(a), s.take(a)
 	if first == nil || second == nil || s.take(a) != nil {
 		t.Fatalf("of two seats for one address: %v, %v", first, second)
@@ -32,13 +38,13 @@ func TestSeats(t *testing.T) {
 	if s.inUse() != 3 || s.refused.Load() != 3 {
 		t.Errorf("%d in use, %d refused; want 3 and 3", s.inUse(), s.refused.Load())
 	}
-	if none := newSeats(0, 0); none.take(a) == nil || len(none.by) != 0 {
+	if none := newSeats(unheard, bound{}, bound{}); none.take(a) == nil || len(none.by) != 0 {
 		t.Error("without limits there is no seat, or addresses are remembered")
 	}
 }
 
 func TestSeatsForgetWhoLeft(t *testing.T) {
-	s := newSeats(0, 10)
+	s := newSeats(unheard, bound{}, bound{most: 10})
 	for i := range 1000 {
 		s.take(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})).leave()
 	}
@@ -63,6 +69,36 @@ func TestPeer(t *testing.T) {
 			t.Errorf("peer(%s) = %s, want %s", addr, got, want)
 		}
 	}
+}
+
+// A limit that is reached is told once a minute, by its key, and each for itself.
+func TestReachedLimitsAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		s := newSeats(slog.New(slog.NewTextHandler(&log, nil)), bound{most: 3, key: "limits.connections"}, bound{most: 2, key: "limits.connections_per_client"})
+		take := func(last byte) {
+			for range 10 {
+				s.take(netip.AddrFrom4([4]byte{192, 0, 2, last}))
+			}
+		}
+		check := func(all, perClient int) {
+			t.Helper()
+			text := log.String()
+			if a, c := strings.Count(text, "key=limits.connections limit=3"), strings.Count(text, "client_addr=192.0.2.1 key=limits.connections_per_client limit=2"); a != all || c != perClient {
+				t.Errorf("told %d and %d times, want %d and %d: %s", a, c, all, perClient, text)
+			}
+		}
+		take(1)
+		check(0, 1)
+		take(2)
+		check(1, 1)
+		time.Sleep(time.Minute - 1)
+		take(2)
+		check(1, 1)
+		time.Sleep(1)
+		take(2)
+		check(2, 1)
+	})
 }
 
 // limited starts a rig whose clients are on one address.
@@ -146,6 +182,9 @@ func TestTooManyTunnels(t *testing.T) {
 	checkOverload(t, string(all))
 	if rec := r.last(2); rec.Reason != policy.ReasonOverload || rec.Decision != policy.Error || rec.Host != "a.example" || rec.Method != "CONNECT" {
 		t.Errorf("record: %+v", rec)
+	}
+	if !strings.Contains(r.log.String(), "key=limits.tunnels limit=1") {
+		t.Errorf("the log does not name the key: %s", r.log)
 	}
 	c.CloseIdleConnections()
 	r.eventually("the end of the tunnel", func() bool { return r.server.Tunnels() == 0 })

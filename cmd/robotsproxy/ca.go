@@ -99,6 +99,13 @@ func endNotice(ca *certs.Authority, now time.Time) string {
 	return fmt.Sprintf("the CA ends on %s, in %s; from then on no client accepts what it signs: run robotsproxy ca rotate, or have your own CA renewed", day(end), span(end.Sub(now)))
 }
 
+// warnOfEnd tells the log when ca ends soon.
+func warnOfEnd(ca *certs.Authority, log *slog.Logger) {
+	if notice := endNotice(ca, time.Now()); notice != "" {
+		log.Warn(notice)
+	}
+}
+
 func showCA(std stdio, ca *certs.Authority, now time.Time) error {
 	all, err := ca.CAs()
 	if err != nil {

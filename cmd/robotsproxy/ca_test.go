@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -8,12 +10,17 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/robotsproxy/robotsproxy/certs"
+	"github.com/robotsproxy/robotsproxy/store"
 )
 
 // From thirty days before the end it is said at each start and by "ca show", and not before.
@@ -42,6 +49,32 @@ func TestNoticeOfTheEnd(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A proxy that runs for long says it once a day.
+func TestDailyNoticeOfTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		writeOwnCA(t, dir, 32*24*time.Hour)
+		ca, err := certs.Open(certs.Options{CertFile: filepath.Join(dir, "own.pem"), KeyFile: filepath.Join(dir, "own-key.pem")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		state, err := store.Open(store.Options{Path: filepath.Join(dir, "state.db")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer state.Close()
+		var log bytes.Buffer
+		ctx, cancel := context.WithTimeout(t.Context(), 4*24*time.Hour+time.Hour)
+		defer cancel()
+		(&parts{ca: ca, state: state}).keepHouse(ctx, slog.New(slog.NewTextHandler(&log, nil)))
+		for _, want := range []string{"in 30 days", "in 29 days", "in 28 days"} {
+			if strings.Count(log.String(), want) != 1 {
+				t.Errorf("the log of four days does not say once %q: %s", want, &log)
+			}
+		}
+	})
 }
 
 // writeOwnCA makes a CA that ends soon, and returns a configuration that names it.

@@ -104,19 +104,10 @@ func (f *files) Peek(ctx context.Context, o origin.Origin) (*robots.Snapshot, er
 // keepVersions is for how long a text is kept after its origin last had it.
 const keepVersions = 90 * 24 * time.Hour
 
-// prune drops from state, once a day until ctx ends, what nobody can need any more.
+// prune drops from state what nobody can need any more.
 func prune(ctx context.Context, state *store.State, log *slog.Logger) {
-	day := time.NewTicker(24 * time.Hour)
-	defer day.Stop()
-	for {
-		if _, err := state.Prune(ctx, time.Now().Add(-keepVersions)); err != nil && ctx.Err() == nil {
-			log.Warn("old robots.txt files cannot be dropped", "error", err)
-		}
-		select {
-		case <-day.C:
-		case <-ctx.Done():
-			return
-		}
+	if _, err := state.Prune(ctx, time.Now().Add(-keepVersions)); err != nil && ctx.Err() == nil {
+		log.Warn("old robots.txt files cannot be dropped", "error", err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -45,9 +46,7 @@ func newParts(cfg *config.Config, log *slog.Logger, observers ...observer) (_ *p
 	if p.ca, err = openCA(cfg, log); err != nil {
 		return nil, err
 	}
-	if notice := endNotice(p.ca, time.Now()); notice != "" {
-		log.Warn(notice)
-	}
+	warnOfEnd(p.ca, log)
 	if p.egress, err = newEgress(cfg); err != nil {
 		return nil, err
 	}
@@ -118,6 +117,22 @@ func (p *parts) close() error {
 		err = errors.Join(err, p.records.Close())
 	}
 	return err
+}
+
+// keepHouse does at the start and once a day, until ctx ends, what nothing else calls for. Of the CA's end newParts has
+// told.
+func (p *parts) keepHouse(ctx context.Context, log *slog.Logger) {
+	day := time.NewTicker(24 * time.Hour)
+	defer day.Stop()
+	for {
+		prune(ctx, p.state, log)
+		select {
+		case <-day.C:
+			warnOfEnd(p.ca, log)
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 func newEgress(cfg *config.Config) (*proxy.Egress, error) {

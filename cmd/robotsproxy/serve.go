@@ -161,6 +161,7 @@ func (p *parts) gauges() []admin.Gauge {
 		{Name: "robotsproxy_active_requests", Help: "Requests under way.", Value: func() float64 { return float64(p.server.Active()) }},
 		{Name: "robotsproxy_connections", Help: "Connections of clients that are open.", Value: func() float64 { return float64(p.server.Connections()) }},
 		{Name: "robotsproxy_refused_connections_total", Help: "Connections and tunnels that were answered 503 because of limits.", Counter: true, Value: func() float64 { return float64(p.server.Refused()) }},
+		{Name: "robotsproxy_ca_end_timestamp_seconds", Help: "When the last CA ends that clients are told to trust, in Unix time.", Value: func() float64 { return float64(p.ca.Ends().Unix()) }},
 		{Name: "robotsproxy_distrusted_total", Help: "TLS handshakes that ended because the client did not trust the CA.", Counter: true, Value: func() float64 { return float64(p.server.Distrusted()) }},
 		{Name: "robotsproxy_tunnels", Help: "Tunnels and WebSockets that are open.", Value: func() float64 { return float64(p.server.Tunnels()) }},
 		{Name: "robotsproxy_unrecorded_total", Help: "Requests refused because their decision could not be recorded.", Counter: true, Value: func() float64 { return float64(p.server.Unrecorded()) }},
@@ -182,7 +183,7 @@ func (s *service) run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var housekeeping sync.WaitGroup
-	housekeeping.Go(func() { prune(ctx, s.parts.state, s.log) })
+	housekeeping.Go(func() { s.parts.keepHouse(ctx, s.log) })
 	ended := make(chan error, 2)
 	go func() { ended <- s.parts.server.Serve(s.proxyAt) }()
 	go func() { ended <- s.admin.Serve(s.adminAt) }()

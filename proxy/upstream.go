@@ -73,13 +73,13 @@ func answered(status int) *UpstreamError {
 	return &UpstreamError{Status: status, Err: fmt.Errorf("it answered %d %s", status, http.StatusText(status))}
 }
 
-// errOurselves ends a dial of an upstream proxy that is this one.
-var errOurselves = errors.New("it is this proxy itself")
+// ErrOurselves is the error of an upstream proxy that is this one.
+var ErrOurselves = errors.New("it is this proxy itself")
 
 // errorType returns the error type of RFC 9209 section 2.3, whose next hop is the upstream proxy.
 func (e *UpstreamError) errorType() string {
 	switch {
-	case errors.Is(e.Err, errOurselves), e.Status == http.StatusLoopDetected:
+	case errors.Is(e.Err, ErrOurselves), e.Status == http.StatusLoopDetected:
 		return "proxy_loop_detected"
 	case e.Status == http.StatusProxyAuthRequired:
 		return "proxy_configuration_error"
@@ -91,7 +91,7 @@ func (e *UpstreamError) errorType() string {
 
 // words says what is wrong, without an address.
 func (e *UpstreamError) words() string {
-	if e.Status != 0 || errors.Is(e.Err, errOurselves) {
+	if e.Status != 0 || errors.Is(e.Err, ErrOurselves) {
 		return "the upstream proxy failed: " + e.Err.Error()
 	}
 	return "the upstream proxy failed: " + inWords(e.errorType(), e.Err)
@@ -107,19 +107,19 @@ func (e *UpstreamError) refusal() *Refusal {
 	return ref
 }
 
-// CheckUpstream reports an upstream proxy that is one of our own listeners, as far as its name can be resolved now. Each
-// dial looks again.
+// CheckUpstream reports an upstream proxy that is one of our own listeners, by ErrOurselves, or whose name cannot be
+// resolved now, which may pass: each dial looks again.
 func (e *Egress) CheckUpstream(ctx context.Context) error {
 	if e.options.Upstream == nil {
 		return nil
 	}
 	all, err := e.lookUp(ctx, e.options.Upstream.addr())
 	if err != nil {
-		return nil // it may come up later than we do
+		return fmt.Errorf("proxy: looking up the upstream proxy %s: %w", e.options.Upstream.addr(), err)
 	}
 	for _, ap := range all {
 		if e.isOwn(netip.AddrPortFrom(effective(ap.Addr()), ap.Port())) {
-			return fmt.Errorf("proxy: the upstream proxy %s: %w", e.options.Upstream.addr(), errOurselves)
+			return fmt.Errorf("proxy: the upstream proxy %s: %w", e.options.Upstream.addr(), ErrOurselves)
 		}
 	}
 	return nil
@@ -132,7 +132,7 @@ func (e *Egress) controlUpstream(_, address string, _ syscall.RawConn) error {
 		return err
 	}
 	if e.isOwn(netip.AddrPortFrom(effective(ap.Addr()), ap.Port())) {
-		return errOurselves
+		return ErrOurselves
 	}
 	return nil
 }

@@ -103,7 +103,8 @@ func startPrivate(cfg *config.Config, std stdio, counts *tally) (_ *private, err
 	if p.dir, err = os.MkdirTemp("", "robotsproxy-run-"); err != nil {
 		return nil, fmt.Errorf("making a folder for the child: %w", err)
 	}
-	parts, err := newParts(cfg, newLog(std.err, cfg.Log), counts.observe)
+	log := newLog(std.err, cfg.Log)
+	parts, err := newParts(cfg, log, counts.observe)
 	if err != nil {
 		return nil, err
 	}
@@ -112,6 +113,7 @@ func startPrivate(cfg *config.Config, std stdio, counts *tally) (_ *private, err
 	if err != nil {
 		return nil, fmt.Errorf("listening on a free port: %w", err)
 	}
+	_ = checkUpstream(parts.egress, func(err error) { log.Warn(notResolved, "err", err) }) // a free port is nobody's upstream proxy
 	if err := p.prepare(std, cfg.DataDir, l.Addr().String()); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}

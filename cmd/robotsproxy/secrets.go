@@ -1,7 +1,10 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"strings"
@@ -31,6 +34,34 @@ func newUpstream(cfg *config.Config) (*proxy.Upstream, error) {
 		}
 	}
 	return u, nil
+}
+
+// notResolved is what is said of an upstream proxy that has no address.
+const notResolved = "the name of egress.upstream_proxy cannot be resolved; as long as that is so, every request fails"
+
+// checkUpstream returns what is wrong with the upstream proxy for certain, and warns of what may pass.
+func checkUpstream(egress *proxy.Egress, warn func(error)) error {
+	err := egress.CheckUpstream(context.Background())
+	if err == nil || errors.Is(err, proxy.ErrOurselves) {
+		return err
+	}
+	warn(err)
+	return nil
+}
+
+// protectListeners tells egress what will be listened at, where nothing is yet. A name that cannot be resolved is left
+// to who listens.
+func protectListeners(egress *proxy.Egress, cfg *config.Config) {
+	for _, address := range []string{cfg.Listen, cfg.Admin.Listen} {
+		at, err := net.ResolveTCPAddr("tcp", address)
+		if err != nil {
+			continue
+		}
+		if at.IP == nil {
+			at.IP = net.IPv6unspecified // as a listener without a host says of itself
+		}
+		egress.Protect(at)
+	}
 }
 
 // readUserinfo reads a file of one line, user:password. Its errors repeat nothing of that.

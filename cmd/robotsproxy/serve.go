@@ -109,7 +109,7 @@ func newService(cfg *config.Config, log *slog.Logger) (_ *service, err error) {
 	}
 	s.parts.egress.Protect(s.adminAt.Addr())
 	s.parts.egress.Protect(s.proxyAt.Addr())
-	if err := s.parts.egress.CheckUpstream(context.Background()); err != nil {
+	if err := checkUpstream(s.parts.egress, func(err error) { log.Warn(notResolved, "err", err) }); err != nil {
 		return nil, errors.Join(usage(err), s.proxyAt.Close(), s.adminAt.Close())
 	}
 	return s, nil

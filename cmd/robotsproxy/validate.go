@@ -21,8 +21,14 @@ func newValidate(std stdio) *cobra.Command {
 		if _, err := newPolicy(cfg); err != nil {
 			return usage(err)
 		}
-		if _, err := newUpstream(cfg); err != nil {
+		egress, err := newEgress(cfg)
+		if err != nil {
 			return err
+		}
+		protectListeners(egress, cfg)
+		warn := func(err error) { fmt.Fprintf(std.err, "robotsproxy: warning: %s: %v\n", notResolved, err) }
+		if err := checkUpstream(egress, warn); err != nil {
+			return usage(err)
 		}
 		if _, err := newCredentials(cfg); err != nil {
 			return err

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -135,48 +134,6 @@ func (p *parts) keepHouse(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-func newEgress(cfg *config.Config) (*proxy.Egress, error) {
-	upstream, err := newUpstream(cfg)
-	if err != nil {
-		return nil, err
-	}
-	ports := make([]proxy.PortRange, len(cfg.Egress.Ports))
-	for i, r := range cfg.Egress.Ports {
-		ports[i] = proxy.PortRange(r)
-	}
-	return proxy.NewEgress(proxy.EgressOptions{
-		Allow: cfg.Egress.AllowAddresses, Deny: cfg.Egress.DenyAddresses, Ports: ports, Resolve: cfg.Egress.Resolve,
-		Upstream: upstream,
-	}), nil
-}
-
-func newTransport(cfg *config.Config, egress *proxy.Egress, pseudonym string) (*proxy.Transport, error) {
-	roots, err := originRoots(cfg.Egress.CAFile)
-	if err != nil {
-		return nil, usage(err)
-	}
-	return proxy.NewTransport(proxy.TransportOptions{Egress: egress, RootCAs: roots, InsecureHosts: cfg.Egress.InsecureHosts, Pseudonym: pseudonym}), nil
-}
-
-// originRoots returns the system's roots and those of file, or nil, which means the system's.
-func originRoots(file string) (*x509.CertPool, error) {
-	if file == "" {
-		return nil, nil
-	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("reading egress.ca_file: %w", err)
-	}
-	roots, err := x509.SystemCertPool()
-	if err != nil {
-		return nil, fmt.Errorf("reading the system's roots: %w", err)
-	}
-	if !roots.AppendCertsFromPEM(data) {
-		return nil, fmt.Errorf("egress.ca_file %s holds no certificate in PEM", file)
-	}
-	return roots, nil
-}
-
 // orNone writes a configured 0 as the options of our packages do, to whom zero is a default and a negative value none.
 func orNone[T int | time.Duration](v T) T {
 	if v == 0 {
@@ -272,6 +229,23 @@ func newClients(cfg *config.Config) []proxy.Client {
 		}
 	}
 	return clients
+}
+
+// newCredentials reads the passwords, and finds clients whose user has none.
+func newCredentials(cfg *config.Config) (*proxy.Credentials, error) {
+	if cfg.Auth.HtpasswdFile == "" {
+		return nil, nil
+	}
+	c, err := proxy.LoadCredentials(cfg.Auth.HtpasswdFile)
+	if err != nil {
+		return nil, usage(fmt.Errorf("auth.htpasswd_file: %w", err))
+	}
+	for _, client := range cfg.Clients {
+		if client.User != "" && !c.Has(client.User) {
+			return nil, usage(fmt.Errorf("the user %q of the client %s has no line in %s", client.User, client.Name, cfg.Auth.HtpasswdFile))
+		}
+	}
+	return c, nil
 }
 
 // observedRecorder shows each complete record to the observers before it is written.

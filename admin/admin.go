@@ -5,10 +5,10 @@
 //	go http.Serve(listener, h)
 //	metrics.Observe(record) // for each request that has ended
 //
-// Health checks, metrics, the certificate and the script for browsers need no token, and none of them names a host, a URL or a client. All else
-// is under /api/ and needs the token that LoadToken makes at the first start. Every request, with a token or without,
-// must name this listener as its operator does: by an address, as localhost, or by one of Options.Hosts. So a page of
-// somebody else cannot reach it through a browser whose resolver it misleads (DNS rebinding).
+// Health checks, metrics, the certificate and the script for browsers need no token, and none of them names a host, a URL
+// or a client. All else is under /api/ and needs the token that LoadToken makes at the first start. Every request, with a
+// token or without, must name this listener as its operator does: by an address, as localhost, or by one of Options.Hosts.
+// So a page of somebody else cannot reach it through a browser whose resolver it misleads (DNS rebinding).
 //
 // The package renders and counts; it changes nothing. It sets no limits of time and size either: those are the
 // http.Server's that it is given to.

@@ -107,7 +107,7 @@ const keepVersions = 90 * 24 * time.Hour
 // prune drops from state what nobody can need any more.
 func prune(ctx context.Context, state *store.State, log *slog.Logger) {
 	if _, err := state.Prune(ctx, time.Now().Add(-keepVersions)); err != nil && ctx.Err() == nil {
-		log.Warn("old robots.txt files cannot be dropped", "error", err)
+		log.Warn("old robots.txt files cannot be dropped", "err", err)
 	}
 }
 

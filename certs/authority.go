@@ -42,6 +42,9 @@ type Options struct {
 	// Dir is the folder of ca.pem and ca-key.pem. Open makes it, with mode 0700, and them where there are none.
 	Dir string
 
+	// Existing has Open refuse a Dir without ca.pem, by fs.ErrNotExist. If false, it makes one.
+	Existing bool
+
 	// CertFile and KeyFile are the PEM files of a CA of the operator's own; if set, Dir is not used. Behind the CA's
 	// certificate CertFile may hold those of its issuers, which clients are then sent too. The key is PKCS #8, SEC 1 or
 	// PKCS #1, and not encrypted.
@@ -87,7 +90,7 @@ func Open(o Options) (*Authority, error) {
 	case o.CertFile != "":
 		err = a.openOwn(o.CertFile, o.KeyFile)
 	case o.Dir != "":
-		err = a.openDir(o.Dir)
+		err = a.openDir(o.Dir, o.Existing)
 	default:
 		return nil, errors.New("certs: neither a folder for the CA nor the files of one are given")
 	}
@@ -108,10 +111,12 @@ func (a *Authority) openOwn(certFile, keyFile string) error {
 }
 
 // openDir opens the CA of a folder, and ends a rotation whose time has come.
-func (a *Authority) openDir(dir string) (err error) {
+func (a *Authority) openDir(dir string, existing bool) (err error) {
 	a.dir, a.certFile = dir, filepath.Join(dir, certName)
-	if a.created, err = complete(dir, a.now()); err != nil {
-		return err
+	if !existing {
+		if a.created, err = complete(dir, a.now()); err != nil {
+			return err
+		}
 	}
 	r, err := readRing(dir, a.now())
 	if err != nil {

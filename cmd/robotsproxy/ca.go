@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"time"
 
@@ -39,7 +41,7 @@ func newCA(std stdio) *cobra.Command {
 
 func newCAAction(std stdio, name, short string, do func(*certs.Authority) error) *cobra.Command {
 	cmd := &cobra.Command{Use: name, Short: short, Args: noArgs}
-	return withCA(cmd, std, func(o *openedCA) error { return do(o.ca) })
+	return withCA(cmd, std, openCA, func(o *openedCA) error { return do(o.ca) })
 }
 
 // openedCA is the configured CA, and the flags by which another command finds the same one.
@@ -49,15 +51,18 @@ type openedCA struct {
 	flags string
 }
 
-// withCA lets cmd work on the configured CA.
-func withCA(cmd *cobra.Command, std stdio, do func(*openedCA) error) *cobra.Command {
+// caOpener is openCA or existingCA.
+type caOpener func(*config.Config, *slog.Logger) (*certs.Authority, error)
+
+// withCA lets cmd work on the configured CA, as open finds it.
+func withCA(cmd *cobra.Command, std stdio, open caOpener, do func(*openedCA) error) *cobra.Command {
 	settings := configFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := settings.load(cmd, std)
 		if err != nil {
 			return err
 		}
-		ca, err := openCA(cfg, faultLog(std, cfg))
+		ca, err := open(cfg, faultLog(std, cfg))
 		if err != nil {
 			return err
 		}
@@ -72,11 +77,29 @@ func withCA(cmd *cobra.Command, std stdio, do func(*openedCA) error) *cobra.Comm
 
 // openCA loads the configured CA, or makes one in the data directory.
 func openCA(cfg *config.Config, log *slog.Logger) (*certs.Authority, error) {
-	ca, err := certs.Open(certs.Options{Dir: cfg.DataDir, CertFile: cfg.Intercept.CACert, KeyFile: cfg.Intercept.CAKey, Logger: log})
+	ca, err := certs.Open(caOptions(cfg, log))
 	if err != nil {
 		return nil, usage(err)
 	}
 	return ca, nil
+}
+
+// existingCA loads the configured CA, and makes none.
+func existingCA(cfg *config.Config, log *slog.Logger) (*certs.Authority, error) {
+	o := caOptions(cfg, log)
+	o.Existing = true
+	ca, err := certs.Open(o)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, usage(fmt.Errorf("there is no CA to begin with; another folder is named by --data-dir or --config: %w", err))
+	}
+	if err != nil {
+		return nil, usage(err)
+	}
+	return ca, nil
+}
+
+func caOptions(cfg *config.Config, log *slog.Logger) certs.Options {
+	return certs.Options{Dir: cfg.DataDir, CertFile: cfg.Intercept.CACert, KeyFile: cfg.Intercept.CAKey, Logger: log}
 }
 
 // faultLog is for commands that say themselves what they do.

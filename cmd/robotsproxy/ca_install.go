@@ -26,7 +26,7 @@ The system's store is root's: sudo is asked where it is there. The NSS databases
 Programs that read the variables of "robotsproxy env" need none of it.`,
 		Args: noArgs,
 	}
-	return withStores(cmd, std, func(s rootStore, c certs.CA) (string, error) {
+	return withStores(cmd, std, openCA, func(s rootStore, c certs.CA) (string, error) {
 		if c.Role == certs.Previous {
 			return "", nil
 		}
@@ -45,14 +45,16 @@ func newCAUninstall(std stdio) *cobra.Command {
 the files in the data directory stay.`,
 		Args: noArgs,
 	}
-	return withStores(cmd, std, func(s rootStore, c certs.CA) (string, error) { return "removed", s.remove(c.Certificate) })
+	return withStores(cmd, std, existingCA, func(s rootStore, c certs.CA) (string, error) {
+		return "not in any more", s.remove(c.Certificate) // whether it was in, not every store can tell
+	})
 }
 
 // withStores does something with each of our CAs in each store that the flags name. One store's fault does not keep the
 // others from being done.
-func withStores(cmd *cobra.Command, std stdio, do func(rootStore, certs.CA) (done string, err error)) *cobra.Command {
+func withStores(cmd *cobra.Command, std stdio, open caOpener, do func(rootStore, certs.CA) (done string, err error)) *cobra.Command {
 	wanted := make(map[string]*bool)
-	withCA(cmd, std, func(o *openedCA) error {
+	withCA(cmd, std, open, func(o *openedCA) error {
 		all, err := o.ca.CAs()
 		if err != nil {
 			return err
@@ -169,7 +171,7 @@ func (s rootStore) each(std stdio, all []certs.CA, do func(rootStore, certs.CA) 
 			return fmt.Errorf("%s: %w", s.title, withRemedy(err, again))
 		}
 		if done != "" {
-			fmt.Fprintf(std.out, "%-13s  %s (SHA-256 %.11s...)  %s\n", done, c.Certificate.Subject.CommonName, certs.Fingerprint(c.Certificate), s.title)
+			fmt.Fprintf(std.out, "%-15s  %s (SHA-256 %.11s...)  %s\n", done, c.Certificate.Subject.CommonName, certs.Fingerprint(c.Certificate), s.title)
 		}
 	}
 	return nil

@@ -34,7 +34,7 @@ proxy that is running follows by itself.
 		Example: "  robotsproxy ca rotate --overlap 168h\n  robotsproxy ca install",
 		Args:    noArgs,
 	}
-	withCA(cmd, std, func(o *openedCA) error {
+	withCA(cmd, std, openCA, func(o *openedCA) error {
 		switch {
 		case o.cfg.Intercept.CACert != "":
 			return usage(fmt.Errorf("the CA in intercept.ca_cert (%s) is your own: make another with the tools that made it, name its files in intercept.ca_cert and ca_key, and restart", o.cfg.Intercept.CACert))

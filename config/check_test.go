@@ -60,6 +60,12 @@ func TestChecks(t *testing.T) {
 		{"no header timeout", "limits: {header_timeout: 0s}", "f:1:26: limits.header_timeout: found 0s, expected at least 100ms"},
 		{"interception", "intercept: {mode: mitm}", `f:1:19: intercept.mode: found "mitm", expected intercept, tunnel or refuse`},
 		{"tunnel hosts", "intercept: {tunnel_hosts: [A.EXAMPLE, \"*.b.example\"]}\nhosts: [{host: c.example, intercept: refuse}]", ""},
+		{"tunnel hosts with a port", "intercept: {tunnel_hosts: [\"pinned.example:443\"]}", `f:1:28: intercept.tunnel_hosts[0]: found "pinned.example:443", expected a host such as a.example, or *.example for every host below it; write the host alone, without scheme, port and path`},
+		{"tunnel hosts with a pattern and a port", "intercept: {tunnel_hosts: [\"*.example:443\"]}", `f:1:28: intercept.tunnel_hosts[0]: found "*.example:443", expected a host such as a.example, or *.example for every host below it; write the host alone, without scheme, port and path`},
+		{"tunnel hosts as a URL", "intercept: {tunnel_hosts: [\"https://pinned.example/\"]}", `f:1:28: intercept.tunnel_hosts[0]: found "https://pinned.example/", expected a host such as a.example, or *.example for every host below it; write the host alone, without scheme, port and path`},
+		{"tunnel hosts as an IPv6 address and port", "intercept: {tunnel_hosts: [\"[::1]:443\"]}", `f:1:28: intercept.tunnel_hosts[0]: found "[::1]:443", expected a host such as a.example, or *.example for every host below it; write the host alone, without scheme, port and path`},
+		{"tunnel hosts that are addresses", "intercept: {tunnel_hosts: [\"::1\", \"[::2]\", 192.0.2.1]}", ""},
+		{"tunnel hosts that are nearly addresses", "intercept: {tunnel_hosts: [\"::1::\"]}", `f:1:28: intercept.tunnel_hosts[0]: found "::1::", expected a host such as a.example, or *.example for every host below it; host "::1::" is not an IPv6 address`},
 		{"cache too small", "robots: {cache_size: 1MiB, max_size: 2MiB}", "f:1:38: robots.max_size: found 2MiB, expected no more than robots.cache_size, which is 1MiB (f:1:22)"},
 		{"key without certificate", "intercept: {ca_key: dir/key}", "config: 2 faults\n" +
 			"f:1:21: intercept.ca_cert: found none, expected one beside intercept.ca_key\n" +

@@ -120,9 +120,9 @@ func parsePattern(s string) (string, error) {
 		return s, nil
 	}
 	name, below := strings.CutPrefix(s, "*.")
-	host, err := origin.Host(name)
+	host, err := parseHost(name)
 	if err != nil {
-		return "", hint(err)
+		return "", err
 	}
 	if !below {
 		return host, nil
@@ -194,10 +194,14 @@ func parseProxy(s string) (string, error) {
 // hint leaves out of an error of package origin which package it is from: a fault already says where it is.
 func hint(err error) error { return errors.New(strings.TrimPrefix(err.Error(), "origin: ")) }
 
+// parseHost reads a name or an address. Who writes more takes it for an address or a URL, which are other things here.
 func parseHost(s string) (string, error) {
 	host, err := origin.Host(s)
-	if err != nil {
-		return "", hint(err)
+	if err == nil {
+		return host, nil
 	}
-	return host, nil
+	if _, _, more := net.SplitHostPort(s); more == nil || strings.Contains(s, "/") {
+		return "", errors.New("write the host alone, without scheme, port and path")
+	}
+	return "", hint(err)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -70,6 +71,17 @@ const (
 	day     = 24 * time.Hour
 	maxDays = int64(math.MaxInt64 / day)
 )
+
+// ParseDuration reads a duration as values of a configuration are written, such as 72h, 7d or 2w. Its error says what was
+// found and what was expected.
+func ParseDuration(text string) (time.Duration, error) {
+	d, err := parseDuration(text)
+	if err != nil {
+		s := scalars[reflect.TypeFor[time.Duration]()]
+		return 0, fmt.Errorf("found %s, expected %s%s", s.found(text), s.expected, s.hint(text, err))
+	}
+	return d, nil
+}
 
 func parseDuration(s string) (time.Duration, error) {
 	m := durationParts.FindStringSubmatch(s)

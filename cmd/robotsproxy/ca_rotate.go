@@ -13,13 +13,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/robotsproxy/robotsproxy/certs"
+	"github.com/robotsproxy/robotsproxy/config"
 )
 
 // defaultOverlap lets a weekend pass before a client that was forgotten fails.
-const defaultOverlap = 72 * time.Hour
+const defaultOverlap = "72h"
 
 func newCARotate(std stdio) *cobra.Command {
-	var overlap time.Duration
+	var overlap string
 	var now bool
 	cmd := &cobra.Command{
 		Use:   "rotate",
@@ -35,15 +36,14 @@ proxy that is running follows by itself.
 		Args:    noArgs,
 	}
 	withCA(cmd, std, openCA, func(o *openedCA) error {
-		switch {
-		case o.cfg.Intercept.CACert != "":
+		if o.cfg.Intercept.CACert != "" {
 			return usage(fmt.Errorf("the CA in intercept.ca_cert (%s) is your own: make another with the tools that made it, name its files in intercept.ca_cert and ca_key, and restart", o.cfg.Intercept.CACert))
-		case now:
-			overlap = 0
-		case overlap <= 0:
-			return usage(fmt.Errorf("--overlap %s is no time; --now does without an overlap", overlap))
 		}
-		if err := o.ca.Rotate(overlap); err != nil {
+		lasts, err := readOverlap(overlap, now, cmd.Flags().Changed("overlap"))
+		if err != nil {
+			return usage(err)
+		}
+		if err := o.ca.Rotate(lasts); err != nil {
 			return err
 		}
 		if err := refreshTrust(o.cfg.DataDir, o.ca); err != nil {
@@ -55,10 +55,27 @@ proxy that is running follows by itself.
 		fmt.Fprintln(std.err, rotated)
 		return nil
 	})
-	cmd.Flags().DurationVar(&overlap, "overlap", defaultOverlap, "for this `time` the old CA goes on signing")
+	cmd.Flags().StringVar(&overlap, "overlap", defaultOverlap, "for this `time`, such as 72h or 7d, the old CA goes on signing")
 	cmd.Flags().BoolVar(&now, "now", false, "let the new CA sign at once; ends an overlap that is under way")
-	cmd.MarkFlagsMutuallyExclusive("overlap", "now")
 	return cmd
+}
+
+// readOverlap returns for how long the old CA goes on signing, by the flags.
+func readOverlap(text string, now, given bool) (time.Duration, error) {
+	switch {
+	case now && given:
+		return 0, errors.New("--overlap and --now contradict each other: --now does without an overlap")
+	case now:
+		return 0, nil
+	}
+	lasts, err := config.ParseDuration(text)
+	if err == nil && lasts == 0 {
+		err = errors.New("it is no time")
+	}
+	if err != nil {
+		return 0, fmt.Errorf("--overlap: %w; --now does without an overlap", err)
+	}
+	return lasts, nil
 }
 
 const rotated = `

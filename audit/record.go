@@ -79,7 +79,7 @@ type Via string
 const (
 	Plain       Via = "plain"       // absolute-form, in clear
 	Intercepted Via = "intercepted" // inside a CONNECT that was opened here
-	Tunnel      Via = "tunnel"      // the CONNECT itself
+	Tunnel      Via = "tunnel"      // the CONNECT itself: passed on unread, refused, or ended before a request came out of it
 )
 
 // Millis is a duration that is shown in milliseconds, to the microsecond.

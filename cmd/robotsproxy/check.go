@@ -108,7 +108,8 @@ type answer struct {
 	RobotsStatus int      `json:"robots_status,omitempty"`
 	RobotsSHA256 string   `json:"robots_sha256,omitempty"`
 	Redirects    []string `json:"redirects,omitempty"`
-	Cause        string   `json:"cause,omitempty"` // why it cannot be known
+	Cause        string   `json:"cause,omitempty"`  // why it cannot be known
+	Tunnel       string   `json:"tunnel,omitempty"` // tunnel or refuse, where a proxy with this configuration opens no tunnel to the host
 
 	RobotsOwn       bool       `json:"robots_own,omitempty"` // it is a robots_file of the operator's
 	RobotsMarks     string     `json:"robots_marks,omitempty"`
@@ -124,6 +125,7 @@ type checker struct {
 	agent   string
 	dialect rules.Dialect
 	judge   *policy.Policy
+	tunnels func(host string) policy.Interception
 	lookUp  func(context.Context, origin.Origin) (*robots.Snapshot, error)
 	local   bool // lookUp reads a file: any path may be asked for
 	explain bool
@@ -134,7 +136,11 @@ func newChecker(cfg *config.Config, std stdio, agent, file string) (*checker, er
 	if err != nil {
 		return nil, err
 	}
-	c := &checker{agent: agent, dialect: cfg.Robots.Dialect, judge: judge, local: file != ""}
+	configured, err := newPolicy(cfg)
+	if err != nil {
+		return nil, usage(err)
+	}
+	c := &checker{agent: agent, dialect: cfg.Robots.Dialect, judge: judge, tunnels: configured.Interception, local: file != ""}
 	if c.local {
 		c.lookUp, err = fromFile(file, std.in)
 	} else {
@@ -240,6 +246,9 @@ func (c *checker) answer(raw string, o origin.Origin, d policy.Decision, snap *r
 	default:
 		a.fetched(o, snap, time.Now())
 	}
+	if how := c.tunnels(o.Host()); o.Scheme() == "https" && o != anyOrigin && how != policy.Intercept {
+		a.Tunnel = how.String()
+	}
 	if d.Reason == policy.ReasonRobotsUnreachable {
 		a.Cause = cause(snap)
 		return a
@@ -277,8 +286,14 @@ func showText(w io.Writer, a answer) error {
 	if a.Allowed != nil {
 		word = map[bool]string{true: "allowed", false: "refused"}[*a.Allowed]
 	}
-	_, err := fmt.Fprintf(w, "%s  %s  %s\n%s%s", word, a.URL, a.why(), a.source(time.Now()), a.Explanation.text())
+	_, err := fmt.Fprintf(w, "%s  %s  %s\n%s%s%s", word, a.URL, a.why(), a.source(time.Now()), tunnelText[a.Tunnel], a.Explanation.text())
 	return err
+}
+
+// tunnelText says on a line of its own where a proxy cannot hold a client to the answer.
+var tunnelText = map[string]string{
+	policy.Tunnel.String():   "  tunnel: a proxy with this configuration passes it on unread, and refuses it only where robots.txt disallows everything\n",
+	policy.NoTunnel.String(): "  tunnel: a proxy with this configuration lets none to this host through\n",
 }
 
 // source says on a line of its own where the file that decided came from, and for how long it counts.

@@ -46,15 +46,15 @@ config.example.yaml); a second one ends at once.`,
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM) // before the greeting: who reads it may stop us
 		defer stop()
 		context.AfterFunc(ctx, stop) // a second signal ends at once
-		fmt.Fprint(std.err, s.greeting(settings.pasted(cmd, cfg.DataDir, s.proxyAt.Addr())))
+		fmt.Fprint(std.err, s.greeting(settings.pasted(cmd, cfg.DataDir, written(cfg.Listen, s.proxyAt))))
 		return s.run(ctx)
 	}
 	return cmd
 }
 
 // pasted returns the flags that other commands need, in whatever folder, to find the proxy that was started with these,
-// keeps its data in dataDir and listens at addr.
-func (s *settings) pasted(cmd *cobra.Command, dataDir string, addr net.Addr) string {
+// keeps its data in dataDir and listens at listen.
+func (s *settings) pasted(cmd *cobra.Command, dataDir, listen string) string {
 	var b strings.Builder
 	paste := func(flag, value string) {
 		if cmd.Flags().Changed(flag) {
@@ -67,8 +67,19 @@ func (s *settings) pasted(cmd *cobra.Command, dataDir string, addr net.Addr) str
 	}
 	paste("config", file)
 	paste("data-dir", dataDir)
-	paste("listen", addr.String())
+	paste("listen", listen)
 	return b.String()
+}
+
+// written returns the address of l as the operator wrote it, but with the port that it has: the system calls 0.0.0.0
+// [::], and port 0 is any.
+func written(listen string, l net.Listener) string {
+	host, _, err := net.SplitHostPort(listen)
+	_, port, errPort := net.SplitHostPort(l.Addr().String())
+	if err != nil || errPort != nil {
+		return l.Addr().String()
+	}
+	return net.JoinHostPort(host, port)
 }
 
 // quote writes s for a shell.
@@ -218,7 +229,8 @@ const passwordHint = "The proxy asks for a password: write http://USER:PASSWORD@
 
 // greeting says what was done, where things are, and the two lines to paste.
 func (s *service) greeting(flags string) string {
-	ca, proxyAt := s.parts.ca, s.proxyAt.Addr().String()
+	ca, proxyAt, adminAt := s.parts.ca, written(s.cfg.Listen, s.proxyAt), written(s.cfg.Admin.Listen, s.adminAt)
+	toPaste := proxyAt
 	made := "the CA that clients must trust"
 	if ca.Created() {
 		made = "made just now, " + made
@@ -228,7 +240,7 @@ func (s *service) greeting(flags string) string {
 		records = filepath.Join(s.cfg.DataDir, "audit.jsonl")
 	}
 	if address, err := reachable(proxyAt); err == nil {
-		proxyAt = address
+		toPaste = address
 	}
 	user, hint := "", ""
 	if s.cfg.Auth.Required {
@@ -247,8 +259,8 @@ Send this shell's programs through it, or try one request:
   eval "$(%s env%s)"
   curl --proxy http://%s%s --cacert %s https://example.com/
 %s
-`, buildVersion(), s.cfg.Mode, s.proxyAt.Addr(), s.adminAt.Addr(), ca.CertFile(), made, ca.Fingerprint(), records, s.token,
-		selfCommand(), flags, user, proxyAt, quote(ca.CertFile()), hint)
+`, buildVersion(), s.cfg.Mode, proxyAt, adminAt, ca.CertFile(), made, ca.Fingerprint(), records, s.token,
+		selfCommand(), flags, user, toPaste, quote(ca.CertFile()), hint)
 }
 
 // selfCommand is how this program is called from a shell: by name if the shell would find it, else as it was started.

@@ -9,7 +9,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/certs"
 )
 
-// Onboarding is what a person sees who opens the proxy's own address, or http://robots.proxy/ through it: what this is,
+// Onboarding is what a person sees who opens the proxy's own address, or robots.proxy through it: what this is,
 // how a crawler is sent through it, the certificates to trust and the script for browsers.
 func Onboarding(ca *certs.Authority) http.Handler {
 	mux := http.NewServeMux()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/certs"
+	"github.com/robotsproxy/robotsproxy/policy"
 )
 
 func onboardingCA(t *testing.T) *certs.Authority {
@@ -100,6 +101,32 @@ func TestOnboardingWhileTheCARotates(t *testing.T) {
 	_, h := get("/proxy.pac")
 	if got := h.Get("Content-Type"); got != "application/x-ns-proxy-autoconfig" {
 		t.Errorf("/proxy.pac: Content-Type %q", got)
+	}
+}
+
+// Through the proxy the page is reached in clear and over TLS, by any version of HTTP, whatever becomes of other tunnels;
+// what robots.proxy does not have is not asked for elsewhere.
+func TestOnboardingThroughTheProxy(t *testing.T) {
+	for _, how := range []policy.Interception{policy.Intercept, policy.Tunnel, policy.NoTunnel} {
+		r := &rig{t: t}
+		r = newRig(t, func(o *Options) {
+			o.Policy = r.newPolicy(policy.Options{Interception: how})
+			o.Onboarding = Onboarding(o.Authority)
+		})
+		for _, http1 := range []bool{true, false} {
+			for _, url := range []string{"http://robots.proxy/", "https://robots.proxy/", "https://robots.proxy/ca.pem"} {
+				resp, body := r.get(r.client(http1), url)
+				if resp.StatusCode != 200 || !strings.Contains(string(body), "BEGIN CERTIFICATE") && !strings.Contains(string(body), "curl --proxy http://"+r.addr+" ") {
+					t.Errorf("%v: GET %s: %s\n%s", how, url, resp.Status, body)
+				}
+			}
+			if resp, _ := r.get(r.client(http1), "https://robots.proxy/page/1"); resp.StatusCode != 404 {
+				t.Errorf("%v: a page that is not there: %s", how, resp.Status)
+			}
+			if resp, body := r.get(r.client(http1), "http://robots.proxy:8080/"); resp.StatusCode == 200 {
+				t.Errorf("%v: another port: %s\n%s", how, resp.Status, body)
+			}
+		}
 	}
 }
 

@@ -46,7 +46,7 @@ func WritePAC(w http.ResponseWriter, address string) {
 func reachedAt(r *http.Request) string {
 	host, port, err := origin.SplitAuthority(r.Host)
 	local, known := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	if known && (r.URL.IsAbs() || err != nil) {
+	if known && (r.URL.IsAbs() || err != nil || host == onboarding.Host()) {
 		return local.String()
 	}
 	if port == 0 {

@@ -81,8 +81,12 @@ type Options struct {
 	Logger         *slog.Logger    // if nil, nothing is logged
 }
 
-// onboarding is the name under which the onboarding pages are reached through the proxy.
-var onboarding, _ = origin.Parse("http://robots.proxy")
+// The names under which the onboarding pages are reached through the proxy. Over TLS they are for who trusts the CA
+// already, and whose browser asks that way first.
+var (
+	onboarding, _       = origin.Parse("http://robots.proxy")
+	secureOnboarding, _ = origin.Parse("https://robots.proxy")
+)
 
 // maxHeaderBytes bounds a request's header; net/http answers 431 beyond.
 const maxHeaderBytes = 64 << 10

@@ -98,12 +98,23 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer hw.done()
-	if s.options.Policy.Interception(hw.tunnel.host) == policy.Tunnel {
+	if s.interception(hw.tunnel) == policy.Tunnel {
 		s.passOn(hw, r)
 		return
 	}
 	s.goproxy.ServeHTTP(hw, r)
 }
+
+// interception says what becomes of t. One to the proxy itself has nowhere else to go.
+func (s *Server) interception(t *tunnel) policy.Interception {
+	if t.isVisit() {
+		return policy.Intercept
+	}
+	return s.options.Policy.Interception(t.host)
+}
+
+// isVisit reports whether what comes through t is for the proxy itself.
+func (t *tunnel) isVisit() bool { return t.clear == onboarding || t.secure == secureOnboarding }
 
 // readConnect returns the tunnel that r asks for.
 func readConnect(r *http.Request) (*tunnel, error) {
@@ -185,7 +196,7 @@ func (w *hijackWriter) weigh(r *http.Request) *Refusal {
 		return targetRefusal(err)
 	case ref != nil:
 		return ref
-	case w.server.options.Policy.Interception(t.host) == policy.NoTunnel:
+	case w.server.interception(t) == policy.NoTunnel:
 		return &Refusal{Reason: policy.ReasonIntercept, Detail: "The operator of this proxy lets no tunnel to " + t.host + " through."}
 	}
 	return w.takeSeat()
@@ -352,6 +363,10 @@ func (s *Server) recordTunnel(c *tunnelConn, ref *Refusal) {
 // inner serves one request that came through a tunnel.
 func (s *Server) inner(w http.ResponseWriter, r *http.Request) {
 	t, _ := r.Context().Value(tunnelKey{}).(*tunnel)
+	if t.isVisit() {
+		s.options.Onboarding.ServeHTTP(w, r)
+		return
+	}
 	s.serve(w, r, t)
 }
 

@@ -5,15 +5,23 @@ import (
 	"html/template"
 	"net"
 	"net/http"
+	"net/netip"
 
 	"github.com/robotsproxy/robotsproxy/certs"
 )
 
 // Onboarding is what a person sees who opens the proxy's own address, or robots.proxy through it: what this is,
-// how a crawler is sent through it, the certificates to trust and the script for browsers.
-func Onboarding(ca *certs.Authority) http.Handler {
+// how a crawler is sent through it, the certificates to trust and the script for browsers. Whoever asks from this machine
+// is told the flags of here, by which its commands find this proxy; it may be nil.
+func Onboarding(ca *certs.Authority, here func() Flags) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { welcome(w, r, ca) })
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		page := welcomed{Proxy: reachedAt(r)}
+		if here != nil && fromHere(r) {
+			page.Flags = here()
+		}
+		welcome(w, page, ca)
+	})
 	mux.HandleFunc("GET /ca.pem", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/x-x509-ca-cert")
 		w.Header().Set("Content-Disposition", `attachment; filename="robotsproxy-ca.pem"`)
@@ -23,16 +31,28 @@ func Onboarding(ca *certs.Authority) http.Handler {
 	return mux
 }
 
+// Flags are those that a command needs to find a proxy on the same machine, each with a space in front.
+type Flags struct {
+	Data   string // of its configuration and its data
+	Listen string // of its address, which "env" needs too
+}
+
+// fromHere reports whether r comes from this machine. Nobody else needs to know its folders.
+func fromHere(r *http.Request) bool {
+	ap, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && isLocal(effective(ap.Addr()))
+}
+
 // welcomed is what the page tells.
 type welcomed struct {
 	Proxy, Host, Port string
+	Flags             Flags
 	CAs               []trusted
 }
 
 type trusted struct{ Name, SHA256, From string }
 
-func welcome(w http.ResponseWriter, r *http.Request, ca *certs.Authority) {
-	page := welcomed{Proxy: reachedAt(r)}
+func welcome(w http.ResponseWriter, page welcomed, ca *certs.Authority) {
 	page.Host, page.Port, _ = net.SplitHostPort(page.Proxy)
 	all, err := ca.CAs()
 	for _, c := range all {
@@ -72,9 +92,9 @@ code{font:14px ui-monospace,monospace;overflow-wrap:anywhere}small{opacity:.75}s
 <h1>This is robotsproxy</h1>
 <p>A forward HTTP proxy that makes any crawler polite: each request is judged by the origin's robots.txt, paced by its Crawl-delay and recorded. It listens at <code>{{.Proxy}}</code>.</p>
 <h2>On the machine where it runs</h2>
-<pre>eval "$(robotsproxy env)"     # this shell and all that it starts
-robotsproxy run -- COMMAND    # one program, with a summary at the end
-robotsproxy ca install        # browsers, and what reads the system's trust store</pre>
+<pre>eval "$(robotsproxy env{{.Flags.Data}}{{.Flags.Listen}})"     # this shell and all that it starts
+robotsproxy run{{.Flags.Data}} -- COMMAND    # one program, with a summary at the end
+robotsproxy ca install{{.Flags.Data}}        # browsers, and what reads the system's trust store</pre>
 <h2>Anywhere else</h2>
 <p>Programs have to trust <a href="/ca.pem">the CA certificate</a>, and to be told of the proxy. Most heed these variables:</p>
 <pre>curl -o robotsproxy-ca.pem http://{{.Proxy}}/ca.pem

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"fmt"
+	"html"
 	"io"
 	"net"
 	"net/http"
@@ -27,7 +28,7 @@ func onboardingCA(t *testing.T) *certs.Authority {
 // The page names the address by which it was asked for, also through the proxy, and nothing that a visitor invents
 // becomes script or markup.
 func TestOnboardingNamesTheProxy(t *testing.T) {
-	handler := Onboarding(onboardingCA(t))
+	handler := Onboarding(onboardingCA(t), nil)
 	for _, tt := range []struct {
 		name, target, host, want string
 	}{
@@ -68,7 +69,7 @@ func TestOnboardingWhileTheCARotates(t *testing.T) {
 	if err := ca.Rotate(time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(Onboarding(ca))
+	server := httptest.NewServer(Onboarding(ca, nil))
 	defer server.Close()
 	get := func(path string) (string, http.Header) {
 		resp, err := http.Get(server.URL + path)
@@ -111,7 +112,7 @@ func TestOnboardingThroughTheProxy(t *testing.T) {
 		r := &rig{t: t}
 		r = newRig(t, func(o *Options) {
 			o.Policy = r.newPolicy(policy.Options{Interception: how})
-			o.Onboarding = Onboarding(o.Authority)
+			o.Onboarding = Onboarding(o.Authority, nil)
 		})
 		for _, http1 := range []bool{true, false} {
 			for _, url := range []string{"http://robots.proxy/", "https://robots.proxy/", "https://robots.proxy/ca.pem"} {
@@ -126,6 +127,24 @@ func TestOnboardingThroughTheProxy(t *testing.T) {
 			if resp, body := r.get(r.client(http1), "http://robots.proxy:8080/"); resp.StatusCode == 200 {
 				t.Errorf("%v: another port: %s\n%s", how, resp.Status, body)
 			}
+		}
+	}
+}
+
+// The commands on the page are those for this proxy, where they can be used.
+func TestOnboardingNamesTheFlags(t *testing.T) {
+	handler := Onboarding(onboardingCA(t), func() Flags { return Flags{" --data-dir '/var/lib/x y'", " --listen '127.0.0.1:4128'"} })
+	for from, told := range map[string]bool{"127.0.0.1:5000": true, "[::1]:5000": true, "[::ffff:127.0.0.1]:5000": true, "192.0.2.7:5000": false, "": false} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr = from
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		page := html.UnescapeString(w.Body.String())
+		if got := strings.Contains(page, `"$(robotsproxy env --data-dir '/var/lib/x y' --listen '127.0.0.1:4128')"`); got != told {
+			t.Errorf("from %q the flags of env are told: %t, want %t: %s", from, got, told, page)
+		}
+		if got := strings.Contains(page, "/var/lib/"); got != told {
+			t.Errorf("from %q the folder is told: %t, want %t", from, got, told)
 		}
 	}
 }

@@ -29,6 +29,7 @@ type parts struct {
 	limiter *ratelimit.Limiter
 	records *audit.JSONL
 	server  *proxy.Server
+	flags   proxy.Flags // by which commands find this proxy; set before it serves
 }
 
 // observer is shown each record when it is complete. It must be quick and may not keep the record.
@@ -93,7 +94,7 @@ func (p *parts) newServer(cfg *config.Config, transport *proxy.Transport, pseudo
 		Pace:      p.pace(cfg),
 		Pseudonym: pseudonym, RefusalStatus: cfg.Refusal.Status, ResponseFields: cfg.ResponseFields, ServeRobots: cfg.Robots.ServeFromCache,
 		HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout, Limits: newLimits(cfg, log),
-		Query: query, Onboarding: proxy.Onboarding(p.ca), Logger: log,
+		Query: query, Onboarding: proxy.Onboarding(p.ca, func() proxy.Flags { return p.flags }), Logger: log,
 	})
 }
 

@@ -46,7 +46,8 @@ config.example.yaml); a second one ends at once.`,
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM) // before the greeting: who reads it may stop us
 		defer stop()
 		context.AfterFunc(ctx, stop) // a second signal ends at once
-		fmt.Fprint(std.err, s.greeting(settings.pasted(cmd, cfg.DataDir, written(cfg.Listen, s.proxyAt))))
+		s.parts.flags = settings.pasted(cmd, cfg.DataDir, written(cfg.Listen, s.proxyAt))
+		fmt.Fprint(std.err, s.greeting())
 		return s.run(ctx)
 	}
 	return cmd
@@ -54,21 +55,18 @@ config.example.yaml); a second one ends at once.`,
 
 // pasted returns the flags that other commands need, in whatever folder, to find the proxy that was started with these,
 // keeps its data in dataDir and listens at listen.
-func (s *settings) pasted(cmd *cobra.Command, dataDir, listen string) string {
-	var b strings.Builder
-	paste := func(flag, value string) {
-		if cmd.Flags().Changed(flag) {
-			b.WriteString(" --" + flag + " " + quote(value))
+func (s *settings) pasted(cmd *cobra.Command, dataDir, listen string) proxy.Flags {
+	paste := func(flag, value string) string {
+		if !cmd.Flags().Changed(flag) {
+			return ""
 		}
+		return " --" + flag + " " + quote(value)
 	}
 	file, err := absolute(s.file)
 	if err != nil {
 		file = s.file // it was read by that name
 	}
-	paste("config", file)
-	paste("data-dir", dataDir)
-	paste("listen", listen)
-	return b.String()
+	return proxy.Flags{Data: paste("config", file) + paste("data-dir", dataDir), Listen: paste("listen", listen)}
 }
 
 // written returns the address of l as the operator wrote it, but with the port that it has: the system calls 0.0.0.0
@@ -228,7 +226,7 @@ func (s *service) drain() error {
 const passwordHint = "The proxy asks for a password: write http://USER:PASSWORD@... into http_proxy and https_proxy (HTTP_PROXY and HTTPS_PROXY too)."
 
 // greeting says what was done, where things are, and the two lines to paste.
-func (s *service) greeting(flags string) string {
+func (s *service) greeting() string {
 	ca, proxyAt, adminAt := s.parts.ca, written(s.cfg.Listen, s.proxyAt), written(s.cfg.Admin.Listen, s.adminAt)
 	toPaste := proxyAt
 	made := "the CA that clients must trust"
@@ -256,11 +254,11 @@ func (s *service) greeting(flags string) string {
 
 Send this shell's programs through it, or try one request:
 
-  eval "$(%s env%s)"
+  eval "$(%s env%s%s)"
   curl --proxy http://%s%s --cacert %s https://example.com/
 %s
 `, buildVersion(), s.cfg.Mode, proxyAt, adminAt, ca.CertFile(), made, ca.Fingerprint(), records, s.token,
-		selfCommand(), flags, user, toPaste, quote(ca.CertFile()), hint)
+		selfCommand(), s.parts.flags.Data, s.parts.flags.Listen, user, toPaste, quote(ca.CertFile()), hint)
 }
 
 // selfCommand is how this program is called from a shell: by name if the shell would find it, else as it was started.

@@ -266,9 +266,19 @@ func (r Request) agent() string {
 	return r.UserAgent
 }
 
-// otherForms returns how a server may read target other than it is written: with its dot segments resolved (RFC 3986
-// section 5.2.4), and before that with each run of slashes taken for one, as nginx and most file servers do.
-func otherForms(target string) (forms []string) {
+// otherForms returns how a server may read target other than it is written, which is what serverForms does, and the same
+// of what it takes for slashes: nginx decodes %2F before it resolves dot segments, and to some a backslash is one.
+func otherForms(target string) []string {
+	forms := serverForms(target)
+	if decoded, changed := decodeSlashes(target); changed {
+		forms = append(append(forms, decoded), serverForms(decoded)...)
+	}
+	return forms
+}
+
+// serverForms returns target with its dot segments resolved (RFC 3986 section 5.2.4), and before that with each run of
+// slashes taken for one, as nginx and most file servers do.
+func serverForms(target string) (forms []string) {
 	if resolved, changed := resolveDots(target); changed {
 		forms = append(forms, resolved)
 	}
@@ -277,6 +287,22 @@ func otherForms(target string) (forms []string) {
 		forms = append(forms, merged)
 	}
 	return forms
+}
+
+var slashes = strings.NewReplacer("%2F", "/", "%2f", "/", "%5C", "/", "%5c", "/", `\`, "/")
+
+// decodeSlashes makes slashes of encoded ones and of backslashes in the path of target.
+func decodeSlashes(target string) (decoded string, changed bool) {
+	path, query, hasQuery := strings.Cut(target, "?")
+	if !strings.ContainsAny(path, `%\`) {
+		return target, false
+	}
+	decoded = slashes.Replace(path)
+	changed = decoded != path
+	if hasQuery {
+		decoded += "?" + query
+	}
+	return decoded, changed
 }
 
 // mergeSlashes makes one slash of each run of them in the path of target.

@@ -60,6 +60,17 @@ func TestDecide(t *testing.T) {
 		{"slashes/in the query they mean nothing", Options{}, Request{Target: "/x?y=//private/"}, found(example), "forward allow - 0 2s crawl-delay"},
 		{"dots/in the query they mean nothing", Options{}, Request{Target: "/x?y=/../private/"}, found(example), "forward allow - 0 2s crawl-delay"},
 
+		{"slashes/encoded, before dots are resolved", Options{}, Request{Target: "/a%2f..%2Fprivate/x"}, found(example), "refuse deny robots 2 2s crawl-delay"},
+		{"slashes/encoded and merged", Options{}, Request{Target: "/%2Fprivate/x"}, found(example), "refuse deny robots 2 2s crawl-delay"},
+		{"slashes/encoded, and encoded dots", Options{}, Request{Target: "/a/%2e%2e%2fprivate%2Fx"}, found(example), "refuse deny robots 2 2s crawl-delay"},
+		{"slashes/encoded at the end of a rule", Options{}, Request{Target: "/private%2Fx"}, found(example), "refuse deny robots 2 2s crawl-delay"},
+		{"slashes/backslashes", Options{}, Request{Target: `/a\..\private\x`}, found(example), "refuse deny robots 2 2s crawl-delay"},
+		{"slashes/encoded backslashes", Options{}, Request{Target: "/a%5C..%5cprivate/x"}, found(example), "refuse deny robots 2 2s crawl-delay"},
+		{"slashes/encoded elsewhere", Options{}, Request{Target: "/a%2Fprivate%2Fx"}, found(example), "forward allow - 0 2s crawl-delay"},
+		{"slashes/encoded in the query they mean nothing", Options{}, Request{Target: "/x?y=%2F..%2Fprivate/"}, found(example), "forward allow - 0 2s crawl-delay"},
+		{"slashes/a rule with an encoded one", Options{}, Request{Target: "/a%2Fb"}, found("User-agent: *\nDisallow: /a%2fb\n"), "refuse deny robots 2 0s -"},
+		{"slashes/and not for another path", Options{}, Request{Target: "/a/b"}, found("User-agent: *\nDisallow: /a%2fb\n"), "forward allow - 0 0s -"},
+
 		{"mode/report forwards", Options{Mode: Report}, Request{Target: "/private/x"}, found(example), "forward would_deny report 2 2s crawl-delay"},
 		{"mode/report and a dead origin", Options{Mode: Report}, Request{Target: "/"}, empty(robots.Unreachable, 0), "forward allow report 0 0s -"},
 		{"mode/off needs no snapshot", Options{Mode: Off}, Request{Target: "/private/x"}, nil, "forward allow off 0 0s -"},
@@ -160,6 +171,8 @@ func TestExemptions(t *testing.T) {
 		{"deny refuses what robots.txt allows", "/news/x", "", []Exemption{deny}, Deny},
 		{"deny holds for the resolved path", "/x/../news/y", "", []Exemption{deny}, Deny},
 		{"deny holds for the path as written", "/news/../x", "", []Exemption{deny}, Deny},
+		{"deny holds for encoded slashes", "/x%2F..%2Fnews/y", "", []Exemption{deny}, Deny},
+		{"allow must hold for encoded slashes", "/private/api/..%2Fx", "", []Exemption{entry}, Deny},
 		{"allow must hold for both", "/private/api/../x", "", []Exemption{entry}, Deny},
 		{"what robots.txt allows is not exempt", "/open", "", []Exemption{entry}, Allow},
 	} {
@@ -248,6 +261,21 @@ func TestMergeSlashes(t *testing.T) {
 	} {
 		if got, changed := mergeSlashes(row.in); got != row.want || changed != (row.in != row.want) {
 			t.Errorf("mergeSlashes(%q) = %q, %t; want %q", row.in, got, changed, row.want)
+		}
+	}
+}
+
+func TestDecodeSlashes(t *testing.T) {
+	for _, row := range []struct{ in, want string }{
+		{"/a%2Fb%2fc", "/a/b/c"},
+		{`/a\b%5Cc%5cd`, "/a/b/c/d"},
+		{"/a%2Fb?c%2Fd", "/a/b?c%2Fd"},
+		{"/a%252Fb%2", "/a%252Fb%2"},
+		{"/a%20b?c%2Fd", "/a%20b?c%2Fd"},
+		{"/", "/"},
+	} {
+		if got, changed := decodeSlashes(row.in); got != row.want || changed != (row.in != row.want) {
+			t.Errorf("decodeSlashes(%q) = %q, %t; want %q", row.in, got, changed, row.want)
 		}
 	}
 }

@@ -27,6 +27,7 @@ type framing struct {
 	post   bool         // the method is POST; before a request line, that of the request before
 	chunks bool         // inside a body in chunks
 	left   uint64       // octets of the body, or of the chunk, to come
+	excess int64        // octets around chunks beyond what their content is worth
 	heads  int64        // complete heads so far
 }
 
@@ -66,6 +67,7 @@ var fieldNames = [fields]string{host: "host", contentLength: "content-length", t
 const (
 	maxHead    = maxHeaderBytes // octets of a request's head
 	maxSection = 3 << 10        // octets of a chunk's line, and of all trailers, for which net/http has room for 4 KiB
+	maxExcess  = 8 << 10        // half of what net/http takes; its error would look as if the origin had failed
 )
 
 // malformed is why octets are no request.
@@ -144,6 +146,8 @@ func (f *framing) checkSize() *malformed {
 	switch {
 	case f.chunks && f.octets > maxSection:
 		return bad("a chunk's line or the trailers have more than %d octets", maxSection)
+	case f.excess > maxExcess:
+		return bad("the chunks have more octets around them than in them")
 	case f.octets > maxHead:
 		return &malformed{status: http.StatusRequestHeaderFieldsTooLarge, why: fmt.Sprintf("the header has more than %d octets", maxHead)}
 	}
@@ -181,6 +185,9 @@ func (f *framing) begin(p phase) {
 		f.end()
 	case chunkSize:
 		f.chunks, f.octets, f.left = true, 0, 0
+	case chunkData: // weighed as net/http does: a stream of single octets is fine
+		around := int64(f.octets + len("\r\n"))
+		f.excess = max(0, f.excess+around-16-2*int64(f.left))
 	}
 }
 

@@ -122,7 +122,7 @@ func (p *passage) pass(dst, src net.Conn, count *int64) {
 		n, err := p.read(src, buf)
 		if n > 0 {
 			if err := p.write(dst, buf[:n]); err != nil {
-				p.cut(err)
+				p.cut(p.broke(dst, err))
 				return
 			}
 			if count != nil {
@@ -134,10 +134,21 @@ func (p *passage) pass(dst, src net.Conn, count *int64) {
 			return
 		}
 		if err != nil {
-			p.cut(err)
+			p.cut(p.broke(src, err))
 			return
 		}
 	}
+}
+
+// broke words err for the record: which side broke off, if one did.
+func (p *passage) broke(side net.Conn, err error) error {
+	switch {
+	case err == errIdle:
+		return err
+	case side == p.client:
+		return errClientLeft
+	}
+	return fmt.Errorf("the origin broke off: %w", err)
 }
 
 // read reads from src for as long as octets move in either direction.

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"net/url"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -249,6 +250,27 @@ func TestPassageFreesBothSides(t *testing.T) {
 		})
 	}
 	r.eventually("the goroutines' end", func() bool { return runtime.NumGoroutine() <= before+3 })
+}
+
+// The record says which side broke off.
+func TestWhoBrokeAPassageOff(t *testing.T) {
+	reset := func(c net.Conn) { c.(*net.TCPConn).SetLinger(0); c.Close() }
+	for want, end := range map[string]func(client, origin net.Conn){
+		errClientLeft.Error():    func(client, _ net.Conn) { reset(client) },
+		"the origin broke off: ": func(_, origin net.Conn) { reset(origin) },
+	} {
+		t.Run(want, func(t *testing.T) {
+			r := pinned(t, policy.Options{Mode: policy.Off}, nil)
+			arrived := make(chan net.Conn, 1)
+			_, port, _ := net.SplitHostPort(r.wire(arrived))
+			number, _ := strconv.Atoi(port)
+			_, client, _ := r.connect(number, "", "")
+			end(client, <-arrived)
+			if rec := r.last(1); !strings.HasPrefix(rec.Error, want) || rec.Status != 200 {
+				t.Errorf("record: %+v", rec)
+			}
+		})
+	}
 }
 
 // Shutdown lets tunnels go on for its grace, and then ends them; none is left, and each is recorded.

@@ -196,6 +196,19 @@ func TestBrokenBodyIsNeverComplete(t *testing.T) {
 	}
 }
 
+// The client has its answer although much is unread behind the broken body: a reset would take it away.
+func TestBrokenBodyIsAnsweredInGoodOrder(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Snapshots = fixed("") })
+	rest := strings.Repeat("y", 200<<10)
+	for range 20 {
+		conn := r.raw("POST " + r.url("http", "/echo") + " HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\n" + rest)
+		if all, err := answers(conn); err != nil || len(all) != 1 || !isRefused(all[0], 400) {
+			t.Fatalf("answers: %v, %v", all, err)
+		}
+		conn.Close()
+	}
+}
+
 // A body that breaks when its answer has begun breaks that off, and the record says whose fault it was.
 func TestBrokenBodyBehindTheAnswer(t *testing.T) {
 	for _, way := range connections {

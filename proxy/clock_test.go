@@ -76,8 +76,9 @@ func (drip) Read(p []byte) (int, error) {
 
 // The wait for the host's turn has its own bound and is not counted.
 func TestRequestTimeoutLeavesTheWaitOut(t *testing.T) {
+	const limit = 1500 * time.Millisecond
 	r := newRig(t, func(o *Options) {
-		o.Limits.RequestTimeout, o.Snapshots = 500*time.Millisecond, fixed("User-agent: *\nCrawl-delay: 1\n")
+		o.Limits.RequestTimeout, o.Snapshots = limit, fixed("User-agent: *\nCrawl-delay: 3\n")
 	})
 	c := r.client(true)
 	for range 2 {
@@ -85,7 +86,7 @@ func TestRequestTimeoutLeavesTheWaitOut(t *testing.T) {
 			t.Errorf("%s", resp.Status)
 		}
 	}
-	if rec := r.last(2); time.Duration(rec.Waited) < 500*time.Millisecond {
+	if rec := r.last(2); time.Duration(rec.Waited) < limit {
 		t.Fatalf("the second waited %v only", time.Duration(rec.Waited))
 	}
 }

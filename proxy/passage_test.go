@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/audit"
@@ -218,18 +219,24 @@ func TestPassageIsTransparent(t *testing.T) {
 
 // A tunnel ends when nothing moves, not while one direction does.
 func TestIdlePassage(t *testing.T) {
-	r := pinned(t, policy.Options{Mode: policy.Off}, func(o *Options) { o.IdleTimeout = 400 * time.Millisecond })
-	_, conn, in := r.connect(echo(t), "", "")
-	for range 8 { // longer than the time-out in all
-		time.Sleep(100 * time.Millisecond)
-		if _, err := io.WriteString(conn, "."); err != nil {
-			t.Fatalf("a tunnel in use: %v", err)
+	synctest.Test(t, func(t *testing.T) {
+		ours, client := net.Pipe()
+		theirs, origin := net.Pipe()
+		ex := &exchange{}
+		p := &passage{ex: ex, client: ours, origin: theirs, idle: time.Minute, began: time.Now()}
+		began := time.Now()
+		go io.Copy(io.Discard, origin)
+		go func() {
+			for range 8 { // longer than the time-out in all
+				time.Sleep(59 * time.Second)
+				io.WriteString(client, ".")
+			}
+		}()
+		p.run(t.Context())
+		if took, want := time.Since(began), 8*59*time.Second+time.Minute; took != want || ex.rec.Error != errIdle.Error() {
+			t.Errorf("it ended after %v with %q, want %v", took, ex.rec.Error, want)
 		}
-	}
-	_, _ = io.Copy(io.Discard, in) // until the end
-	if rec := r.last(1); rec.Error != errIdle.Error() || rec.Bytes != int64(len("hello ........")) {
-		t.Errorf("record: %+v", rec)
-	}
+	})
 }
 
 // Whoever vanishes, both sides are freed, and so is a client that does not read.
@@ -280,15 +287,23 @@ func TestShutdownEndsPassages(t *testing.T) {
 	if _, err := in.Peek(6); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
-	defer cancel()
+	ctx, endGrace := context.WithCancel(context.Background())
+	defer endGrace()
 	stopped := make(chan error, 1)
 	go func() { stopped <- r.server.Shutdown(ctx) }()
+	r.eventually("the stop", func() bool {
+		c, err := net.Dial("tcp", r.addr)
+		if err == nil {
+			c.Close()
+		}
+		return err != nil
+	})
 	io.WriteString(conn, "still here")
 	if got, err := in.Peek(len("hello still here")); err != nil || string(got) != "hello still here" {
 		t.Errorf("in the grace: %q, %v", got, err)
 	}
-	if err := <-stopped; !errors.Is(err, context.DeadlineExceeded) {
+	endGrace()
+	if err := <-stopped; !errors.Is(err, context.Canceled) {
 		t.Errorf("Shutdown = %v", err)
 	}
 	if rec := r.last(1); rec.Error != errStopping.Error() || r.server.Tunnels() != 0 {

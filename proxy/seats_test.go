@@ -206,6 +206,9 @@ func TestSeatsAreLeft(t *testing.T) {
 	} {
 		r.raw(request).Close()
 	}
+	last := r.client(true)
+	r.get(last, r.url("http", "/page/1")) // comes behind all of them, which have been accepted then
+	last.CloseIdleConnections()
 	r.eventually("all seats", func() bool {
 		return r.server.Connections() == 0 && r.server.tunnelRoom.inUse() == 0 && r.server.Tunnels() == 0
 	})

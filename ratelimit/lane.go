@@ -278,6 +278,7 @@ func (ln *lane) settle(now time.Time) {
 func (ln *lane) end(g *Grant, at time.Time) {
 	g.done = true
 	g.turn.end()
+	ln.share.freed(g.turn)
 	ln.flights.remove(g)
 	ln.learn(at.Sub(g.start))
 	if ln.limiter.rules().SpacingStart {

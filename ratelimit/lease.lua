@@ -11,9 +11,10 @@
 -- KEYS[2]  sorted set: the leases that are held, by when they run out unless they are renewed
 -- KEYS[3]  sorted set: the instances that wait, by when they came
 -- KEYS[4]  hash: the operator's order (stop, floor, until); it expires by itself
--- ARGV     verb, instance, key, channel, how long a lease lasts, what the verb needs
+-- ARGV     verb, instance, key, channel, how long a lease lasts, until when the answer is waited for (0: not known), what the verb needs
 local lane, held, line, order = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local verb, instance, key, channel, lasts = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+local late = tonumber(ARGV[6])
 
 local grace = 1000000     -- how far clocks of two servers may be apart, over a failover
 local patience = 100000   -- how late the first in the line may come before the next one's turn
@@ -107,6 +108,8 @@ end
 -- (or, where from is "start", since the last start), and nobody stands before the instance who came in time.
 -- It returns token, wait, gap (-1: unknown), rest of the pause, and the order: stop, floor, until.
 local function lease(delay, limit, from)
+  -- Nobody waits for this answer any more, as when a server that hung goes on: a lease would block the lane for nothing.
+  if late > 0 and now > late then return '', -1, -1, 0, 0, 0, 0 end
   local word = redis.call('HMGET', order, 'stop', 'floor', 'until')
   local floor, ends = tonumber(word[2] or 0) or 0, tonumber(word[3] or 0) or 0
   local stop = word[1] == '1' and (ends == 0 or now < ends) and 1 or 0
@@ -124,7 +127,9 @@ local function lease(delay, limit, from)
   local before = redis.call('ZRANK', line, instance) or redis.call('ZCARD', line)
   if n < limit and now >= free and now >= math.max(free, opened) + before * patience then
     redis.call('ZREMRANGEBYRANK', line, 0, before) -- with those before it, who slept
-    return give(delay), 0, gap, rest, stop, floor, ends
+    local token = give(delay)
+    if n + 1 < limit then wake() end -- the next one's turn has come
+    return token, 0, gap, rest, stop, floor, ends
   end
   before = turn(delay)
   return '', math.max(free, math.min(now, opened)) - now + before * patience, gap, rest, stop, floor, ends
@@ -203,7 +208,7 @@ function verbs.order(stop, floor, ends, life)
 end
 
 -- The answer ends with what was found corrupt and the clock, whatever the verb.
-local answer = { verbs[verb](unpack(ARGV, 6)) }
+local answer = { verbs[verb](unpack(ARGV, 7)) }
 answer[#answer + 1] = corrupt
 answer[#answer + 1] = now
 return answer

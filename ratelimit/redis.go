@@ -84,6 +84,7 @@ type Redis struct {
 	orders map[string]Order // the last that was heard for a key, for when Redis is down
 	unsent map[string]news  // what Redis is to be told when it is back
 
+	asking  chan struct{} // those who ask; who waits for a place in it has not asked yet, and is not late
 	closing context.Context
 	close   context.CancelFunc
 	loops   sync.WaitGroup // watch and listen
@@ -108,7 +109,7 @@ func NewRedis(o RedisOptions) (*Redis, error) {
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
 	}
-	r.channel = r.prefix + "wake"
+	r.channel, r.asking = r.prefix+"wake", make(chan struct{}, askers)
 	r.health = newHealth(r.id, time.Now())
 	r.closing, r.close = context.WithCancel(context.Background())
 	var err error
@@ -168,6 +169,11 @@ func (r *Redis) early(a Ask) time.Duration {
 
 // ask asks Redis.
 func (r *Redis) ask(a Ask) (Answer, error) {
+	r.asking <- struct{}{}
+	defer func() { <-r.asking }()
+	if err := r.health.down(); err != nil {
+		return Answer{}, err // it went down meanwhile
+	}
 	limit, from := a.Limit, "mark"
 	if limit == 0 {
 		limit = math.MaxInt32
@@ -176,6 +182,9 @@ func (r *Redis) ask(a Ask) (Answer, error) {
 		from = "start"
 	}
 	v, err := r.call("lease", a.Key, micros(a.Delay), limit, from)
+	if err == nil && v.number(1) < 0 { // too late by its clock, which was not what we took it for, and is known now
+		v, err = r.call("lease", a.Key, micros(a.Delay), limit, from)
+	}
 	if err != nil {
 		return Answer{}, err
 	}
@@ -198,7 +207,7 @@ func (r *Redis) without(a Ask, cause error) (Answer, error) {
 	}
 	delay, now := max(a.Delay, answer.Order.Floor), time.Now()
 	answer.Wait = r.health.distrusted(delay, now)
-	if r.onDown == OnDownSpread {
+	if r.onDown == OnDownSpread && r.health.knows() {
 		answer.Mode = ModeSpread
 		answer.Wait += r.health.slot(a.Key, delay, now.Add(answer.Wait))
 		if a.Limit > 0 && a.UnderWay >= max(1, a.Limit/r.health.sharers()) {
@@ -216,7 +225,8 @@ func (r *Redis) call(verb, key string, args ...any) (reply, error) {
 	sent := time.Now()
 	ctx, cancel := context.WithTimeout(r.closing, commandTimeout)
 	defer cancel()
-	argv := append([]any{verb, r.id, key, r.channel, micros(leaseLasts)}, args...)
+	late := r.health.reads(sent.Add(commandTimeout))
+	argv := append([]any{verb, r.id, key, r.channel, micros(leaseLasts), micros(late)}, args...)
 	v, err := leaseScript.Run(ctx, r.client, r.keys(key), argv...).Slice()
 	if err == nil && len(v) < 3 {
 		err = errors.New("the script answered less than it should")

@@ -14,6 +14,10 @@ import (
 // commandTimeout is how long one command, or one dial, may take before Redis counts as down.
 const commandTimeout = time.Second
 
+// askers is how many leases are asked for at a time. More would only make each of them late. There is a connection for
+// each of them, and one for a lease that is given back.
+const askers = 32
+
 // quiet silences go-redis, which writes to stderr whatever happens to a connection: what matters is in our own log. The
 // logger is one for the whole process.
 var quiet = sync.OnceFunc(logging.Disable)
@@ -42,6 +46,7 @@ func newRedisClient(raw string, onConnect func(context.Context, *redis.Conn) err
 			return nil, err
 		}
 		o.OnConnect, o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = onConnect, once, 1, true
+		o.PoolSize = max(o.PoolSize, 2*askers)
 		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = commandTimeout, commandTimeout, commandTimeout
 		return redis.NewFailoverClient(o), nil
 	case q.Has("addr"):
@@ -50,6 +55,7 @@ func newRedisClient(raw string, onConnect func(context.Context, *redis.Conn) err
 			return nil, err
 		}
 		o.OnConnect, o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = onConnect, once, 1, true
+		o.PoolSize = max(o.PoolSize, 2*askers)
 		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = commandTimeout, commandTimeout, commandTimeout
 		return redis.NewClusterClient(o), nil
 	default:
@@ -58,6 +64,7 @@ func newRedisClient(raw string, onConnect func(context.Context, *redis.Conn) err
 			return nil, err
 		}
 		o.OnConnect, o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = onConnect, once, 1, true
+		o.PoolSize = max(o.PoolSize, 2*askers)
 		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = commandTimeout, commandTimeout, commandTimeout
 		return redis.NewClient(o), nil
 	}

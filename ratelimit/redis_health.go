@@ -91,11 +91,25 @@ func (h *health) serves(run string, boot, now time.Time) {
 func (h *health) hears(clock time.Duration, sent, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	clock -= sent.Add(now.Sub(sent) / 2).Sub(h.epoch)
+	took := now.Sub(sent)
+	clock -= sent.Add(took / 2).Sub(h.epoch)
+	if h.clock != 0 && (clock-h.clock).Abs() <= took/2 {
+		return // a slow answer says nothing more exact than what is known
+	}
 	if h.clock != 0 && (clock-h.clock).Abs() > clockGrace {
 		h.distrustLocked(now)
 	}
 	h.clock = clock
+}
+
+// reads returns what the clock of Redis will say at t, and 0 if that is not known yet.
+func (h *health) reads(t time.Time) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.clock == 0 {
+		return 0
+	}
+	return h.clock + t.Sub(h.epoch)
 }
 
 // meets notes who shares the lanes. While the instances come back one by one, those known before count.
@@ -115,6 +129,13 @@ func (h *health) down() error {
 		return nil
 	}
 	return h.err
+}
+
+// knows reports whether Redis has ever said who shares the lanes.
+func (h *health) knows() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.instances) > 0
 }
 
 // sharers returns how many share the lanes, as far as known.

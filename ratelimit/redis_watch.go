@@ -53,7 +53,7 @@ func (r *Redis) beat(lasts time.Duration) {
 	}
 	answer, now := reply(v), time.Now()
 	r.health.hears(answer.duration(0), sent, now)
-	if r.health.down() != nil && !r.sendUnsent() {
+	if !r.sendUnsent() {
 		return
 	}
 	if r.health.returns(now) {

@@ -51,6 +51,13 @@ func (s *share) take() *turn {
 	return t
 }
 
+// freed is told that the request of t has ended: without Redis nobody else says so.
+func (s *share) freed(t *turn) {
+	if s != nil && t.mode() == ModeSpread {
+		s.again = time.Time{}
+	}
+}
+
 // agreed returns how long the first in the queue, whose delay is given, waits for the other instances: 0 if there is a
 // turn to take. Who asks does not know that yet; pump is run again when the answer is there.
 func (ln *lane) agreed(delay time.Duration, now time.Time) time.Duration {

@@ -71,6 +71,7 @@ func (ln *lane) enter(ctx context.Context, r Request, now time.Time) (*Grant, *w
 	w.addr = r.Addr
 	ln.limiter.waiting.Add(1)
 	ln.pump(now)
+	ln.crowds(now)
 	return nil, w, nil
 }
 

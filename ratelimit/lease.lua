@@ -11,8 +11,9 @@
 -- KEYS[2]  sorted set: the leases that are held, by when they run out unless they are renewed
 -- KEYS[3]  sorted set: the instances that wait, by when they came
 -- KEYS[4]  hash: the operator's order (stop, floor, until); it expires by itself
+-- KEYS[5]  hash: how many requests wait in each instance, and when it said so
 -- ARGV     verb, instance, key, channel, how long a lease lasts, until when the answer is waited for (0: not known), what the verb needs
-local lane, held, line, order = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local lane, held, line, order, crowd = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local verb, instance, key, channel, lasts = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local late = tonumber(ARGV[6])
 
@@ -59,6 +60,7 @@ end
 sound(held, 'zset')
 sound(line, 'zset')
 sound(order, 'hash')
+sound(crowd, 'hash')
 
 local mark = moment('mark', now + grace)
 local start = moment('start', now + grace)
@@ -104,12 +106,33 @@ local function turn(delay)
   return redis.call('ZRANK', line, instance)
 end
 
+-- rivals notes that n requests wait in this instance, and returns how many do in each of the others. Who has said nothing
+-- for so long that it must have asked again is gone.
+local function rivals(n, delay)
+  if n > 0 then
+    redis.call('HSET', crowd, instance, text(n) .. ' ' .. text(now))
+    keep(crowd, delay + remember)
+  else
+    redis.call('HDEL', crowd, instance)
+  end
+  local found, all = {}, redis.call('HGETALL', crowd)
+  for i = 1, #all, 2 do
+    local waiting, said = string.match(all[i + 1], '^(%d+) (%d+)$')
+    if not waiting or math.abs(now - tonumber(said)) > delay + remember then
+      redis.call('HDEL', crowd, all[i])
+    elseif all[i] ~= instance then
+      found[#found + 1] = tonumber(waiting)
+    end
+  end
+  return found
+end
+
 -- lease grants the right to send one request, if fewer than limit leases are held, the delay has passed since the mark
 -- (or, where from is "start", since the last start), and nobody stands before the instance who came in time.
--- It returns token, wait, gap (-1: unknown), rest of the pause, and the order: stop, floor, until.
-local function lease(delay, limit, from)
+-- It returns token, wait, gap (-1: unknown), rest of the pause, the order (stop, floor, until), and the rivals.
+local function lease(delay, limit, from, waiting)
   -- Nobody waits for this answer any more, as when a server that hung goes on: a lease would block the lane for nothing.
-  if late > 0 and now > late then return '', -1, -1, 0, 0, 0, 0 end
+  if late > 0 and now > late then return '', -1, -1, 0, 0, 0, 0, {} end
   local word = redis.call('HMGET', order, 'stop', 'floor', 'until')
   local floor, ends = tonumber(word[2] or 0) or 0, tonumber(word[3] or 0) or 0
   local stop = word[1] == '1' and (ends == 0 or now < ends) and 1 or 0
@@ -123,16 +146,16 @@ local function lease(delay, limit, from)
     free = math.max(free, tonumber(redis.call('ZRANGE', held, n - limit, n - limit, 'WITHSCORES')[2]))
   end
   local rest = math.max(0, paused - now)
-  if stop == 1 then return '', 0, gap, rest, stop, floor, ends end
+  if stop == 1 then return '', 0, gap, rest, stop, floor, ends, {} end
   local before = redis.call('ZRANK', line, instance) or redis.call('ZCARD', line)
   if n < limit and now >= free and now >= math.max(free, opened) + before * patience then
     redis.call('ZREMRANGEBYRANK', line, 0, before) -- with those before it, who slept
     local token = give(delay)
     if n + 1 < limit then wake() end -- the next one's turn has come
-    return token, 0, gap, rest, stop, floor, ends
+    return token, 0, gap, rest, stop, floor, ends, rivals(waiting - 1, delay)
   end
   before = turn(delay)
-  return '', math.max(free, math.min(now, opened)) - now + before * patience, gap, rest, stop, floor, ends
+  return '', math.max(free, math.min(now, opened)) - now + before * patience, gap, rest, stop, floor, ends, rivals(waiting, delay)
 end
 
 -- known reports whether token may act: it is held, or this server has forgotten it, which is seen by its number, no
@@ -150,8 +173,8 @@ end
 
 local verbs = {}
 
-function verbs.lease(delay, limit, from)
-  return lease(tonumber(delay), tonumber(limit), from)
+function verbs.lease(delay, limit, from, waiting)
+  return lease(tonumber(delay), tonumber(limit), from, tonumber(waiting))
 end
 
 -- renew makes a lease last from now.

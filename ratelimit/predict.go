@@ -8,10 +8,10 @@ import (
 // endless is the longest wait there is.
 const endless time.Duration = math.MaxInt64
 
-// predict returns how long a request of client with this delay would wait at a place in the client's file: until the
+// predictHere returns how long a request of client with this delay would wait at a place in the client's file: until the
 // first before it may start, and then one step for each other before it, and for itself. Kept places count where they
 // come before it by their moment.
-func (ln *lane) predict(now time.Time, client string, place int, delay time.Duration) time.Duration {
+func (ln *lane) predictHere(now time.Time, client string, place int, delay time.Duration) time.Duration {
 	took := ln.takes(now)
 	if ln.queue == nil {
 		return ln.expect(now, delay, took)

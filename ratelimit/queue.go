@@ -69,6 +69,23 @@ func (q *queue) len(client string) int {
 	return len(q.files[i].waiters)
 }
 
+// waiting returns how many requests wait, kept places not among them.
+func (q *queue) waiting() int {
+	n := 0
+	if q == nil {
+		return n
+	}
+	for w := range q.all() {
+		if !w.kept() {
+			n++
+		}
+	}
+	return n
+}
+
+// place returns where w, which waits, stands in the file of its client.
+func (q *queue) place(w *waiter) int { return slices.Index(q.files[q.find(w.client)].waiters, w) }
+
 // all yields the requests that wait. Those that were yielded may be removed meanwhile.
 func (q *queue) all() iter.Seq[*waiter] {
 	return func(yield func(*waiter) bool) {
@@ -147,6 +164,18 @@ func (q *queue) remove(w *waiter) bool {
 	}
 	q.n--
 	return true
+}
+
+// before returns how many ahead yields; none where there is no queue.
+func (q *queue) before(client string, k int) int {
+	n := 0
+	if q == nil {
+		return n
+	}
+	for range q.ahead(client, k) {
+		n++
+	}
+	return n
 }
 
 // ahead yields the requests that have their turn before that of client at a place in its file, the head first and the

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -181,14 +182,15 @@ func (r *Redis) ask(a Ask) (Answer, error) {
 	if a.Start {
 		from = "start"
 	}
-	v, err := r.call("lease", a.Key, micros(a.Delay), limit, from)
+	args := []any{micros(a.Delay), limit, from, a.Waiting}
+	v, err := r.call("lease", a.Key, args...)
 	if err == nil && v.number(1) < 0 { // too late by its clock, which was not what we took it for, and is known now
-		v, err = r.call("lease", a.Key, micros(a.Delay), limit, from)
+		v, err = r.call("lease", a.Key, args...)
 	}
 	if err != nil {
 		return Answer{}, err
 	}
-	answer := Answer{Wait: v.duration(1), Gap: v.duration(2), Paused: v.duration(3), Order: v.order(4), Mode: ModeRedis}
+	answer := Answer{Wait: v.duration(1), Gap: v.duration(2), Paused: v.duration(3), Order: v.order(4), Rivals: v.numbers(7), Mode: ModeRedis}
 	r.keepOrder(a.Key, answer.Order)
 	if token := v.text(0); token != "" {
 		answer.Lease = r.newLease(a, token)
@@ -209,6 +211,7 @@ func (r *Redis) without(a Ask, cause error) (Answer, error) {
 	answer.Wait = r.health.distrusted(delay, now)
 	if r.onDown == OnDownSpread && r.health.knows() {
 		answer.Mode = ModeSpread
+		answer.Rivals = slices.Repeat([]int{math.MaxInt}, r.health.sharers()-1) // each has its slots whether it sends or not
 		answer.Wait += r.health.slot(a.Key, delay, now.Add(answer.Wait))
 		if a.Limit > 0 && a.UnderWay >= max(1, a.Limit/r.health.sharers()) {
 			answer.Wait = max(answer.Wait, time.Second)
@@ -252,7 +255,7 @@ func (r *Redis) keys(key string) []string {
 		key = "sha256-" + hex.EncodeToString(sum[:])
 	}
 	lane := r.prefix + "{" + key + "}:"
-	return []string{lane + "lane", lane + "held", lane + "line", lane + "order"}
+	return []string{lane + "lane", lane + "held", lane + "line", lane + "order", lane + "crowd"}
 }
 
 // RedisStats are the counts of a Redis since it was made, and its present state.
@@ -290,6 +293,16 @@ func (v reply) text(i int) string {
 }
 
 func (v reply) duration(i int) time.Duration { return time.Duration(v.number(i)) * time.Microsecond }
+
+// numbers reads a list of numbers.
+func (v reply) numbers(i int) []int {
+	list, _ := v[i].([]any)
+	numbers := make([]int, len(list))
+	for j := range list {
+		numbers[j] = int(reply(list).number(j))
+	}
+	return numbers
+}
 
 // order reads three values: stop, floor, until.
 func (v reply) order(i int) Order {

@@ -180,6 +180,43 @@ func TestInstancesKeepOneDelay(t *testing.T) {
 	}
 }
 
+// A queue in each of four instances is one queue to who waits: nobody is held for much longer than MaxWait.
+func TestMaxWaitHoldsForAllInstances(t *testing.T) {
+	server := redistest.Start(t)
+	const delay, maxWait = 150 * time.Millisecond, 900 * time.Millisecond
+	var mu sync.Mutex
+	var waits []time.Duration
+	var wg sync.WaitGroup
+	for _, c := range newCrews(t, 4, RedisOptions{URL: server.URL()}) {
+		l := newLimiter(t, Options{Shared: c.redis})
+		for i := range 12 {
+			wg.Go(func() {
+				time.Sleep(time.Duration(i) * 10 * time.Millisecond)
+				began := time.Now()
+				g, err := l.Acquire(t.Context(), Request{Key: host, Client: fmt.Sprint(i), Delay: delay, MaxWait: maxWait, Patient: true})
+				var wait *WaitError
+				if errors.As(err, &wait) {
+					if wait.Wait <= maxWait {
+						t.Errorf("turned away for a wait of %v", wait.Wait)
+					}
+					return
+				}
+				mu.Lock()
+				waits = append(waits, time.Since(began))
+				mu.Unlock()
+				g.Release(Outcome{Status: 200})
+			})
+		}
+	}
+	wg.Wait()
+	if longest := slices.Max(waits); longest > 5*maxWait/2 {
+		t.Errorf("a request waited %v, want %v or not much more: %v", longest, maxWait, waits)
+	}
+	if len(waits) < 4 {
+		t.Errorf("only %d requests were sent: %v", len(waits), waits)
+	}
+}
+
 func TestRedisIsKilledAndRestarted(t *testing.T) {
 	for _, mode := range []OnDown{OnDownSpread, OnDownRefuse} {
 		t.Run(string(mode), func(t *testing.T) {

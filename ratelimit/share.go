@@ -11,6 +11,9 @@ type share struct {
 	asked  time.Time // when the last one was put
 	stale  bool      // the lane was woken since, so what the answer says of the wait may be old
 	again  time.Time // before then there is no use in asking
+	said   int       // how many requests wait here, by the last question
+	rivals []int     // how many wait in each other instance, by the last answer
+	heard  time.Time // when that was
 	turn   *turn     // the right to start, between an answer and the end of the move that it brings
 }
 
@@ -72,6 +75,16 @@ func (ln *lane) agreed(delay time.Duration, now time.Time) time.Duration {
 	return leaseLasts
 }
 
+// crowds puts a question although it is not time yet, if twice as many wait here as the others know of.
+func (ln *lane) crowds(now time.Time) {
+	if ln.share == nil || ln.queue == nil || ln.queue.n < 2*max(1, ln.share.said) {
+		return
+	}
+	if w := ln.next(now); !w.kept() {
+		ln.question(ln.restraint.delay(w.delay), now)
+	}
+}
+
 // mayAsk reports whether a request that does not wait may ask the others all the same.
 func (ln *lane) mayAsk(now time.Time, delay time.Duration) bool {
 	return ln.share != nil && ln.vacant(now) && ln.until(now, delay) <= 0
@@ -83,9 +96,9 @@ func (ln *lane) question(delay time.Duration, now time.Time) {
 	if s.asking {
 		return
 	}
-	s.asking, s.asked, s.stale = true, now, false
+	s.asking, s.asked, s.stale, s.said = true, now, false, ln.queue.waiting()
 	o := ln.limiter.rules()
-	a := Ask{Key: ln.key, Delay: delay, Start: o.SpacingStart, Limit: 1, UnderWay: ln.flights.n, Hold: o.ReleaseAfter}
+	a := Ask{Key: ln.key, Delay: delay, Start: o.SpacingStart, Limit: 1, UnderWay: ln.flights.n, Waiting: s.said, Hold: o.ReleaseAfter}
 	if delay == 0 {
 		a.Delay, a.Start, a.Limit = o.DefaultDelay, true, max(0, o.MaxConcurrent)
 	}
@@ -104,13 +117,14 @@ func (ln *lane) ask(a Ask, delay time.Duration) {
 		ln.pump(now)
 		return
 	}
-	s.again = now.Add(answer.Wait)
+	s.again, s.rivals, s.heard = now.Add(answer.Wait), answer.Rivals, now
 	ln.obey(answer, now)
 	if answer.Lease != nil {
 		s.turn = &turn{answer, delay}
 	} else {
 		ln.yield(answer, delay, now)
 	}
+	ln.foresee(answer, now)
 	ln.pump(now)
 	if s.turn != nil { // nobody was there to take it
 		s.take().cancel()
@@ -133,8 +147,7 @@ func (ln *lane) obey(a Answer, now time.Time) {
 // pauseGrace is how much the end of a pause may differ after it was told around.
 const pauseGrace = time.Second
 
-// yield takes in that it is not this instance's turn. Requests that have come since the question was put, and whose wait
-// was foreseen without knowing of the others, are turned away if it is too long.
+// yield takes in that it is not this instance's turn.
 func (ln *lane) yield(a Answer, delay time.Duration, now time.Time) {
 	if ln.share.stale {
 		ln.share.again = now
@@ -143,16 +156,61 @@ func (ln *lane) yield(a Answer, delay time.Duration, now time.Time) {
 		ln.mark, ln.seen = last, later(ln.seen, last)
 		ln.moves++
 	}
+}
+
+// foresee turns away requests that have come since the question was put, and whose wait was foreseen without what the
+// answer says of the others, if it is too long.
+func (ln *lane) foresee(a Answer, now time.Time) {
 	ln.dismiss(now, func(w *waiter) error {
-		wait := max(0, ln.until(now, ln.restraint.delay(w.delay)))
+		if w.arrived.Before(ln.share.asked) {
+			return nil
+		}
+		wait := ln.predict(now, w.client, ln.queue.place(w), ln.restraint.delay(w.delay))
 		if w.maxWait <= 0 {
 			wait = max(wait, a.Wait)
 		}
-		if w.arrived.Before(ln.share.asked) || wait <= max(0, w.maxWait) {
+		if wait <= max(0, w.maxWait) {
 			return nil
 		}
 		return ln.tooLong(w.maxWait, wait, false, now)
 	})
+}
+
+// predict returns how long a request of client with this delay would wait at a place in the client's file: as predictHere
+// does, and a step more for each request of another instance that has its turn before.
+func (ln *lane) predict(now time.Time, client string, place int, delay time.Duration) time.Duration {
+	wait := ln.predictHere(now, client, place, delay)
+	if ln.share == nil {
+		return wait
+	}
+	step := ln.step(delay, ln.takes(now))
+	turns := ln.share.turns(ln.queue.before(client, place), step, now)
+	if turns == 0 || step == 0 {
+		return wait
+	}
+	if step > endless/time.Duration(turns) {
+		return endless
+	}
+	return plus(wait, step*time.Duration(turns))
+}
+
+// turns returns for how many requests of other instances one waits that has n of its own instance before it, where a
+// request starts every step. The instances take turns, and those that waited when they were last heard of are served.
+func (s *share) turns(n int, step time.Duration, now time.Time) int {
+	if s == nil {
+		return 0
+	}
+	if s.turn == nil {
+		n++
+	}
+	turns := 0
+	for _, waiting := range s.rivals {
+		turns += min(waiting, n)
+	}
+	if step > 0 {
+		turns -= int(now.Sub(s.heard) / step)
+	}
+	return max(0, turns)
 }
 
 // woken is told when there is news of key from other instances.

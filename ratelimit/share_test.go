@@ -22,6 +22,7 @@ type club struct {
 	mark    time.Time
 	paused  time.Time
 	order   Order
+	rivals  []int
 	err     error
 	waking  []func(key string)
 	asked   int
@@ -36,7 +37,7 @@ func (c *club) Lease(a Ask) (Answer, error) {
 		return Answer{}, c.err
 	}
 	now := time.Now()
-	answer := Answer{Gap: -1, Mode: ModeRedis, Order: c.order, Paused: max(0, c.paused.Sub(now))}
+	answer := Answer{Gap: -1, Mode: ModeRedis, Order: c.order, Rivals: c.rivals, Paused: max(0, c.paused.Sub(now))}
 	if !c.mark.IsZero() {
 		answer.Gap = now.Sub(c.mark)
 	}
@@ -284,6 +285,55 @@ func TestSharedLimit(t *testing.T) {
 		}()
 		if g := acquire(t, in[1], Request{Key: host, Client: "a", MaxWait: time.Minute}); g.Waited() < time.Second || g.Waited() > 2*time.Second {
 			t.Errorf("a ninth request waited %v, want until one of the eight had ended", g.Waited())
+		}
+	})
+}
+
+// What waits in other instances is foreseen, by turns, and fades if nothing more is heard of it.
+func TestForeseenWithRivals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const delay = 10 * time.Second
+		c, in := newClub(t, 1, 0)
+		c.rivals = []int{1, 2, 50}
+		acquire(t, in[0], Request{Key: host, Client: "a", Delay: delay}).Release(Outcome{Status: 200})
+		foreseen := func(place, slots int) {
+			t.Helper()
+			ln, err := in[0].lane(host)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer ln.mu.Unlock()
+			if got, want := ln.predict(time.Now(), "b", place, delay), time.Duration(slots)*delay; got != want {
+				t.Errorf("at place %d a wait of %v is foreseen, want %v", place, got, want)
+			}
+		}
+		foreseen(0, 1+3)
+		var wg sync.WaitGroup
+		ctx, cancel := context.WithCancel(t.Context())
+		for range 2 {
+			wg.Go(func() {
+				_, _ = in[0].Acquire(ctx, Request{Key: host, Client: "b", Delay: delay, MaxWait: time.Hour})
+			})
+		}
+		synctest.Wait()
+		foreseen(1, 2+1+2+2)
+		foreseen(2, 3+1+2+3)
+		cancel()
+		wg.Wait()
+		time.Sleep(2 * delay)
+		foreseen(0, 1) // it is free, and two of the three have been served
+		time.Sleep(delay)
+		foreseen(0, 0)
+
+		// Who does not know yet hears of it with the first answer.
+		c.rivals = []int{7}
+		var wait *WaitError
+		held := acquire(t, in[0], Request{Key: host, Client: "a", Delay: delay})
+		held.Release(Outcome{Status: 200})
+		time.Sleep(2 * time.Hour)
+		c.mark = time.Now()
+		if _, err := in[0].Acquire(t.Context(), Request{Key: host, Client: "c", Delay: delay, MaxWait: delay, Patient: true}); !errors.As(err, &wait) || wait.Wait != 2*delay {
+			t.Errorf("Acquire: %v, want to be turned away for a wait of %v", err, 2*delay)
 		}
 	})
 }

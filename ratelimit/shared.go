@@ -38,6 +38,7 @@ type Ask struct {
 	Start    bool          // the Delay counts from the start of that request, and not from its end
 	Limit    int           // how many requests may be under way in all instances; 0 is no limit. With a Crawl-delay, 1
 	UnderWay int           // how many are, in this instance
+	Waiting  int           // how many wait in this instance, the one that asks among them
 	Hold     time.Duration // after how long a request that goes on gives its lease back; 0 is never
 }
 
@@ -48,6 +49,7 @@ type Answer struct {
 	Gap    time.Duration // since what a Delay counts from, in any instance; negative if nothing is known
 	Paused time.Duration // how long the lane still is paused
 	Order  Order         // the operator's, zero if there is none. While it is a stop, there is no Lease
+	Rivals []int         // how many wait in each other instance that has any; they take turns
 	Mode   Mode
 }
 

@@ -211,6 +211,7 @@ func (ln *lane) left(w *waiter) {
 	if !w.kept() {
 		ln.limiter.waiting.Add(-1)
 	}
+	ln.leaveLine()
 	if ln.queue.n > 0 {
 		return
 	}

@@ -210,6 +210,13 @@ function verbs.cancel(token)
   return 1
 end
 
+-- leave gives up the instance's place in the line: nobody waits there any more.
+function verbs.leave()
+  redis.call('HDEL', crowd, instance)
+  if redis.call('ZREM', line, instance) == 1 then wake() end
+  return 1
+end
+
 -- pause lets nothing start for a while. The longest pause counts.
 function verbs.pause(duration)
   paused = math.max(paused, now + tonumber(duration))

@@ -90,6 +90,14 @@ func (l *redisLease) giveLocked(verb string) {
 	}
 }
 
+// Leave implements Shared.
+func (r *Redis) Leave(key string) {
+	if r.health.down() != nil {
+		return
+	}
+	r.calls.Go(func() { _, _ = r.call("leave", key) }) // if it is not heard, the others pass by the place
+}
+
 // lostLease counts a lease that was no longer ours.
 func (r *Redis) lostLease(key string) {
 	r.lost.Add(1)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -152,6 +153,33 @@ func TestLineIsServedInOrder(t *testing.T) {
 	denied(t, in[1], spaced(time.Second), time.Millisecond, 100*time.Millisecond)
 	server.SetTime(now.Add(1150 * time.Millisecond)) // the first sleeps
 	granted(t, in[1], spaced(time.Second))
+}
+
+// Nobody waits for an instance that has left the line.
+func TestLineIsLeft(t *testing.T) {
+	server, in := newMini(t, 3)
+	now := time.Now()
+	server.SetTime(now)
+	l := granted(t, in[0], spaced(time.Second))
+	a := spaced(time.Second)
+	a.Waiting = 3
+	denied(t, in[1], a, time.Second, leaseLasts)
+	server.SetTime(now.Add(time.Microsecond))
+	if answer := denied(t, in[2], a, time.Second, leaseLasts+time.Second); !slices.Equal(answer.Rivals, []int{3}) {
+		t.Errorf("the rivals are %v, want 3", answer.Rivals)
+	}
+	l.End()
+	l.given()
+	server.SetTime(now.Add(1010 * time.Millisecond))
+	denied(t, in[2], a, time.Millisecond, 100*time.Millisecond)
+	woken := make(chan string, 8)
+	in[2].Watch(func(key string) { woken <- key })
+	in[1].Leave(host)
+	in[1].calls.Wait()
+	if answer := lease(t, in[2], a); answer.Lease == nil || len(answer.Rivals) > 0 {
+		t.Errorf("after the first has left: %+v, want a Lease, and no rivals", answer)
+	}
+	eventually(t, "the next in the line is woken", func() bool { return len(woken) > 0 })
 }
 
 func TestHolderThatIsGone(t *testing.T) {

@@ -9,6 +9,7 @@ import "time"
 type share struct {
 	asking bool      // a question is under way
 	asked  time.Time // when the last one was put
+	lined  bool      // this instance stands in the line of those that wait
 	stale  bool      // the lane was woken since, so what the answer says of the wait may be old
 	again  time.Time // before then there is no use in asking
 	said   int       // how many requests wait here, by the last question
@@ -120,14 +121,24 @@ func (ln *lane) ask(a Ask, delay time.Duration) {
 	s.again, s.rivals, s.heard = now.Add(answer.Wait), answer.Rivals, now
 	ln.obey(answer, now)
 	if answer.Lease != nil {
-		s.turn = &turn{answer, delay}
+		s.turn, s.lined = &turn{answer, delay}, false
 	} else {
+		s.lined = answer.Mode == ModeRedis
 		ln.yield(answer, delay, now)
 	}
 	ln.foresee(answer, now)
 	ln.pump(now)
 	if s.turn != nil { // nobody was there to take it
 		s.take().cancel()
+	}
+	ln.leaveLine()
+}
+
+// leaveLine gives up this instance's place in the line if nobody waits here any more, or the others would wait for it.
+func (ln *lane) leaveLine() {
+	if s := ln.share; s != nil && s.lined && !s.asking && ln.queue.waiting() == 0 {
+		s.lined, s.said = false, 0
+		ln.limiter.shared.Leave(ln.key)
 	}
 }
 

@@ -26,6 +26,7 @@ type club struct {
 	err     error
 	waking  []func(key string)
 	asked   int
+	left    int
 }
 
 func (c *club) Lease(a Ask) (Answer, error) {
@@ -54,6 +55,19 @@ func (c *club) Lease(a Ask) (Answer, error) {
 		c.mark = now
 	}
 	return answer, nil
+}
+
+func (c *club) Leave(string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.left++
+}
+
+// leaves returns how often the line was left.
+func (c *club) leaves() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.left
 }
 
 func (c *club) Pause(_ string, d time.Duration) error {
@@ -336,6 +350,32 @@ func TestForeseenWithRivals(t *testing.T) {
 			t.Errorf("Acquire: %v, want to be turned away for a wait of %v", err, 2*delay)
 		}
 	})
+}
+
+// An instance whose last request has left does not stand in the line, even if an answer was under way.
+func TestSharedLineIsLeft(t *testing.T) {
+	for _, after := range []time.Duration{10 * time.Second, 500 * time.Microsecond} {
+		synctest.Test(t, func(t *testing.T) {
+			c, in := newClub(t, 2, time.Millisecond)
+			r := Request{Key: host, Client: "a", Delay: time.Minute, MaxWait: time.Hour, Patient: true}
+			g := acquire(t, in[0], r)
+			ctx, cancel := context.WithTimeout(t.Context(), after)
+			defer cancel()
+			if _, err := in[1].Acquire(ctx, r); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Acquire: %v, want a client that leaves", err)
+			}
+			time.Sleep(time.Second)
+			if got := c.leaves(); got != 1 {
+				t.Errorf("after %v the line was left %d times, want once", after, got)
+			}
+			g.Release(Outcome{Status: 200})
+			acquire(t, in[1], r).Release(Outcome{Status: 200})
+			time.Sleep(time.Second)
+			if got := c.leaves(); got != 1 {
+				t.Errorf("the line was left %d times, want once, since the other had its turn", got)
+			}
+		})
+	}
 }
 
 // A request that nobody holds to the pace is one that the others keep their Delay from.

@@ -12,6 +12,9 @@ type Shared interface {
 	// may start by what this instance itself knows. The error is an *UnavailableError.
 	Lease(Ask) (Answer, error)
 
+	// Leave says that nobody waits in this instance for the Lease that was last refused. It does not block.
+	Leave(key string)
+
 	// Pause lets no request to key start for d, in any instance. Of several pauses the one that ends last counts. An
 	// error says that the other instances do not know yet; they will as soon as they can.
 	Pause(key string, d time.Duration) error

@@ -4,8 +4,9 @@
 --
 -- KEYS[1]  hash: mark     when a request last started or ended
 --                start    when one last started
---                mark0, start0: both as they were before the last lease, for its cancel
 --                seq      number of the last lease: the fencing token
+--                fence    number of the last lease that was not cancelled
+--                mark0, start0, fence0: as they were before the last lease, for its cancel
 --                opened   when a lease was last given back or ran out
 --                paused   before when nothing starts
 -- KEYS[2]  sorted set: the leases that are held, by when they run out unless they are renewed
@@ -66,6 +67,7 @@ local mark = moment('mark', now + grace)
 local start = moment('start', now + grace)
 local opened = moment('opened', now + grace)
 local seq = moment('seq', 2 ^ 52)
+local fence = moment('fence', 2 ^ 52)
 local paused = moment('paused', now + 48 * 3600 * 1000000) -- twice the longest that a site may ask for
 
 -- wake tells the instances that wait that it is worth asking again. It is a hint: who misses it asks a little later.
@@ -91,8 +93,10 @@ end
 
 -- give makes the instance a holder.
 local function give(delay)
-  local token = text(seq + 1) .. ':' .. instance
-  redis.call('HSET', lane, 'seq', text(seq + 1), 'mark0', text(mark), 'start0', text(start), 'mark', text(now), 'start', text(now))
+  seq = seq + 1
+  local token = text(seq) .. ':' .. instance
+  redis.call('HSET', lane, 'mark0', text(mark), 'start0', text(start), 'fence0', text(fence))
+  redis.call('HSET', lane, 'mark', text(now), 'start', text(now), 'fence', text(seq), 'seq', text(seq))
   redis.call('ZADD', held, text(now + lasts), token)
   keep(lane, delay + lasts + remember)
   keep(held, lasts + remember)
@@ -103,6 +107,7 @@ end
 local function turn(delay)
   redis.call('ZADD', line, 'NX', text(now), instance)
   keep(line, delay + lasts + remember)
+  keep(lane, delay + lasts + remember)
   return redis.call('ZRANK', line, instance)
 end
 
@@ -127,44 +132,56 @@ local function rivals(n, delay)
   return found
 end
 
+-- recall is given the number of the last lease that the instance has seen. If that is not known here, this server has
+-- forgotten the lane, and a request may have ended at this very moment.
+local function recall(last)
+  if last <= seq then return end
+  seq, mark, start, corrupt = last, now, now, 1
+  redis.call('HSET', lane, 'seq', text(seq), 'mark', text(now), 'start', text(now))
+end
+
 -- lease grants the right to send one request, if fewer than limit leases are held, the delay has passed since the mark
 -- (or, where from is "start", since the last start), and nobody stands before the instance who came in time.
--- It returns token, wait, gap (-1: unknown), rest of the pause, the order (stop, floor, until), and the rivals.
-local function lease(delay, limit, from, waiting)
+-- It returns token, wait, gap (-1: unknown), rest of the pause, the order (stop, floor, until), the rivals, and the
+-- number of the last lease.
+local function lease(delay, limit, from, waiting, last)
   -- Nobody waits for this answer any more, as when a server that hung goes on: a lease would block the lane for nothing.
-  if late > 0 and now > late then return '', -1, -1, 0, 0, 0, 0, {} end
+  if late > 0 and now > late then return '', -1, -1, 0, 0, 0, 0, {}, 0 end
+  recall(last)
   local word = redis.call('HMGET', order, 'stop', 'floor', 'until')
   local floor, ends = tonumber(word[2] or 0) or 0, tonumber(word[3] or 0) or 0
   local stop = word[1] == '1' and (ends == 0 or now < ends) and 1 or 0
   if floor > delay then delay, limit, from = floor, 1, 'mark' end
   expire()
-  local last = from == 'start' and start or mark
-  local gap = last > 0 and math.max(0, now - last) or -1
-  local free = math.max(last + delay, paused)
+  local since = from == 'start' and start or mark
+  local gap = since > 0 and math.max(0, now - since) or -1
+  local free = math.max(since + delay, paused)
   local n = redis.call('ZCARD', held)
   if n >= limit then
     free = math.max(free, tonumber(redis.call('ZRANGE', held, n - limit, n - limit, 'WITHSCORES')[2]))
   end
   local rest = math.max(0, paused - now)
-  if stop == 1 then return '', 0, gap, rest, stop, floor, ends, {} end
+  if stop == 1 then return '', 0, gap, rest, stop, floor, ends, {}, seq end
   local before = redis.call('ZRANK', line, instance) or redis.call('ZCARD', line)
   if n < limit and now >= free and now >= math.max(free, opened) + before * patience then
     redis.call('ZREMRANGEBYRANK', line, 0, before) -- with those before it, who slept
     local token = give(delay)
     if n + 1 < limit then wake() end -- the next one's turn has come
-    return token, 0, gap, rest, stop, floor, ends, rivals(waiting - 1, delay)
+    return token, 0, gap, rest, stop, floor, ends, rivals(waiting - 1, delay), seq
   end
   before = turn(delay)
-  return '', math.max(free, math.min(now, opened)) - now + before * patience, gap, rest, stop, floor, ends, rivals(waiting, delay)
+  return '', math.max(free, math.min(now, opened)) - now + before * patience, gap, rest, stop, floor, ends, rivals(waiting, delay), seq
 end
 
 -- known reports whether token may act: it is held, or this server has forgotten it, which is seen by its number, no
--- lower than that of the last lease. A lease that ran out and after which another one was given may not.
+-- lower than that of the last lease of which use was made. A lease that ran out and after which another one was given may
+-- not.
 local function known(token)
   if redis.call('ZSCORE', held, token) then return true end
   local number = tonumber(string.match(token, '^%d+'))
-  if not number or number < seq then return false end
-  set('seq', number)
+  if not number or number < fence then return false end
+  set('seq', math.max(seq, number))
+  set('fence', number)
   mark = now
   set('mark', now)
   if start == 0 then set('start', now) end
@@ -173,8 +190,8 @@ end
 
 local verbs = {}
 
-function verbs.lease(delay, limit, from, waiting)
-  return lease(tonumber(delay), tonumber(limit), from, tonumber(waiting))
+function verbs.lease(delay, limit, from, waiting, last)
+  return lease(tonumber(delay), tonumber(limit), from, tonumber(waiting), tonumber(last))
 end
 
 -- renew makes a lease last from now.
@@ -203,7 +220,7 @@ function verbs.cancel(token)
   if token == text(seq) .. ':' .. instance and mark == start then
     set('mark', moment('mark0', now + grace))
     set('start', moment('start0', now + grace))
-    set('seq', seq - 1)
+    set('fence', moment('fence0', 2 ^ 52))
   end
   set('opened', now)
   wake()

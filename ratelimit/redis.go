@@ -182,7 +182,7 @@ func (r *Redis) ask(a Ask) (Answer, error) {
 	if a.Start {
 		from = "start"
 	}
-	args := []any{micros(a.Delay), limit, from, a.Waiting}
+	args := []any{micros(a.Delay), limit, from, a.Waiting, r.last(a)}
 	v, err := r.call("lease", a.Key, args...)
 	if err == nil && v.number(1) < 0 { // too late by its clock, which was not what we took it for, and is known now
 		v, err = r.call("lease", a.Key, args...)
@@ -190,12 +190,23 @@ func (r *Redis) ask(a Ask) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	answer := Answer{Wait: v.duration(1), Gap: v.duration(2), Paused: v.duration(3), Order: v.order(4), Rivals: v.numbers(7), Mode: ModeRedis}
+	answer := Answer{
+		Wait: v.duration(1), Gap: v.duration(2), Paused: v.duration(3), Order: v.order(4), Rivals: v.numbers(7), Last: v.number(8), Mode: ModeRedis,
+	}
 	r.keepOrder(a.Key, answer.Order)
 	if token := v.text(0); token != "" {
 		answer.Lease = r.newLease(a, token)
 	}
 	return answer, nil
+}
+
+// last returns the number of a lease that Redis must still know of, and 0 if it may have dropped the lane since, or is
+// known to have lost its memory.
+func (r *Redis) last(a Ask) int64 {
+	if time.Since(a.Heard) > a.Delay+remembered || r.health.forgot(a.Heard) {
+		return 0
+	}
+	return a.Last
 }
 
 // without answers while Redis is down.
@@ -242,7 +253,7 @@ func (r *Redis) call(verb, key string, args ...any) (reply, error) {
 	r.health.hears(answer.duration(len(v)-1), sent, time.Now())
 	if answer.number(len(v)-2) != 0 {
 		r.corrupt.Add(1)
-		r.log.Warn("a lane in Redis held what cannot be, and was reset", "key", key)
+		r.log.Warn("a lane in Redis held what cannot be, or was forgotten, and was reset", "key", key)
 	}
 	return answer, nil
 }

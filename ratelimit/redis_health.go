@@ -155,6 +155,13 @@ func (h *health) distrusted(delay time.Duration, now time.Time) time.Duration {
 	return max(0, h.since.Add(delay).Sub(now))
 }
 
+// forgot reports whether Redis may have forgotten since what it said at a moment.
+func (h *health) forgot(at time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return at.Before(h.since)
+}
+
 // settles reports whether others may not know yet that Redis is back.
 func (h *health) settles(now time.Time) bool {
 	h.mu.Lock()

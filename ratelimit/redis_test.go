@@ -380,6 +380,28 @@ func TestServerThatForgot(t *testing.T) {
 	}
 }
 
+// What was forgotten by a server that runs on is seen by the number of the last lease, even of one that was given back.
+func TestServerThatForgotWhileItRan(t *testing.T) {
+	server, in := newMini(t, 2)
+	a := spaced(time.Second)
+	granted(t, in[0], a).Cancel()
+	in[0].calls.Wait()
+	answer := lease(t, in[1], a)
+	if answer.Last != 2 {
+		t.Fatalf("the second lease has the number %d", answer.Last)
+	}
+	answer.Lease.Cancel()
+	in[1].calls.Wait()
+	a.Last, a.Heard = answer.Last, time.Now()
+	server.FlushAll()
+	denied(t, in[1], a, a.Delay-100*time.Millisecond, a.Delay)
+	if got := in[1].Stats().Corrupt; got != 1 {
+		t.Errorf("%d reports of what was forgotten, want 1", got)
+	}
+	b := Ask{Key: "b.example", Delay: time.Second, Limit: 1, Last: 7, Heard: time.Now().Add(-time.Second - remembered - time.Millisecond)}
+	granted(t, in[1], b) // dropped long ago, as lanes are
+}
+
 func TestNothingStaysForEver(t *testing.T) {
 	server, in := newMini(t, 2)
 	granted(t, in[0], spaced(time.Second))

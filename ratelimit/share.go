@@ -15,6 +15,7 @@ type share struct {
 	said   int       // how many requests wait here, by the last question
 	rivals []int     // how many wait in each other instance, by the last answer
 	heard  time.Time // when that was
+	last   int64     // the number of the last lease
 	turn   *turn     // the right to start, between an answer and the end of the move that it brings
 }
 
@@ -99,7 +100,7 @@ func (ln *lane) question(delay time.Duration, now time.Time) {
 	}
 	s.asking, s.asked, s.stale, s.said = true, now, false, ln.queue.waiting()
 	o := ln.limiter.rules()
-	a := Ask{Key: ln.key, Delay: delay, Start: o.SpacingStart, Limit: 1, UnderWay: ln.flights.n, Waiting: s.said, Hold: o.ReleaseAfter}
+	a := Ask{Key: ln.key, Delay: delay, Start: o.SpacingStart, Limit: 1, UnderWay: ln.flights.n, Waiting: s.said, Last: s.last, Heard: s.heard, Hold: o.ReleaseAfter}
 	if delay == 0 {
 		a.Delay, a.Start, a.Limit = o.DefaultDelay, true, max(0, o.MaxConcurrent)
 	}
@@ -118,7 +119,7 @@ func (ln *lane) ask(a Ask, delay time.Duration) {
 		ln.pump(now)
 		return
 	}
-	s.again, s.rivals, s.heard = now.Add(answer.Wait), answer.Rivals, now
+	s.again, s.rivals, s.last, s.heard = now.Add(answer.Wait), answer.Rivals, answer.Last, now
 	ln.obey(answer, now)
 	if answer.Lease != nil {
 		s.turn, s.lined = &turn{answer, delay}, false

@@ -26,6 +26,8 @@ type club struct {
 	err     error
 	waking  []func(key string)
 	asked   int
+	last    int64 // number of the last lease
+	told    int64 // what the last Ask knew of it
 	left    int
 }
 
@@ -37,8 +39,9 @@ func (c *club) Lease(a Ask) (Answer, error) {
 	if c.err != nil {
 		return Answer{}, c.err
 	}
+	c.told = a.Last
 	now := time.Now()
-	answer := Answer{Gap: -1, Mode: ModeRedis, Order: c.order, Rivals: c.rivals, Paused: max(0, c.paused.Sub(now))}
+	answer := Answer{Gap: -1, Mode: ModeRedis, Order: c.order, Rivals: c.rivals, Last: c.last, Paused: max(0, c.paused.Sub(now))}
 	if !c.mark.IsZero() {
 		answer.Gap = now.Sub(c.mark)
 	}
@@ -51,6 +54,8 @@ func (c *club) Lease(a Ask) (Answer, error) {
 		answer.Wait = free.Sub(now)
 	default:
 		c.holders++
+		c.last++
+		answer.Last = c.last
 		answer.Lease = &clubLease{club: c, mark: c.mark}
 		c.mark = now
 	}
@@ -191,7 +196,7 @@ func TestSharedLanesKeepOneDelay(t *testing.T) {
 
 func TestSharedGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, in := newClub(t, 2, time.Millisecond)
+		c, in := newClub(t, 2, time.Millisecond)
 		r := Request{Key: host, Client: "a", Delay: 10 * time.Second}
 		g := acquire(t, in[0], r) // MaxWait is 0, and the way is free
 		if g.Mode() != ModeRedis {
@@ -210,6 +215,9 @@ func TestSharedGrant(t *testing.T) {
 		g = acquire(t, in[1], r)
 		if gap, ok := g.Gap(); !ok || gap < 10*time.Second || gap > 10*time.Second+10*time.Millisecond {
 			t.Errorf("the gap is %v, %v, want 10s", gap, ok)
+		}
+		if c.told != 1 {
+			t.Errorf("the Ask of another instance says that lease %d was the last, want 1", c.told)
 		}
 		g.Cancel()
 		g = acquire(t, in[0], r)

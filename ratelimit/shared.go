@@ -42,6 +42,8 @@ type Ask struct {
 	Limit    int           // how many requests may be under way in all instances; 0 is no limit. With a Crawl-delay, 1
 	UnderWay int           // how many are, in this instance
 	Waiting  int           // how many wait in this instance, the one that asks among them
+	Last     int64         // the number of the last Lease that was heard of; 0 is none
+	Heard    time.Time     // when that was
 	Hold     time.Duration // after how long a request that goes on gives its lease back; 0 is never
 }
 
@@ -53,6 +55,7 @@ type Answer struct {
 	Paused time.Duration // how long the lane still is paused
 	Order  Order         // the operator's, zero if there is none. While it is a stop, there is no Lease
 	Rivals []int         // how many wait in each other instance that has any; they take turns
+	Last   int64         // the number of the last Lease, of any instance
 	Mode   Mode
 }
 

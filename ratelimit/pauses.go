@@ -15,7 +15,8 @@ type Pause struct {
 
 // Pauses keep long pauses over a restart of the process. All methods may be called by many goroutines at once.
 type Pauses interface {
-	// Keep keeps p in the place of what was kept for its key.
+	// Keep keeps p in the place of what was kept for its key, unless that ends later: two answers of a host may come here
+	// in either order.
 	Keep(p Pause) error
 
 	// Kept returns what is kept, half an hour past its end at least: so long a pause counts for the one after it.

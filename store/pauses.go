@@ -12,12 +12,13 @@ var _ ratelimit.Pauses = (*State)(nil)
 
 const keepPauseSQL = `
 INSERT INTO pauses (key, until, source, streak) VALUES (?, ?, ?, ?)
-ON CONFLICT (key) DO UPDATE SET until = excluded.until, source = excluded.source, streak = excluded.streak`
+ON CONFLICT (key) DO UPDATE SET until = excluded.until, source = excluded.source, streak = excluded.streak
+WHERE excluded.until > pauses.until`
 
 // pausesKept is for how long a pause is kept past its end: by then it has been forgiven (see ratelimit.Pauses).
 const pausesKept = time.Hour
 
-// Keep keeps p in the place of what was kept for its key.
+// Keep keeps p in the place of what was kept for its key, unless that ends later.
 func (s *State) Keep(p ratelimit.Pause) error {
 	_, err := s.write.ExecContext(context.Background(), keepPauseSQL, p.Key, micros(p.Until), string(p.Source), p.Streak)
 	return s.fail("saving the pause of "+p.Key, err)

@@ -21,6 +21,7 @@ func TestPauses(t *testing.T) {
 		{Key: "b.example", Until: now.Add(time.Minute), Source: ratelimit.Backoff, Streak: 1},
 		{Key: "old.example", Until: now.Add(-2 * time.Hour), Source: ratelimit.Backoff, Streak: 9},
 		justEnded, goesOn,
+		{Key: "b.example", Until: now.Add(30 * time.Minute), Source: ratelimit.Backoff, Streak: 1}, // overtaken on its way
 	} {
 		if err := s.Keep(p); err != nil {
 			t.Fatal(err)

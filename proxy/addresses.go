@@ -54,6 +54,9 @@ func (a *Addresses) Of(ctx context.Context, o origin.Origin) netip.Addr {
 		return found.addr
 	}
 	addrs, err := a.lookUp(ctx, "ip", host)
+	if ctx.Err() != nil {
+		return netip.Addr{} // the client left, which says nothing about the host
+	}
 	if err != nil || len(addrs) == 0 {
 		addrs = []netip.Addr{{}} // the dial will say what is wrong
 	}

@@ -57,3 +57,19 @@ func TestAddresses(t *testing.T) {
 		}
 	})
 }
+
+// A client that leaves while its host is looked up says nothing about the host.
+func TestAddressesOfClientsThatLeft(t *testing.T) {
+	a := NewAddresses(NewEgress(EgressOptions{}))
+	a.lookUp = func(ctx context.Context, _, _ string) ([]netip.Addr, error) {
+		return []netip.Addr{netip.MustParseAddr("192.0.2.1")}, ctx.Err()
+	}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	if got := a.Of(gone, mustOrigin(t, "http://a.example")); got.IsValid() {
+		t.Errorf("Of = %v for a client that has left, want none", got)
+	}
+	if got := a.Of(t.Context(), mustOrigin(t, "http://a.example")); got.String() != "192.0.2.1" {
+		t.Errorf("Of = %v for the next client, want 192.0.2.1", got)
+	}
+}

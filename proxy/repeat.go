@@ -20,7 +20,9 @@ func (ex *exchange) repace(conn net.Conn) {
 	}
 	ex.grant.Release(ratelimit.Outcome{})
 	ex.asked.Ride = false
+	ex.clock.pause()
 	grant, err := ex.server.options.Limiter.Acquire(ex.ctx, ex.asked)
+	ex.clock.restart()
 	if err != nil {
 		ex.unpaced = err
 		ex.abort(err)

@@ -126,6 +126,22 @@ func TestRepeatsArePaced(t *testing.T) {
 	}
 }
 
+// A repetition's wait is not counted towards the time that a request may take, as its first one is not.
+func TestRepeatsLeaveTheWaitOut(t *testing.T) {
+	f := newFlaky(t, serveOnce)
+	r := newRig(t, func(o *Options) {
+		o.Snapshots, o.Limits.RequestTimeout = fixed("User-agent: *\nCrawl-delay: 1.5\n"), time.Second
+	})
+	for i := range 2 {
+		if resp, body := r.get(r.client(true), "http://"+at(f, "a.example")+"/page"); resp.StatusCode != 200 {
+			t.Fatalf("request %d: status %d\n%s", i, resp.StatusCode, body)
+		}
+	}
+	if came := f.times(); len(came) != 3 {
+		t.Errorf("the origin saw %d requests, want 3: two, and one again", len(came))
+	}
+}
+
 // TestRepeatsThatMayNotWait has the host slowed down while a request is under way: there is no place for the repetition
 // within MaxWait, so it is not sent, and the client is told when to come back.
 func TestRepeatsThatMayNotWait(t *testing.T) {

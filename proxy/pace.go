@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/audit"
@@ -61,7 +62,7 @@ func (p pipeline) pace(req *http.Request, ex *exchange, d policy.Decision) *Refu
 	ex.hold(grant)
 	ex.asked = r
 	if grant.Rode() {
-		ex.rec.Deviation = deviation
+		ex.rec.Deviation = strings.TrimPrefix(ex.rec.Deviation+","+deviation, ",")
 	}
 	return nil
 }

@@ -200,6 +200,15 @@ func TestRedirectsRide(t *testing.T) {
 			}
 		}
 	})
+	t.Run("under a Crawl-delay that is clamped", func(t *testing.T) {
+		r := chain(t, true)
+		r.server.options.Policy = r.newPolicy(policy.Options{MaxCrawlDelay: 100 * time.Second})
+		ask(r, "/hop/0")
+		ask(r, "/hop/1?x=1")
+		if rec := r.last(2); rec.Deviation != "max_crawl_delay,redirect" {
+			t.Errorf("the record has the deviation %q, want both", rec.Deviation)
+		}
+	})
 	t.Run("not without the option", func(t *testing.T) {
 		r := chain(t, false)
 		ask(r, "/hop/0")

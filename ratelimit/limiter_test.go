@@ -717,6 +717,24 @@ func TestReckonCountsAsSent(t *testing.T) {
 	})
 }
 
+// TestReckonBesidePlaces has a request in report mode sent while nobody waits, but a place is kept: the next one keeps its
+// Delay from it.
+func TestReckonBesidePlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{})
+		r := Request{Key: host, Client: "a", Delay: 10 * time.Second}
+		send(t, l, r, 0)
+		turnedAway(t, l, r)
+		time.Sleep(9 * time.Second)
+		l.Reckon(Request{Key: host, Client: "b", Delay: 10 * time.Second})
+		time.Sleep(time.Second)
+		r.MaxWait = minute
+		if got := send(t, l, r, 0); !in(got, 9*time.Second) {
+			t.Errorf("a second after a request that was only reckoned, the place was taken after %v, want 9s", got)
+		}
+	})
+}
+
 // TestRide has requests ride on the slot of one that was just granted: at once, up to MaxConcurrent, not in a pause; and
 // the next one keeps its Delay from the last of them.
 func TestRide(t *testing.T) {

@@ -116,7 +116,7 @@ func (ln *lane) sent(now time.Time) {
 	ln.settle(now)
 	ln.seen = now
 	ln.moves++
-	if ln.queue == nil {
+	if ln.queue == nil || ln.queue.allKept() {
 		ln.mark = now
 	}
 }

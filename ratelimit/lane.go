@@ -127,7 +127,8 @@ func (ln *lane) tooLong(limit, wait time.Duration, full bool, now time.Time) err
 // full reports whether there is no place to wait for another request of client.
 func (ln *lane) full(client string) bool {
 	o := ln.limiter.rules()
-	return ln.queue != nil && (ln.queue.n >= o.MaxQueue || ln.queue.len(client) >= o.MaxQueuePerClient)
+	own := ln.queue.len(client)
+	return own >= o.MaxQueuePerClient || own > 0 && ln.queue.n >= o.MaxQueue // who has none there is not crowded out
 }
 
 // leave takes out a request whose client has left. If it was granted at that very moment, the grant goes back.

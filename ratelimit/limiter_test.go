@@ -607,9 +607,10 @@ func TestQueueCaps(t *testing.T) {
 		fill("3", 249)
 		full("0", 999*time.Second)
 		fill("3", 1)
-		full("4", 4*time.Second)
-		if got := l.Stats(); got.Waiting != 1000 || got.Throttled != 3 {
-			t.Errorf("Stats() = %+v, want 1000 waiting and 3 throttled", got)
+		fill("4", 1) // who has none there is not crowded out by those who have
+		full("4", 8*time.Second)
+		if got := l.Stats(); got.Waiting != 1001 || got.Throttled != 3 {
+			t.Errorf("Stats() = %+v, want 1001 waiting and 3 throttled", got)
 		}
 		cancel()
 		synctest.Wait()

@@ -10,7 +10,7 @@ import (
 
 // Options are the rules for all lanes of one Limiter. The zero value holds good defaults.
 type Options struct {
-	// MaxQueue is how many requests may wait for one key. If zero, 1000.
+	// MaxQueue is how many requests may wait for one key, beside one of each client, which nobody crowds out. If zero, 1000.
 	MaxQueue int
 
 	// MaxQueuePerClient is how many requests of one client may wait for one key. If zero, 250.

@@ -34,19 +34,23 @@ func (l *Limiter) gate(addr netip.Addr, now time.Time) *rate.Limiter {
 	return l.gates.get(addr, rate.Every(o.AddrDelay), now)
 }
 
-// get returns the gate of addr, and makes it if there is none.
+// get returns the gate of addr, and makes it if there is none. One that was made for another limit is replaced, and the
+// slots that were reserved there are void; how long ago the last start was is not known then, so it counts as just now.
 func (gs *gates) get(addr netip.Addr, limit rate.Limit, now time.Time) *rate.Limiter {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
-	gate := gs.of[addr]
-	if gate == nil {
+	old := gs.of[addr]
+	if old != nil && old.Limit() == limit {
+		return old
+	}
+	if old == nil {
 		gs.sweep(now)
-		gate = rate.NewLimiter(limit, 1)
-		gs.of[addr] = gate
 	}
-	if gate.Limit() != limit {
-		gate.SetLimitAt(now, limit)
+	gate := rate.NewLimiter(limit, 1)
+	if old != nil {
+		gate.AllowN(now, 1)
 	}
+	gs.of[addr] = gate
 	return gate
 }
 
@@ -83,12 +87,15 @@ func (gs *gates) sweep(now time.Time) {
 
 // pass returns how long w, which could start otherwise, must wait for its slot at the gate of its address.
 func (ln *lane) pass(w *waiter, now time.Time) time.Duration {
+	gate := ln.limiter.gate(w.addr, now)
+	if gate != w.gate {
+		w.gate, w.slot = gate, nil // AddrDelay has changed
+	}
+	if gate == nil {
+		return 0
+	}
 	if w.slot == nil {
-		gate := ln.limiter.gate(w.addr, now)
-		if gate == nil {
-			return 0
-		}
-		w.slot = gate.ReserveN(now, 1)
+		w.slot, ln.queue.gated = gate.ReserveN(now, 1), w
 	}
 	wait := w.slot.DelayFrom(now)
 	w.gated = w.gated || wait > 0

@@ -96,6 +96,39 @@ func TestGateSlotsAreGivenBack(t *testing.T) {
 	})
 }
 
+// TestGateSlotsThatWereMissed has a request wait for its slot, a kept place come before it in its lane, and another host's
+// request come meanwhile: their starts are spaced all the same.
+func TestGateSlotsThatWereMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{AddrDelay: 3 * time.Second})
+		begin := time.Now()
+		r := Request{Key: host, Client: "a", Delay: time.Second, Addr: shared}
+		send(t, l, r, 0)
+		r.Client = "away"
+		turnedAway(t, l, r) // whose place is kept until the fourth second
+		starts := []time.Duration{0}
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		ask := func(at time.Duration, key string) {
+			all.Go(func() {
+				time.Sleep(at)
+				send(t, l, Request{Key: key, Client: "b", Delay: time.Second, MaxWait: time.Hour, Addr: shared}, 0)
+				mu.Lock()
+				defer mu.Unlock()
+				starts = append(starts, time.Since(begin))
+			})
+		}
+		ask(100*time.Millisecond, host)
+		ask(3100*time.Millisecond, "b.example")
+		all.Wait()
+		for i := 1; i < len(starts); i++ {
+			if gap := starts[i] - starts[i-1]; gap < 3*time.Second {
+				t.Errorf("the starts at this address are %v, want 3s between any two", starts)
+			}
+		}
+	})
+}
+
 func TestGatesAreSwept(t *testing.T) {
 	l := newLimiter(t, Options{AddrDelay: time.Second})
 	now := time.Now()

@@ -168,6 +168,7 @@ func (ln *lane) pump(now time.Time) {
 			ln.wake(wait)
 			return
 		}
+		w.slot, ln.queue.gated = nil, nil // it is used
 		ln.queue.pop(w)
 		ln.left(w)
 		g := ln.grant(now, w.arrived, w.client, w.delay)
@@ -182,6 +183,10 @@ func (ln *lane) pump(now time.Time) {
 // until it lapses; by the gate of its address; and by the other instances. What else a head must have before it starts
 // belongs here.
 func (ln *lane) holds(w *waiter, now time.Time) time.Duration {
+	if g := ln.queue.gated; g != nil && g != w {
+		g.giveBack(now) // a place came before it, and its slot would be past when it starts
+		ln.queue.gated = nil
+	}
 	if wait := ln.until(now, ln.restraint.delay(w.delay)); wait > 0 {
 		w.giveBack(now)
 		return wait

@@ -32,6 +32,7 @@ package ratelimit
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -93,6 +94,12 @@ func (l *Limiter) Reload(o Options) error {
 		return err
 	}
 	l.options.Store(o.withDefaults())
+	l.mu.RLock()
+	lanes := slices.Clone(l.ring.lanes)
+	l.mu.RUnlock()
+	for _, ln := range lanes {
+		ln.tick() // who waits may start sooner now
+	}
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,6 +68,76 @@ func TestReload(t *testing.T) {
 		}
 		if got := send(t, l, r, 0); !in(got, 20*time.Second) {
 			t.Errorf("spaced from the start the request waited %v, want the other 20s", got)
+		}
+	})
+}
+
+// TestReloadWakes has rules become easier while a request waits by the old ones: it starts by the new.
+func TestReloadWakes(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		old, new Options
+		delay    time.Duration
+		holds    bool // the request before goes on
+		want     time.Duration
+	}{
+		{"default delay", Options{DefaultDelay: time.Hour}, Options{}, 0, false, 0},
+		{"release after", Options{ReleaseAfter: time.Hour}, Options{ReleaseAfter: time.Second}, minute, true, minute},
+		{"max concurrent", Options{MaxConcurrent: 1, ReleaseAfter: time.Hour}, Options{ReleaseAfter: time.Hour}, 0, true, 0},
+		{"no address delay", Options{AddrDelay: time.Hour}, Options{}, 0, false, 0},
+		{"a shorter address delay", Options{AddrDelay: time.Hour}, Options{AddrDelay: minute}, 0, false, minute},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLimiter(t, test.old)
+				r := Request{Key: host, Client: "a", Delay: test.delay, MaxWait: 2 * time.Hour, Addr: shared}
+				if g := acquire(t, l, r); !test.holds {
+					g.Release(Outcome{})
+				}
+				waited := make(chan time.Duration)
+				go func() { waited <- send(t, l, r, 0) }()
+				time.Sleep(time.Second)
+				if err := l.Reload(test.new); err != nil {
+					t.Fatal(err)
+				}
+				if got := <-waited - time.Second; !in(got, test.want) {
+					t.Errorf("after the change the request waited %v, want %v", got, test.want)
+				}
+			})
+		})
+	}
+}
+
+// TestReloadOfGates has the delay of an address change while the requests of several hosts wait for it: their starts are
+// spaced by the new one.
+func TestReloadOfGates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{AddrDelay: time.Hour})
+		starts := make(chan time.Time)
+		ask := func(i int) {
+			go func() {
+				send(t, l, Request{Key: fmt.Sprint(i), Client: "a", MaxWait: 100 * time.Hour, Addr: shared}, 0)
+				starts <- time.Now()
+			}()
+			synctest.Wait()
+		}
+		for i := range 6 {
+			ask(i)
+		}
+		last := <-starts
+		time.Sleep(time.Second)
+		if err := l.Reload(Options{AddrDelay: minute}); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 6 {
+			ask(6 + i)
+		}
+		for i := range 11 {
+			at := <-starts
+			if gap := at.Sub(last); gap < minute || gap > minute+2*time.Second {
+				t.Errorf("start %d came %v after the one before, want a minute", i, gap)
+			}
+			last = at
 		}
 	})
 }

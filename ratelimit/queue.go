@@ -21,7 +21,8 @@ type waiter struct {
 	ready   chan answer // of capacity 1, so that who answers never waits
 
 	addr  netip.Addr
-	slot  *rate.Reservation // at the gate of addr; nil: none yet, or there is no gate
+	gate  *rate.Limiter     // of addr, when it was last looked at; nil: not yet, or there is none
+	slot  *rate.Reservation // at gate; nil: none
 	gated bool              // the gate made it wait
 }
 
@@ -37,6 +38,7 @@ type queue struct {
 	files []*file
 	n     int         // requests in all files
 	timer *time.Timer // runs lane.tick when the head may be ready
+	gated *waiter     // holds a slot at its gate: whose turn it last was; nil: nobody
 }
 
 // A file is the requests of one client.
@@ -97,6 +99,11 @@ func (q *queue) all() iter.Seq[*waiter] {
 			}
 		}
 	}
+}
+
+// allKept reports whether there are only kept places, and nobody waits.
+func (q *queue) allKept() bool {
+	return !slices.ContainsFunc(q.files, func(f *file) bool { return f.waitsBehind(0) })
 }
 
 // push adds w behind the other requests of its client, and before those of its kept places that are due later. A client

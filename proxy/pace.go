@@ -70,7 +70,7 @@ func (p pipeline) pace(req *http.Request, ex *exchange, d policy.Decision) *Refu
 // paced returns what is asked of the pace for req, and the word for the record if it goes on the slot of another.
 func (ex *exchange) paced(req *http.Request, delay time.Duration) (r ratelimit.Request, deviation string) {
 	pace, now := ex.server.options.Pace, time.Now()
-	r = ratelimit.Request{Key: ex.lane, Client: ex.client.Name, Delay: delay, MaxWait: ex.maxWait(req.Header)}
+	r = ratelimit.Request{Key: ex.lane, Client: ex.client.Name, Agent: ex.rec.UserAgent, Delay: delay, MaxWait: ex.maxWait(req.Header)}
 	r.Patient = ex.preference != ""
 	if pace.Addr != nil {
 		r.Addr = pace.Addr(req.Context(), ex.origin)

@@ -307,6 +307,17 @@ func TestRidesAreBounded(t *testing.T) {
 	}
 }
 
+// The pace learns how long each program of a client waits, and not the client.
+func TestPaceKnowsPrograms(t *testing.T) {
+	r := newRig(t, nil)
+	req := &http.Request{Header: http.Header{"User-Agent": {"Crawler/1.0"}}, URL: &url.URL{Scheme: "http", Host: "a.example"}}
+	ex := r.server.newExchange(nil, req, nil)
+	ex.client = local
+	if got, _ := ex.paced(req, 0); got.Client != local.Name || got.Agent != "Crawler/1.0" {
+		t.Errorf("the pace is asked for %q, %q, want the client and its User-Agent", got.Client, got.Agent)
+	}
+}
+
 func mustOrigin(t *testing.T, s string) origin.Origin {
 	t.Helper()
 	o, err := origin.Parse(s)

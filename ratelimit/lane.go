@@ -68,7 +68,7 @@ func (ln *lane) enter(ctx context.Context, r Request, now time.Time) (*Grant, *w
 		return nil, nil, err
 	}
 	w.ctx, w.delay, w.maxWait, w.arrived, w.ready = ctx, r.delay(), r.MaxWait, now, make(chan answer, 1)
-	w.addr = r.Addr
+	w.addr, w.agent = r.Addr, r.Agent
 	ln.limiter.waiting.Add(1)
 	ln.pump(now)
 	ln.crowds(now)
@@ -99,12 +99,12 @@ func (ln *lane) line(ctx context.Context, r Request, now time.Time) (*waiter, er
 	return nil, ln.tooLong(limit, wait, false, now)
 }
 
-// bears returns the longest wait that r is held for: its MaxWait, or less where its client is known to leave sooner.
+// bears returns the longest wait that r is held for: its MaxWait, or less where its asker is known to leave sooner.
 func (ln *lane) bears(r Request, now time.Time) time.Duration {
 	if r.Patient {
 		return r.MaxWait
 	}
-	return min(r.MaxWait, ln.limiter.patiences.limit(r.Client, now))
+	return min(r.MaxWait, ln.limiter.patiences.limit(r.asker(), now))
 }
 
 // push adds w to the queue, and makes it if there is none.

@@ -113,6 +113,10 @@ type Request struct {
 	// Client is who asks. Clients of one key take turns.
 	Client string
 
+	// Agent is the program by which Client asks, such as its User-Agent, if it has several: how long one waits before it
+	// gives up says nothing of the others.
+	Agent string
+
 	// Delay is the spacing that applies to this request, such as the host's Crawl-delay. It may differ from one request
 	// to the next: what counts is the Delay of the request whose turn it is, reckoned from the request before. If zero,
 	// DefaultDelay and MaxConcurrent hold. More than a year is taken as a year.
@@ -132,7 +136,7 @@ type Request struct {
 	Addr netip.Addr
 
 	// Patient says that MaxWait is the client's own word for this request. If false, a shorter wait is foreseen in vain
-	// as well, if the client is known to have abandoned its requests after that.
+	// as well, if the client's Agent is known to have abandoned its requests after that.
 	Patient bool
 }
 
@@ -186,13 +190,13 @@ func (l *Limiter) wait(ctx context.Context, ln *lane, w *waiter) (*Grant, error)
 			return nil, a.err
 		}
 		if ctx.Err() == nil {
-			l.patiences.waited(w.client, a.grant.waited, a.grant.start)
+			l.patiences.waited(w.asker(), a.grant.waited, a.grant.start)
 			return a.grant, nil
 		}
 		a.grant.Cancel()
 	case <-ctx.Done():
 		now := time.Now()
-		l.patiences.abandoned(w.client, now.Sub(w.arrived), now)
+		l.patiences.abandoned(w.asker(), now.Sub(w.arrived), now)
 		ln.mu.Lock()
 		ln.leave(w, now)
 		ln.mu.Unlock()

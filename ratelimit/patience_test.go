@@ -90,7 +90,8 @@ func total(m map[int]int) (sum, most int) {
 
 // TestThreadsWithATimeOut is a case that was measured: threads with a time-out of 10 s under a Crawl-delay of 10 s. Held
 // for as long as its MaxWait, most of what they ask for dies waiting, again and again. With learned patience and kept
-// places, no page times out twice, none is told to come back in vain, and all arrive at the pace of the lane.
+// places, no page times out more than twice, since it takes two time-outs to know one, hardly any is told to come back in
+// vain, and all arrive at the pace of the lane.
 func TestThreadsWithATimeOut(t *testing.T) {
 	const pages = 24
 	for _, threads := range []int{2, 4, 8, 24} {
@@ -98,7 +99,7 @@ func TestThreadsWithATimeOut(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c = &crawler{
 					limiter: newLimiter(t, Options{}), timeout: 10 * time.Second, took: 200 * time.Millisecond,
-					request: Request{Key: host, Client: "a", Delay: 10 * time.Second, MaxWait: 150 * time.Second, Patient: !learn},
+					request: Request{Key: host, Client: "a", Agent: "threads", Delay: 10 * time.Second, MaxWait: 150 * time.Second, Patient: !learn},
 				}
 				begin := time.Now()
 				c.crawl(threads, pages)
@@ -115,10 +116,14 @@ func TestThreadsWithATimeOut(t *testing.T) {
 			after, took := crawl(t, true)
 			died, mostDied := total(after.died)
 			_, mostTold := total(after.told)
-			if after.arrived != pages || mostDied > 1 || mostTold > 1 || died > threads {
-				t.Errorf("%d pages arrived, one timed out %d times, one was told to come back %d times; want %d, once, once", after.arrived, mostDied, mostTold, pages)
+			vain := 1 // where there are as many threads as pages, one's place may be another's by then
+			if threads < pages {
+				vain = 0
 			}
-			if without < 14 || without < 5*died {
+			if after.arrived != pages || mostDied > 2 || mostTold > 1+vain || died > 2*threads {
+				t.Errorf("%d pages arrived, one timed out %d times, one was told to come back %d times; want %d, twice, once", after.arrived, mostDied, mostTold, pages)
+			}
+			if without < 14 || without < 4*died {
 				t.Errorf("%d requests timed out where nothing is learned, and %d where something is; want the difference to be large", without, died)
 			}
 			// A slot is the Delay, the request, and up to a second for which Retry-After is rounded up.
@@ -129,10 +134,17 @@ func TestThreadsWithATimeOut(t *testing.T) {
 	}
 }
 
-// TestPatience has one client abandon requests, and says which waits are then hopeless.
+// TestPatience has one program abandon requests, and says which waits are then hopeless. Each is followed, half a second
+// later, by the program's next request, unless it says otherwise.
 func TestPatience(t *testing.T) {
 	begin := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	at := func(s float64) time.Time { return begin.Add(seconds(s)) }
+	a := asker{"a", "Crawler/1.0"}
+	// abandon has who give up a request after so long, at a moment, and go on.
+	abandon := func(ps *patiences, who asker, after, moment float64) {
+		ps.abandoned(who, seconds(after), at(moment))
+		ps.limit(who, at(moment+0.5))
+	}
 	for _, test := range []struct {
 		name string
 		play func(ps *patiences)
@@ -140,55 +152,128 @@ func TestPatience(t *testing.T) {
 		want time.Duration
 	}{
 		{"nothing", func(*patiences) {}, 0, endless},
-		{"a time-out, and on with the next", func(ps *patiences) { ps.abandoned("a", seconds(10), at(0)) }, 1, seconds(9)},
-		{"a program that was stopped", func(ps *patiences) { ps.abandoned("a", seconds(10), at(0)) }, 3, endless},
-		{"another client's", func(ps *patiences) { ps.abandoned("b", seconds(10), at(0)) }, 1, endless},
-		{"a change of mind", func(ps *patiences) { ps.abandoned("a", seconds(0.9), at(0)) }, 1, endless},
-		{"the shortest counts", func(ps *patiences) {
-			ps.abandoned("a", seconds(20), at(0))
-			ps.abandoned("a", seconds(10), at(0))
-			ps.abandoned("a", seconds(30), at(0))
-		}, 1, seconds(9)},
-		{"a longer one later does not", func(ps *patiences) {
-			ps.abandoned("a", seconds(10), at(0))
-			ps.limit("a", at(1))
-			ps.abandoned("a", seconds(30), at(40))
-		}, 41, seconds(9)},
+		{"once", func(ps *patiences) { abandon(ps, a, 10, 0) }, 1, endless},
+		{"twice", func(ps *patiences) {
+			abandon(ps, a, 10, 0)
+			abandon(ps, a, 10, 10)
+		}, 11, seconds(9)},
+		{"about the same time", func(ps *patiences) {
+			abandon(ps, a, 10, 0)
+			abandon(ps, a, 12, 12)
+		}, 13, seconds(10.8)},
+		{"not the same time", func(ps *patiences) {
+			abandon(ps, a, 10, 0)
+			abandon(ps, a, 12.1, 12)
+			abandon(ps, a, 30, 42)
+			abandon(ps, a, 3, 45)
+		}, 46, endless},
+		{"a program that was stopped, twice", func(ps *patiences) {
+			ps.abandoned(a, seconds(10), at(0))
+			ps.limit(a, at(2.1))
+			ps.abandoned(a, seconds(10), at(20))
+		}, 23, endless},
+		{"a program that was stopped with all its requests, and started again", func(ps *patiences) {
+			for range 8 {
+				abandon(ps, a, 10, 0)
+			}
+		}, 1, endless},
+		{"another program of the client", func(ps *patiences) {
+			for i := range 5 {
+				abandon(ps, asker{"a", "curl/8.0"}, 3, float64(10*i))
+			}
+		}, 41, endless},
+		{"another client", func(ps *patiences) {
+			for i := range 5 {
+				abandon(ps, asker{"b", "Crawler/1.0"}, 3, float64(10*i))
+			}
+		}, 41, endless},
+		{"a change of mind", func(ps *patiences) {
+			abandon(ps, a, 0.9, 0)
+			abandon(ps, a, 0.9, 10)
+		}, 11, endless},
+		{"the shortest of those that were abandoned together counts", func(ps *patiences) {
+			abandon(ps, a, 10, 0)
+			ps.abandoned(a, seconds(20), at(10))
+			ps.abandoned(a, seconds(10), at(10))
+			ps.abandoned(a, seconds(30), at(10))
+		}, 11, seconds(9)},
+		{"a longer time later does not count", func(ps *patiences) {
+			abandon(ps, a, 10, 0)
+			abandon(ps, a, 10, 10)
+			abandon(ps, a, 30, 40)
+			abandon(ps, a, 30, 70)
+		}, 71, seconds(9)},
+		{"an old one is no witness", func(ps *patiences) {
+			abandon(ps, a, 10, 0)
+			abandon(ps, a, 10, 601)
+		}, 602, endless},
 		{"doubled after ten minutes", func(ps *patiences) {
-			ps.abandoned("a", seconds(10), at(0))
-			ps.limit("a", at(1))
-		}, 600, seconds(18)},
+			abandon(ps, a, 10, 0)
+			abandon(ps, a, 10, 10)
+		}, 610, seconds(18)},
+		{"known at once when it comes again", func(ps *patiences) {
+			abandon(ps, a, 10, 0)
+			abandon(ps, a, 10, 10)
+			abandon(ps, a, 10, 700)
+		}, 701, seconds(9)},
 		{"forgotten after a year", func(ps *patiences) {
-			ps.abandoned("a", seconds(10), at(0))
-			ps.limit("a", at(1))
+			abandon(ps, a, 10, 0)
+			abandon(ps, a, 10, 10)
 		}, 365 * 24 * 3600, endless},
 		{"disproved", func(ps *patiences) {
-			ps.abandoned("a", seconds(10), at(0))
-			ps.limit("a", at(1))
-			ps.waited("a", seconds(11), at(12))
-		}, 13, endless},
+			abandon(ps, a, 10, 0)
+			abandon(ps, a, 10, 10)
+			ps.waited(a, seconds(11), at(22))
+		}, 23, endless},
+		{"disproved, so that one is not enough again", func(ps *patiences) {
+			abandon(ps, a, 10, 0)
+			abandon(ps, a, 10, 10)
+			ps.waited(a, seconds(11), at(22))
+			abandon(ps, a, 10, 40)
+		}, 41, endless},
 		{"not disproved by a shorter wait", func(ps *patiences) {
-			ps.abandoned("a", seconds(10), at(0))
-			ps.limit("a", at(1))
-			ps.waited("a", seconds(8), at(12))
-		}, 13, seconds(9)},
+			abandon(ps, a, 10, 0)
+			abandon(ps, a, 10, 10)
+			ps.waited(a, seconds(8), at(22))
+		}, 23, seconds(9)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var ps patiences
 			test.play(&ps)
-			if got := ps.limit("a", at(test.at)); got != test.want {
+			if got := ps.limit(a, at(test.at)); got != test.want {
 				t.Errorf("the limit is %v, want %v", got, test.want)
 			}
 		})
 	}
 }
 
+// TestPatienceIsAPrograms has one program of a client time out again and again: what it asks next is answered at once, and
+// another program of the same name is held as before.
+func TestPatienceIsAPrograms(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{})
+		r := Request{Key: host, Client: "local", Agent: "impatient", Delay: 10 * time.Second, MaxWait: minute}
+		acquire(t, l, r) // and goes on for longer than anybody waits
+		for range 2 {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			if _, err := l.Acquire(ctx, r); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Acquire: %v, want it to wait until its time is over", err)
+			}
+			cancel()
+		}
+		turnedAway(t, l, r)
+		r.Agent = "patient"
+		send(t, l, r, 0)
+	})
+}
+
 func TestPatiencesAreBounded(t *testing.T) {
 	var ps patiences
 	for i := range 3*knownClients + 1 {
-		ps.abandoned(fmt.Sprint(i), minute, time.Now())
-		if len(ps.of) > knownClients {
-			t.Fatalf("%d clients are remembered, want at most %d", len(ps.of), knownClients)
+		ps.abandoned(asker{fmt.Sprint(i), "x"}, minute, time.Now())
+		ps.missed(fmt.Sprint(i), time.Now())
+		if len(ps.of) > knownClients || len(ps.misses) > knownClients {
+			t.Fatalf("of %d and %d clients something is remembered, want at most %d", len(ps.of), len(ps.misses), knownClients)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 type waiter struct {
 	ctx     context.Context // nil: the client is away
 	client  string
+	agent   string        // the client's program
 	delay   time.Duration // its own; the lane's floor may be more
 	maxWait time.Duration
 	arrived time.Time

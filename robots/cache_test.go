@@ -217,6 +217,7 @@ func TestBackOff(t *testing.T) {
 					gaps, last = nil, time.Time{}
 					for len(gaps) < 11 {
 						lookUp(t, c, o)
+						synctest.Wait() // for a renewal that it began
 						time.Sleep(time.Second)
 					}
 					if got := strings.Join(gaps, " "); got != row.want {

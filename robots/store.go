@@ -75,7 +75,7 @@ func (c *Cache) save(snap *Snapshot, change *Change) {
 	if err == nil {
 		return
 	}
-	if end := time.Since(c.born); end-begin > savePatience/2 { // a lock, which SQLite leaves a little before the time
+	if end := time.Since(c.born); end-begin >= savePatience {
 		c.resting.Store(int64(end + saveRest))
 	}
 	c.storeFailed(fmt.Errorf("robots: saving the snapshot of %s: %w", snap.Origin, err))

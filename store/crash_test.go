@@ -96,7 +96,7 @@ func killAfter(t *testing.T, path string, n int) (last int) {
 	}
 	_ = child.Wait() // it was killed
 	if last < n {
-		t.Fatalf("the child said %d at last, want %d or more", last, n)
+		t.Errorf("the child said %d at last, want %d or more", last, n)
 	}
 	return last
 }

@@ -37,9 +37,3 @@ func (s *State) Ask(ctx context.Context, text string) (value string, err error) 
 	err = s.read.QueryRowContext(ctx, text).Scan(&value)
 	return value, err
 }
-
-// AskWriter is Ask of the connection that can.
-func (s *State) AskWriter(ctx context.Context, text string) (value string, err error) {
-	err = s.write.QueryRowContext(ctx, text).Scan(&value)
-	return value, err
-}

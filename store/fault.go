@@ -41,6 +41,12 @@ func remedy(err error) string {
 	return ""
 }
 
+// isBusy reports whether err is that another process is writing.
+func isBusy(err error) bool {
+	var fault *sqlite.Error
+	return errors.As(err, &fault) && fault.Code()&0xff == sqlite3.SQLITE_BUSY
+}
+
 // errDamaged is for what SQLite reads and we cannot: it finds torn pages only, and not a bit that fell over.
 var errDamaged = errors.New("what is kept is not what was saved")
 

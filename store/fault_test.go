@@ -303,18 +303,29 @@ func TestAnotherWrites(t *testing.T) {
 	}
 }
 
-// Open waits for another process longer than Save does: requests wait for that one.
-func TestSaveDoesNotWaitLong(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "state.db")
-	for wait, want := range map[time.Duration]string{0: "500", time.Minute: "500", 20 * time.Millisecond: "20"} {
-		s, err := store.Open(store.Options{Path: path, Wait: wait})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
-		if got, err := s.AskWriter(context.Background(), "PRAGMA busy_timeout"); got != want || err != nil {
-			t.Errorf("opened with %v, Save waits for %s ms, %v, want %s", wait, got, err, want)
-		}
+// Who waits for another process goes when his context ends, and is told why he waited.
+func TestWaitEndsWithItsContext(t *testing.T) {
+	path, ctx := filepath.Join(t.TempDir(), "state.db"), context.Background()
+	const wait = time.Minute
+	holder := open(t, path)
+	s, err := store.Open(store.Options{Path: path, Wait: wait})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := holder.Exec(ctx, "BEGIN IMMEDIATE"); err != nil {
+		t.Fatal(err)
+	}
+	hasty, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	err = s.Save(hasty, found(mustOrigin(t, "http://a.example"), file, dawn), nil)
+	checkWords(t, "Save", err, "another process is writing")
+	if took := time.Since(begin); !errors.Is(err, context.DeadlineExceeded) || took > wait/2 {
+		t.Errorf("Save: %v after %v, want %v at once", err, took, context.DeadlineExceeded)
+	}
+	if err := holder.Exec(ctx, "ROLLBACK"); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -20,14 +20,14 @@ const pausesKept = time.Hour
 
 // Keep keeps p in the place of what was kept for its key, unless that ends later.
 func (s *State) Keep(p ratelimit.Pause) error {
-	_, err := s.write.ExecContext(context.Background(), keepPauseSQL, p.Key, micros(p.Until), string(p.Source), p.Streak)
+	_, err := s.exec(context.Background(), keepPauseSQL, p.Key, micros(p.Until), string(p.Source), p.Streak)
 	return s.fail("saving the pause of "+p.Key, err)
 }
 
 // Kept returns the pauses that go on or ended less than an hour ago, and forgets the others.
 func (s *State) Kept() ([]ratelimit.Pause, error) {
 	ctx := context.Background()
-	if _, err := s.write.ExecContext(ctx, "DELETE FROM pauses WHERE until < ?", micros(time.Now().Add(-pausesKept))); err != nil {
+	if _, err := s.exec(ctx, "DELETE FROM pauses WHERE until < ?", micros(time.Now().Add(-pausesKept))); err != nil {
 		return nil, s.fail("forgetting pauses", err)
 	}
 	pauses, err := list(ctx, s.read, func(rows *sql.Rows) (p ratelimit.Pause, err error) {

@@ -22,7 +22,7 @@ var pruneSQL = []string{
 func (s *State) Prune(ctx context.Context, before time.Time) (gone int64, err error) {
 	for _, text := range pruneSQL {
 		for {
-			n, err := s.pruneSome(ctx, text, before)
+			n, err := s.exec(ctx, text, micros(before), pruneStep)
 			gone += n
 			if err != nil {
 				return gone, s.fail("pruning", err)
@@ -33,12 +33,4 @@ func (s *State) Prune(ctx context.Context, before time.Time) (gone int64, err er
 		}
 	}
 	return gone, nil
-}
-
-func (s *State) pruneSome(ctx context.Context, text string, before time.Time) (int64, error) {
-	result, err := s.write.ExecContext(ctx, text, micros(before), pruneStep)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected() // without those that triggers removed (sqlite3_changes)
 }

@@ -82,22 +82,6 @@ func (s *State) Save(ctx context.Context, snap *robots.Snapshot, c *robots.Chang
 	return s.fail("saving the robots.txt of "+snap.Origin.String(), err)
 }
 
-// change runs steps in one transaction.
-func (s *State) change(ctx context.Context, steps func(*sql.Tx) error) error {
-	tx, err := s.write.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback() // after Commit there is nothing to take back
-	if err := steps(tx); err != nil {
-		if gone := ctx.Err(); gone != nil {
-			return gone // and what steps says of it is that the transaction is over
-		}
-		return err
-	}
-	return tx.Commit()
-}
-
 const (
 	hasBodySQL = "SELECT EXISTS (SELECT 1 FROM bodies WHERE sha256 = ? AND body = ?)"
 	addBodySQL = "INSERT INTO bodies (sha256, body) VALUES (?, ?) ON CONFLICT (sha256) DO UPDATE SET body = excluded.body" // in the place of a damaged one
@@ -194,7 +178,7 @@ const deleteSQL = "DELETE FROM snapshots WHERE origin = ?"
 
 // Delete forgets what is in force at o. Its versions and changes stay until Prune.
 func (s *State) Delete(ctx context.Context, o origin.Origin) error {
-	_, err := s.write.ExecContext(ctx, deleteSQL, o.String())
+	_, err := s.exec(ctx, deleteSQL, o.String())
 	return s.fail("deleting the robots.txt of "+o.String(), err)
 }
 

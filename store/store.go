@@ -36,13 +36,14 @@ import (
 // Options configure a State.
 type Options struct {
 	Path string        // of the file, made with mode 0600 where there is none, and its folder with 0700
-	Wait time.Duration // of Open, for another process that is writing, if zero 5 s; later calls wait for 500 ms of it, whatever a context says
+	Wait time.Duration // for another process that is writing; if zero, 5 s
 }
 
 // State is the database of one instance's state. It is safe for concurrent use: reads do not wait for writes, and writes
 // come one after the other.
 type State struct {
 	path  string
+	wait  time.Duration
 	write *sql.DB // one connection
 	read  *sql.DB // up to readers connections, on which nothing can be written
 
@@ -66,28 +67,28 @@ func Open(o Options) (*State, error) {
 	if o.Wait == 0 {
 		o.Wait = 5 * time.Second
 	}
-	s := &State{path: path}
-	if err := s.open(o.Wait); err != nil {
+	s := &State{path: path, wait: o.Wait}
+	if err := s.open(); err != nil {
 		s.Close()
 		return nil, s.fail("opening the database", err)
 	}
 	return s, nil
 }
 
-func (s *State) open(wait time.Duration) (err error) {
+func (s *State) open() (err error) {
 	if err = create(s.path); err != nil {
 		return err
 	}
-	if s.write, err = connect(s.path, wait, 1, "_journal_mode=WAL", "_txlock=immediate"); err != nil {
+	if s.write, err = connect(s.path, s.wait, 1, "_journal_mode=WAL", "_txlock=immediate"); err != nil {
 		return err
 	}
 	if err = migrate(context.Background(), s.write); err != nil {
 		return err
 	}
-	if err = hasten(s.write, min(wait, longestWait)); err != nil {
+	if err = hasten(s.write); err != nil {
 		return err
 	}
-	if s.read, err = connect(s.path, wait, readers, "_query_only=1"); err != nil {
+	if s.read, err = connect(s.path, s.wait, readers, "_query_only=1"); err != nil {
 		return err
 	}
 	return s.prepare()
@@ -128,12 +129,9 @@ func connect(path string, wait time.Duration, n int, settings ...string) (*sql.D
 	return db, nil
 }
 
-// longestWait is for another process that is writing, once the State is open: requests wait for what is saved.
-const longestWait = 500 * time.Millisecond
-
-// hasten gives the one connection of db less time to wait than it was opened with.
-func hasten(db *sql.DB, wait time.Duration) error {
-	_, err := db.Exec("PRAGMA busy_timeout = " + strconv.FormatInt(wait.Milliseconds(), 10))
+// hasten leaves the waiting to begin, which heeds contexts. While the tables are made SQLite does it.
+func hasten(db *sql.DB) error {
+	_, err := db.Exec("PRAGMA busy_timeout = 20")
 	return err
 }
 

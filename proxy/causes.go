@@ -26,7 +26,7 @@ func lookUpRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 		return ex.gone(errGoneWaiting)
 	}
 	if errors.Is(err, robots.ErrBusy) {
-		return &Refusal{Reason: policy.ReasonOverload, Detail: "Too many robots.txt files are being fetched.", RetryAfter: 5 * time.Second, Err: err}
+		return &Refusal{Reason: policy.ReasonOverload, Detail: "Too many robots.txt files are being fetched.", RetryAfter: retryOverload, Err: err}
 	}
 	ref := &Refusal{Reason: policy.ReasonRobotsUnreachable, ProxyError: robots.ErrorType(err), RetryAfter: time.Second, Err: err}
 	words := inWords(ref.ProxyError, err)
@@ -36,6 +36,11 @@ func lookUpRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 	}
 	ref.Detail = ex.origin.String() + "/robots.txt could not be fetched: " + words
 	return ref
+}
+
+// unrecordedRefusal answers for a decision that could not be recorded.
+func unrecordedRefusal(err error) *Refusal {
+	return &Refusal{Reason: policy.ReasonAuditUnavailable, RetryAfter: retryOverload, Err: err}
 }
 
 // authRefusal answers for credentials that are missing or were not accepted. It tells neither whether there is such a user

@@ -131,7 +131,7 @@ func (ex *exchange) refuse(req *http.Request, ref *Refusal) *http.Response {
 	ref.complete(ex.server.options.RefusalStatus)
 	ex.note(ref)
 	if err := ex.begin(req.Context()); err != nil {
-		ref = &Refusal{Reason: policy.ReasonAuditUnavailable, RetryAfter: 5 * time.Second}
+		ref = unrecordedRefusal(err)
 		ref.complete(0)
 		ex.server.unrecorded.Add(1)
 		ex.server.log.Debug("a decision could not be recorded", "err", err)

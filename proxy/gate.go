@@ -87,7 +87,7 @@ func (g *gate) fail(m *malformed) error {
 	}
 	g.told = true
 	g.server.refuseMalformed(g, m)
-	g.linger()
+	linger(g.Conn)
 	return errRefused
 }
 
@@ -98,15 +98,6 @@ func (g *gate) watch() error {
 		return err
 	}
 	return g.halfClosed()
-}
-
-// linger ends the sending side and reads on for a while: a connection that is closed with octets unread is reset, and then
-// the client may never see its answer (RFC 9112 section 9.6).
-func (g *gate) linger() {
-	if g.CloseWrite() != nil || g.SetReadDeadline(time.Now().Add(lingering)) != nil {
-		return
-	}
-	_, _ = io.CopyN(io.Discard, g.Conn, lingerOctets) // the connection is closed whatever comes
 }
 
 // CloseWrite ends the sending side.
@@ -125,7 +116,7 @@ func (g *gate) settle(w http.ResponseWriter) {
 		return
 	}
 	_ = http.NewResponseController(w).Flush() // a client that left needs no answer
-	g.linger()
+	linger(g.Conn)
 }
 
 // brokenBody returns what was wrong with the body of the request that is served; nil where nothing is, or no gate.

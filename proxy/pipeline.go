@@ -67,7 +67,7 @@ func (p pipeline) admit(req *http.Request, ex *exchange) *Refusal {
 	}
 	if err := ex.begin(req.Context()); err != nil {
 		ex.grant.Cancel()
-		return &Refusal{Reason: policy.ReasonAuditUnavailable, RetryAfter: 5 * time.Second, Err: err}
+		return unrecordedRefusal(err)
 	}
 	return nil
 }

@@ -91,7 +91,7 @@ func (r *Refusal) retryAfter() int {
 	return max(1, int(math.Ceil(r.RetryAfter.Seconds())))
 }
 
-// retryOverload is when those come back who met a limit of ours.
+// retryOverload is when those come back who met a limit or a lack of ours.
 const retryOverload = 5 * time.Second
 
 // nothingRead stands for the request of a client that was answered before it was heard.

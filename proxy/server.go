@@ -330,7 +330,7 @@ func (s *Server) frontDoor(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// isVisit reports whether r is for the proxy itself: a path alone, or a page of OnboardingHost.
+// isVisit reports whether r is for the proxy itself: a path alone, or a page of onboarding.
 func isVisit(r *http.Request) bool {
 	if !r.URL.IsAbs() {
 		return strings.HasPrefix(r.URL.Path, "/")

@@ -13,8 +13,13 @@ const fewConnections = 1000
 // spareDescriptors are kept for what is no connection of a client: files, listeners, fetches of robots.txt, the operator.
 const spareDescriptors = 128
 
-// newLimits returns the configured limits, as far as the system grants the descriptors: each connection of a client may
-// need another one to an origin. A proxy that runs out of them cannot even say so.
+// idleDescriptors may be held by connections to origins that no request uses (512) and by clients who are told that there
+// is no seat (256). Where the system grants few, no more than a quarter is kept for them.
+const idleDescriptors = 512 + 256
+
+// newLimits returns the configured limits, as far as the system grants the descriptors: a connection of a client needs
+// another one to an origin. (One of HTTP/2 may need more, to an origin that speaks HTTP/1.1; most need none for long.) A
+// proxy that runs out of them cannot even say so.
 func newLimits(cfg *config.Config, log *slog.Logger) proxy.Limits {
 	l := proxy.Limits{
 		Connections: cfg.Limits.Connections, ConnectionsPerClient: cfg.Limits.ConnectionsPerClient,
@@ -24,7 +29,7 @@ func newLimits(cfg *config.Config, log *slog.Logger) proxy.Limits {
 	if !known {
 		return l
 	}
-	most := max(1, (descriptors-spareDescriptors)/2)
+	most := max(1, (descriptors-spareDescriptors-min(idleDescriptors, descriptors/4))/2)
 	if l.Connections != 0 && l.Connections <= most {
 		return l
 	}

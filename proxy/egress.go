@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http/httptrace"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -117,7 +119,23 @@ func (e *Egress) DialContext(ctx context.Context, network, addr string) (net.Con
 	if err != nil {
 		return nil, err
 	}
-	return e.dialer.DialContext(ctx, network, addr)
+	return e.dial(ctx, network, addr)
+}
+
+// dial tries one address of addr after the other. Where some were allowed and none of those answered, that is the error:
+// net would return the first one, which may be that another address is prohibited.
+func (e *Egress) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	var dead atomic.Pointer[error]
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{ConnectDone: func(_, _ string, err error) {
+		if err != nil && !Prohibited(err) {
+			dead.CompareAndSwap(nil, &err)
+		}
+	}})
+	c, err := e.dialer.DialContext(ctx, network, addr)
+	if failed := dead.Load(); failed != nil && Prohibited(err) {
+		return nil, *failed
+	}
+	return c, err
 }
 
 // mapped returns addr with the address that Resolve has for its host.

@@ -2,12 +2,14 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/robotsproxy/robotsproxy/origin"
@@ -254,6 +256,33 @@ func TestEgressDialsOnlyTheGoodOnes(t *testing.T) {
 	}
 	if n := came(); n > 0 {
 		t.Errorf("an address that is not allowed saw %d connections", n)
+	}
+}
+
+// A name is dead, and not prohibited, if the addresses that are allowed do not answer.
+func TestEgressTellsDeadFromProhibited(t *testing.T) {
+	gone, err := net.Listen("tcp", "127.0.0.2:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := strconv.Itoa(gone.Addr().(*net.TCPAddr).Port)
+	gone.Close()
+	names := newNameserver(t)
+	e := NewEgress(EgressOptions{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}, Resolver: names.resolver()})
+	for name, row := range map[string]struct {
+		addresses  []string
+		prohibited bool
+	}{
+		"bad-dead.example": {[]string{"127.0.0.1", "127.0.0.2"}, false},
+		"dead-bad.example": {[]string{"127.0.0.2", "127.0.0.1"}, false},
+		"families.example": {[]string{"::1", "127.0.0.2"}, false},
+		"bad.example":      {[]string{"127.0.0.1", "10.0.0.1"}, true},
+	} {
+		names.set(name, row.addresses)
+		_, err := e.DialContext(t.Context(), "tcp", name+":"+port)
+		if Prohibited(err) != row.prohibited || errors.Is(err, syscall.ECONNREFUSED) == row.prohibited {
+			t.Errorf("dialling %s: %v", name, err)
+		}
 	}
 }
 

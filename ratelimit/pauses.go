@@ -46,8 +46,16 @@ func (l *Limiter) restore(kept Pauses) error {
 		}
 		ln.restrain().backoff = b
 		ln.mu.Unlock()
+		l.tellPause(p)
 	}
 	return nil
+}
+
+// tellPause has the other instances know of a pause.
+func (l *Limiter) tellPause(p Pause) {
+	if rest := time.Until(p.Until); l.shared != nil && rest > 0 {
+		_ = l.shared.Pause(p.Key, rest) // who cannot be told now is told later
+	}
 }
 
 // keep hands a pause that has just begun to Pauses, if it is long. No lock is held, since this may take a while.
@@ -55,11 +63,8 @@ func (l *Limiter) keep(p Pause) {
 	if p.Until.IsZero() {
 		return
 	}
-	rest := time.Until(p.Until)
-	if l.shared != nil {
-		_ = l.shared.Pause(p.Key, rest) // who cannot be told now is told later
-	}
-	if l.pauses == nil || rest <= keepsAbove {
+	l.tellPause(p)
+	if l.pauses == nil || time.Until(p.Until) <= keepsAbove {
 		return
 	}
 	if err := l.pauses.Keep(p); err != nil {

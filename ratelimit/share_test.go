@@ -360,6 +360,22 @@ func TestForeseenWithRivals(t *testing.T) {
 	})
 }
 
+// A pause that was kept over a restart holds in the instances that go on as well.
+func TestKeptPausesAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &club{}
+		until := time.Now().Add(time.Hour)
+		kept := &fakePauses{kept: map[string]Pause{
+			host:          {Key: host, Until: until, Source: RetryAfter},
+			"old.example": {Key: "old.example", Until: time.Now().Add(-time.Minute), Source: Backoff, Streak: 3},
+		}}
+		newLimiter(t, Options{Shared: c, Pauses: kept})
+		if !c.paused.Equal(until) {
+			t.Errorf("the others are told of a pause until %v, want %v", c.paused, until)
+		}
+	})
+}
+
 // An instance whose last request has left does not stand in the line, even if an answer was under way.
 func TestSharedLineIsLeft(t *testing.T) {
 	for _, after := range []time.Duration{10 * time.Second, 500 * time.Microsecond} {

@@ -73,7 +73,7 @@ func (r *Redis) failed(err error) {
 	}
 	if r.health.fails(err, time.Now()) {
 		r.downs.Add(1)
-		r.log.Warn("Redis is down; pace is not shared with other instances", "error", err, "on_down", r.onDown)
+		r.log.Warn("Redis is down; pace is not shared with other instances", "err", err, "on_down", r.onDown)
 	}
 }
 

@@ -360,8 +360,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, t *tunnel) {
 		writeResponse(rw, r, ex.refuse(r, ref))
 		return
 	}
+	r = r.WithContext(ex.withTrace(ex.ctx)) // a copy: net/http looks at the body of its own to know what became of it
 	ex.prepare(r)
-	s.goproxy.ServeHTTP(rw, r.WithContext(ex.withTrace(ex.ctx)))
+	s.goproxy.ServeHTTP(rw, r)
 	gateIn(ex.ctx).settle(rw)
 	if ex.bodyErr != nil {
 		rw.Flush()                  // what came is the client's, as it would be without us

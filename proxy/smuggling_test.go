@@ -288,6 +288,34 @@ func TestFrameBeforeTheUpgrade(t *testing.T) {
 	}
 }
 
+// A body that is not read to its end, with trailers to come, never becomes the next request either.
+func TestUnreadBodyIsNoRequest(t *testing.T) {
+	for _, way := range connections[:2] {
+		t.Run(way.name, func(t *testing.T) {
+			r := newRig(t, func(o *Options) {
+				o.Snapshots = fixed("")
+				o.Transport = roundTripper(func(req *http.Request) (*http.Response, error) {
+					req.Body.Close() // as the transport does where it cannot connect
+					return nil, errNotThere
+				})
+			})
+			conn, target, host := way.open(r)
+			smuggled := "GET " + target + "/smuggled HTTP/1.1\r\nHost: " + host + "\r\n\r\n"
+			body := strings.Repeat(smuggled, 600<<10/len(smuggled))
+			go fmt.Fprintf(conn, "POST %s/x HTTP/1.1\r\nHost: %s\r\nTrailer: Sum\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\nSum: 1\r\n\r\n", target, host, len(body), body)
+			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil || resp.StatusCode != 502 || !resp.Close {
+				t.Errorf("answer %v, %v", resp, err)
+			}
+			conn.Close()
+			r.eventually("the end", func() bool { return r.server.Connections() == 0 })
+			if all := r.records.all(); len(all) != 1 || all[0].Method != "POST" {
+				t.Errorf("records: %+v", all)
+			}
+		})
+	}
+}
+
 // Who speaks no HTTP through a tunnel, or waits for the other side to speak first, comes to a clean end, and a record says so.
 func TestTunnelsWithoutHTTP(t *testing.T) {
 	for name, octets := range map[string]string{"silent": "", "a TLS record that never ends": "\x16\x03\x01\x02"} {

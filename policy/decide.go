@@ -82,6 +82,8 @@ type Decision struct {
 	Delay       time.Duration // least time between two requests to this host; 0: none asked for
 	DelaySource string        // "crawl-delay", "request-rate" or "floor"; empty where Delay is 0
 	Opens       time.Time     // when the site's Visit-time begins; zero: it may be visited now
+	Closes      time.Time     // when it ends after that; zero: it does not
+	Reopens     time.Time     // when it begins again after Closes
 	Clamped     bool          // Delay is less than the site asked for: max_crawl_delay
 	Exemption   string        // the entry that decided, if one did
 }

@@ -32,6 +32,7 @@ func (p *Policy) setDelay(d *Decision, r Request, agent rules.Agent, now time.Ti
 	}
 	if hours, ok := agent.VisitTime(); p.options.VisitTime && ok {
 		d.Opens = opens(hours, now)
+		d.Closes, d.Reopens = closes(hours, d.Opens, now)
 	}
 }
 
@@ -69,4 +70,22 @@ func opens(h rules.Hours, now time.Time) time.Time {
 	default:
 		return midnight.AddDate(0, 0, 1).Add(h.From)
 	}
+}
+
+// closes returns when the hours that last now, or from opens on if that is not zero, end, and when they begin again. Both
+// are zero where the hours never end.
+func closes(h rules.Hours, opens, now time.Time) (end, again time.Time) {
+	const day = 24 * time.Hour
+	length := (h.To - h.From + day) % day
+	if length == 0 {
+		return time.Time{}, time.Time{}
+	}
+	if !opens.IsZero() {
+		return opens.Add(length), opens.Add(day)
+	}
+	began := now.UTC().Truncate(day).Add(h.From)
+	if began.After(now) {
+		began = began.Add(-day) // yesterday
+	}
+	return began.Add(length), began.Add(day)
 }

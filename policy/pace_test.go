@@ -40,7 +40,7 @@ func TestRequestRate(t *testing.T) {
 	}
 }
 
-func TestOpens(t *testing.T) {
+func TestVisitingHours(t *testing.T) {
 	hours := func(from, to string) rules.Hours {
 		h, ok := rules.Parse([]byte("User-agent: *\nVisit-time: "+from+"-"+to), rules.Options{}).Agent("x").VisitTime()
 		if !ok {
@@ -48,17 +48,17 @@ func TestOpens(t *testing.T) {
 		}
 		return h
 	}
-	for _, row := range []struct{ from, to, at, want string }{
-		{"0600", "0845", "05:59", "06:00"},
-		{"0600", "0845", "06:00", ""},
-		{"0600", "0845", "08:44", ""},
-		{"0600", "0845", "08:45", "06:00 tomorrow"},
-		{"2300", "0100", "22:59", "23:00"},
-		{"2300", "0100", "23:30", ""},
-		{"2300", "0100", "00:59", ""},
-		{"2300", "0100", "01:00", "23:00"},
-		{"0000", "2400", "23:59", ""},
-		{"0700", "0700", "12:00", ""},
+	for _, row := range []struct{ from, to, at, opens, closes, again string }{
+		{"0600", "0845", "05:59", "31 06:00", "31 08:45", "01 06:00"},
+		{"0600", "0845", "06:00", "", "31 08:45", "01 06:00"},
+		{"0600", "0845", "08:44", "", "31 08:45", "01 06:00"},
+		{"0600", "0845", "08:45", "01 06:00", "01 08:45", "02 06:00"},
+		{"2300", "0100", "22:59", "31 23:00", "01 01:00", "01 23:00"},
+		{"2300", "0100", "23:30", "", "01 01:00", "01 23:00"},
+		{"2300", "0100", "00:59", "", "31 01:00", "31 23:00"},
+		{"2300", "0100", "01:00", "31 23:00", "01 01:00", "01 23:00"},
+		{"0000", "2400", "23:59", "", "", ""},
+		{"0700", "0700", "12:00", "", "", ""},
 	} {
 		at, err := time.Parse("15:04", row.at)
 		if err != nil {
@@ -66,15 +66,18 @@ func TestOpens(t *testing.T) {
 		}
 		east := time.FixedZone("UTC+10", 10*60*60) // whatever the machine's zone, hours are UTC
 		at = time.Date(2026, 12, 31, at.Hour(), at.Minute(), 59, 0, time.UTC).In(east)
-		got := ""
-		if o := opens(hours(row.from, row.to), at); !o.IsZero() {
-			got = o.Format("15:04")
-			if o.Day() != at.UTC().Day() {
-				got += " tomorrow"
+		written := func(t time.Time) string {
+			if t.IsZero() {
+				return ""
 			}
+			return t.UTC().Format("02 15:04")
 		}
-		if got != row.want {
-			t.Errorf("%s-%s at %s: opens %q, want %q", row.from, row.to, row.at, got, row.want)
+		h := hours(row.from, row.to)
+		from := opens(h, at)
+		to, again := closes(h, from, at)
+		if written(from) != row.opens || written(to) != row.closes || written(again) != row.again {
+			t.Errorf("%s-%s at %s: opens %q, closes %q, and opens again %q; want %q, %q, %q",
+				row.from, row.to, row.at, written(from), written(to), written(again), row.opens, row.closes, row.again)
 		}
 	}
 }
@@ -87,7 +90,7 @@ func TestVisitTimeIsOptIn(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := p.Decide(Request{Origin: mustOrigin(t, "http://a.example"), Target: "/"}, snap, now)
-		if !d.Opens.Equal(want) || d.Action != Forward {
+		if !d.Opens.Equal(want) || d.Closes.IsZero() == obey || d.Reopens.IsZero() == obey || d.Action != Forward {
 			t.Errorf("VisitTime %t: Decide = %+v, want Opens %v", obey, d, want)
 		}
 	}

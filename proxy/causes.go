@@ -151,6 +151,8 @@ func paceRefusal(ex *exchange, r ratelimit.Request, err error) *Refusal {
 			Reason: policy.ReasonPacingUnavailable, RetryAfter: unavailable.RetryAfter, Err: err,
 			Detail: "The pace that is shared with other instances of the proxy cannot be known at the moment.",
 		}
+	case errors.Is(err, errClosed):
+		return ex.closedRefusal(ex.visit.reopens, err)
 	case errors.Is(err, ratelimit.ErrTooManyLanes):
 		return &Refusal{Reason: policy.ReasonOverload, Detail: "Too many hosts are paced at once.", RetryAfter: time.Minute, Err: err}
 	default:

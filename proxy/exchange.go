@@ -38,6 +38,7 @@ type exchange struct {
 	abort      context.CancelCauseFunc // ends the attempt to send it
 	wrote      atomic.Bool             // its header was written to the origin
 	asked      ratelimit.Request       // of the pace
+	visit      visit                   // when the site may be visited
 	unpaced    error                   // why the pace had no place for its repetition
 	writer     http.ResponseWriter
 	http10     bool             // the client speaks HTTP/1.0

@@ -45,22 +45,23 @@ func (p pipeline) pace(req *http.Request, ex *exchange, d policy.Decision) *Refu
 		}
 		return &Refusal{Reason: policy.ReasonBadRequest, Detail: "The body of the request broke off.", Err: err}
 	}
-	r, deviation := ex.paced(req, d.Delay)
+	ex.visit = visit{d.Opens, d.Closes, d.Reopens}
+	var deviation string
+	ex.asked, deviation = ex.paced(req, d.Delay)
 	if d.Mode == policy.Report {
-		ex.reckon(p.options.Limiter, r, d.Opens)
+		ex.reckon()
 		return nil
 	}
 	ex.clock.pause()
 	defer ex.clock.restart()
-	if ref := ex.awaitOpening(req.Context(), d.Opens, r.MaxWait); ref != nil {
+	if ref := ex.awaitOpening(req.Context()); ref != nil {
 		return ref
 	}
-	grant, err := p.options.Limiter.Acquire(req.Context(), r)
+	grant, err := ex.acquire(req.Context())
 	if err != nil {
-		return paceRefusal(ex, r, err)
+		return paceRefusal(ex, ex.asked, err)
 	}
 	ex.hold(grant)
-	ex.asked = r
 	if grant.Rode() {
 		ex.rec.Deviation = strings.TrimPrefix(ex.rec.Deviation+","+deviation, ",")
 	}
@@ -95,39 +96,13 @@ func (ex *exchange) giveRides(resp *http.Response) {
 	}
 }
 
-// awaitOpening waits for the site's visiting hours, if they begin soon enough.
-func (ex *exchange) awaitOpening(ctx context.Context, opens time.Time, maxWait time.Duration) *Refusal {
-	wait := until(opens)
-	if wait == 0 {
-		return nil
-	}
-	if wait > maxWait {
-		detail := ex.origin.Host() + " may be visited from " + opens.UTC().Format("15:04") + " UTC on (Visit-time)."
-		return &Refusal{Reason: policy.ReasonPace, Detail: detail, RetryAfter: wait}
-	}
-	select {
-	case <-time.After(wait):
-		return nil
-	case <-ctx.Done():
-		return ex.gone(errGoneWaiting)
-	}
-}
-
-// until returns how long it is to t, and 0 where t is zero or past.
-func until(t time.Time) time.Duration {
-	if t.IsZero() {
-		return 0
-	}
-	return max(0, time.Until(t))
-}
-
 // reckon notes the wait that there would have been, and changes nothing.
-func (ex *exchange) reckon(l *ratelimit.Limiter, r ratelimit.Request, opens time.Time) {
+func (ex *exchange) reckon() {
 	ex.reckoned = true
-	wait, ok := l.Reckon(r)
-	wait = max(wait, until(opens))
+	wait, ok := ex.server.options.Limiter.Reckon(ex.asked)
+	wait = max(wait, until(ex.visit.opens))
 	ex.rec.Waited = audit.Millis(wait)
-	if (!ok || wait > r.MaxWait) && ex.rec.Decision == policy.Allow {
+	if (!ok || wait > ex.asked.MaxWait || ex.visit.closed(time.Now().Add(wait))) && ex.rec.Decision == policy.Allow {
 		ex.rec.Decision, ex.rec.Reason = policy.WouldThrottle, policy.ReasonReport
 	}
 }
@@ -136,7 +111,7 @@ func (ex *exchange) reckon(l *ratelimit.Limiter, r ratelimit.Request, opens time
 func (ex *exchange) hold(g *ratelimit.Grant) {
 	ex.grant = g
 	ex.rec.PacingMode = string(g.Mode())
-	ex.rec.Waited = audit.Millis(g.Waited())
+	ex.rec.Waited += audit.Millis(g.Waited())
 	if gap, ok := g.Gap(); ok {
 		ex.rec.Gap = audit.Millis(gap)
 	}

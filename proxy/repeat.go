@@ -21,7 +21,7 @@ func (ex *exchange) repace(conn net.Conn) {
 	ex.grant.Release(ratelimit.Outcome{})
 	ex.asked.Ride = false
 	ex.clock.pause()
-	grant, err := ex.server.options.Limiter.Acquire(ex.ctx, ex.asked)
+	grant, err := ex.acquire(ex.ctx)
 	ex.clock.restart()
 	if err != nil {
 		ex.unpaced = err
@@ -31,9 +31,7 @@ func (ex *exchange) repace(conn net.Conn) {
 	}
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
-	waited := ex.rec.Waited
 	ex.hold(grant)
-	ex.rec.Waited += waited
 	ex.rec.SentAt = time.Now()
 }
 

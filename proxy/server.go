@@ -106,6 +106,7 @@ type Server struct {
 	tunnels   *connQueue   // from the one to the other
 	active    atomic.Int64 // requests under way
 	handlers  *underWay
+	opening   atomic.Int64 // of these, those that wait for a site's visiting hours
 
 	life       context.Context // that of every request; it ends when Shutdown's grace does
 	end        context.CancelCauseFunc

@@ -1,0 +1,83 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/policy"
+	"github.com/robotsproxy/robotsproxy/ratelimit"
+)
+
+// visit is when a site may be visited, by its Visit-time.
+type visit struct {
+	opens   time.Time // zero: now
+	closes  time.Time // after that; zero: it does not
+	reopens time.Time // after it has closed
+}
+
+// mostOpening bounds the requests that wait for sites to open, for memory only.
+const mostOpening = 1000
+
+// hearsStop is how soon a request that waits for its site to open hears that the site was stopped.
+const hearsStop = time.Second
+
+var errClosed = errors.New("the site's visiting hours ended while the request waited; nothing was sent")
+
+// closed reports whether the hours are over at a moment.
+func (v visit) closed(at time.Time) bool { return !v.closes.IsZero() && !at.Before(v.closes) }
+
+// awaitOpening waits for the site's visiting hours, if they begin soon enough. What it waits is taken off what the pace may
+// let the request wait.
+func (ex *exchange) awaitOpening(ctx context.Context) *Refusal {
+	wait := until(ex.visit.opens)
+	if wait == 0 {
+		return nil
+	}
+	defer ex.server.opening.Add(-1)
+	if ex.server.opening.Add(1) > mostOpening || wait > ex.asked.MaxWait {
+		return ex.closedRefusal(ex.visit.opens, nil)
+	}
+	began := time.Now()
+	for ; wait > 0; wait = until(ex.visit.opens) {
+		select {
+		case <-time.After(min(wait, hearsStop)):
+		case <-ctx.Done():
+			return ex.gone(errGoneWaiting)
+		}
+		if err := ex.server.options.Limiter.Stopped(ex.lane); err != nil {
+			return paceRefusal(ex, ex.asked, err)
+		}
+	}
+	waited := time.Since(began)
+	ex.rec.Waited += audit.Millis(waited)
+	ex.asked.MaxWait = max(0, ex.asked.MaxWait-waited)
+	return nil
+}
+
+// acquire waits for the host's next place, which is of no use if the site has closed meanwhile.
+func (ex *exchange) acquire(ctx context.Context) (*ratelimit.Grant, error) {
+	grant, err := ex.server.options.Limiter.Acquire(ctx, ex.asked)
+	if err == nil && ex.visit.closed(time.Now()) {
+		grant.Cancel()
+		return nil, errClosed
+	}
+	return grant, err
+}
+
+// closedRefusal answers for a site that may not be visited before it opens.
+func (ex *exchange) closedRefusal(opens time.Time, err error) *Refusal {
+	return &Refusal{
+		Reason: policy.ReasonPace, RetryAfter: max(time.Second, until(opens)), Err: err,
+		Detail: ex.origin.Host() + " may be visited from " + opens.UTC().Format("15:04") + " UTC on (Visit-time).",
+	}
+}
+
+// until returns how long it is to t, and 0 where t is zero or past.
+func until(t time.Time) time.Duration {
+	if t.IsZero() {
+		return 0
+	}
+	return max(0, time.Until(t))
+}

@@ -157,7 +157,7 @@ func (ln *lane) pump(now time.Time) {
 	for ln.queue != nil {
 		w := ln.next(now)
 		switch {
-		case w.kept() && !now.Before(w.lapses()):
+		case w.kept() && !now.Before(ln.lapses(w)):
 			ln.lapse(w, now)
 			continue
 		case !w.kept() && w.ctx.Err() != nil:
@@ -192,7 +192,7 @@ func (ln *lane) holds(w *waiter, now time.Time) time.Duration {
 		return wait
 	}
 	if w.kept() {
-		return w.lapses().Sub(now)
+		return ln.lapses(w).Sub(now)
 	}
 	if wait := ln.pass(w, now); wait > 0 || ln.share == nil {
 		return wait

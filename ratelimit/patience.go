@@ -116,12 +116,11 @@ func (ps *patiences) abandoned(who asker, waited time.Duration, now time.Time) {
 
 // waited notes that who asked was still there after so long a wait.
 func (ps *patiences) waited(who asker, wait time.Duration, now time.Time) {
-	if wait == 0 {
-		return
-	}
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	delete(ps.misses, who.client)
+	if wait > punctual { // who comes late to a place does not wait there
+		delete(ps.misses, who.client)
+	}
 	if p := ps.of[who]; p != nil && wait > p.at(now) {
 		p.limit, p.once = 0, 0
 	}

@@ -314,6 +314,63 @@ func TestClientsThatNeverReturn(t *testing.T) {
 	})
 }
 
+// TestClientsThatReturnLate has a client come back to each place at the end of its grace, for an hour: it costs the others
+// a grace every ten minutes.
+func TestClientsThatReturnLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{})
+		const delay = 10 * time.Second
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		var all sync.WaitGroup
+		all.Go(func() {
+			for ctx.Err() == nil {
+				g, err := l.Acquire(ctx, Request{Key: host, Client: "late", Delay: delay})
+				g.Release(Outcome{})
+				if we, ok := errors.AsType[*WaitError](err); ok {
+					time.Sleep((we.Wait + time.Second - 1).Truncate(time.Second) + delay - time.Millisecond)
+				}
+			}
+		})
+		served := 0
+		for range 4 {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					if g, err := l.Acquire(ctx, Request{Key: host, Client: "waits", Delay: delay, MaxWait: time.Hour}); err == nil {
+						served++
+						g.Release(Outcome{})
+					}
+				}
+			})
+		}
+		all.Wait()
+		if want := 340; served < want {
+			t.Errorf("who waits was served %d times in an hour, want %d of 360 at least", served, want)
+		}
+	})
+}
+
+// TestPlacesUnderAFloor has a client told to come back to a host without a Delay, which an operator has slowed down: its
+// place is kept for as long as that asks for.
+func TestPlacesUnderAFloor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{})
+		if err := l.SetFloor(host, 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		r := Request{Key: host, Client: "a"}
+		send(t, l, r, 0)
+		turnedAway(t, l, r)
+		waited := make(chan time.Duration)
+		go func() { waited <- send(t, l, Request{Key: host, Client: "b", MaxWait: time.Hour}, 0) }()
+		time.Sleep(19 * time.Second)
+		send(t, l, r, 0)
+		if got := <-waited; !in(got, 29*time.Second) {
+			t.Errorf("behind the place the request waited %v, want the other's 19s and 10s", got)
+		}
+	})
+}
+
 // TestComeBack has a client told to come back, and another wait behind its place.
 func TestComeBack(t *testing.T) {
 	const delay = 20 * time.Second

@@ -4,25 +4,28 @@ import "time"
 
 // A place is kept where a request is turned away because its wait would be too long, while a Delay applies: it stands in
 // the queue like a request, of a client that is away until the moment it was told. If the client asks again then, its
-// request takes the place. If it does not within the grace, the place is gone, and so are all that were kept behind it
-// for the same client. Of each client only the first place ever has the lane wait for it.
+// request takes the place. If it does not within the grace, the place is gone, and so are all others that are kept for that
+// client in the lane. Of each client only the first place ever has the lane wait for it.
 
 // longestGrace is the longest time for which a lane waits for a client that was told to come back.
 const longestGrace = 10 * time.Second
 
-// punctual is how much too early a client may come back to its place: clocks differ.
+// punctual is how much too early a client may come back to its place, since clocks differ, and how much too late without
+// being known for it.
 const punctual = time.Second
 
 // kept reports whether w is a place whose client is away.
 func (w *waiter) kept() bool { return w.ctx == nil }
 
 // lapses returns until when a kept place is kept.
-func (w *waiter) lapses() time.Time { return w.due.Add(min(w.delay, longestGrace)) }
+func (ln *lane) lapses(w *waiter) time.Time {
+	return w.due.Add(min(ln.restraint.delay(w.delay), longestGrace))
+}
 
-// keepPlace keeps a place for the client of r, which is told to come back after wait. Who has missed one of late is told
-// as well, and gets none: it would cost the others a grace each time.
+// keepPlace keeps a place for the client of r, which is told to come back after wait. Who has missed one of late, or
+// come late to it, is told as well, and gets none: it would cost the others a grace each time.
 func (ln *lane) keepPlace(r Request, wait time.Duration, now time.Time) {
-	if r.delay() == 0 || !ln.limiter.patiences.returns(r.Client, now) {
+	if ln.restraint.delay(r.delay()) == 0 || !ln.limiter.patiences.returns(r.Client, now) {
 		return
 	}
 	ln.push(&waiter{client: r.Client, delay: r.delay(), arrived: now, due: told(now, wait)})
@@ -47,6 +50,9 @@ func (ln *lane) comeBack(r Request, limit time.Duration, now time.Time) (*waiter
 		return nil, nil
 	}
 	w := f.waiters[place]
+	if now.Sub(w.due) > punctual {
+		ln.limiter.patiences.missed(r.Client, now) // it has the place, and the others have waited for it
+	}
 	wait := ln.predict(now, r.Client, place, ln.restraint.delay(r.delay()))
 	if wait <= limit {
 		return w, nil

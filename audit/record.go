@@ -58,7 +58,7 @@ type Record struct {
 	Dialect         string    `json:"dialect,omitempty"` // whose reading of it counted
 
 	DelayRequired Millis `json:"delay_required_ms,omitempty"`
-	DelaySource   string `json:"delay_source,omitempty"` // floor, crawl-delay, request-rate, backoff, retry-after or ip
+	DelaySource   string `json:"delay_source,omitempty"` // floor, crawl-delay, request-rate, backoff, retry-after, default-delay or ip
 	Waited        Millis `json:"waited_ms,omitempty"`
 	Gap           Millis `json:"gap_ms,omitempty"`      // since the request before it on this host
 	PacingMode    string `json:"pacing_mode,omitempty"` // redis, spread or local

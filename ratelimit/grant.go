@@ -6,10 +6,11 @@ import "time"
 type Source string
 
 const (
-	Floor      Source = "floor"       // an operator's: SetFloor
-	Backoff    Source = "backoff"     // the host pushed back, and named no time
-	RetryAfter Source = "retry-after" // the host named a time
-	Address    Source = "ip"          // Options.AddrDelay
+	Floor      Source = "floor"         // an operator's: SetFloor
+	Backoff    Source = "backoff"       // the host pushed back, and named no time
+	RetryAfter Source = "retry-after"   // the host named a time
+	Default    Source = "default-delay" // Options.DefaultDelay
+	Address    Source = "ip"            // Options.AddrDelay
 )
 
 // A Grant is the right to send one request. It must be given back: by Release when the request has ended, or by Cancel
@@ -23,7 +24,7 @@ type Grant struct {
 	start  time.Time
 	waited time.Duration
 	gap    time.Duration
-	delay  time.Duration // the Delay that applied
+	delay  time.Duration // the longest Delay that applied
 	source Source        // what held the request up beyond its own Delay
 	hasGap bool
 	spaced bool  // a Delay applied, or a floor
@@ -57,7 +58,7 @@ func (g *Grant) Gap() (time.Duration, bool) {
 }
 
 // Required returns the least Gap that was kept, and what asked for it: the empty Source if that was the request's own
-// Delay.
+// Delay. What Default and Address ask for is kept between starts, after a burst or at another key, so the Gap may be less.
 func (g *Grant) Required() (time.Duration, Source) {
 	if g == nil {
 		return 0, ""

@@ -172,8 +172,8 @@ func (ln *lane) pump(now time.Time) {
 		ln.queue.pop(w)
 		ln.left(w)
 		g := ln.grant(now, w.arrived, w.client, w.delay)
-		if w.gated && g.source == "" {
-			g.source = Address
+		if d := ln.limiter.rules().AddrDelay; w.gated && d > g.delay {
+			g.delay, g.source = d, Address
 		}
 		w.ready <- answer{grant: g}
 	}

@@ -50,11 +50,13 @@ func (rs *restraint) delay(d time.Duration) time.Duration {
 
 // required returns the least gap to the request before of one that starts now, and what asks for more than its own delay.
 func (ln *lane) required(delay time.Duration) (time.Duration, Source) {
-	rs := ln.restraint
-	if rs == nil {
-		return delay, ""
+	rs, source := ln.restraint, Source("")
+	if d := ln.limiter.rules().DefaultDelay; d > 0 && rs.delay(delay) == 0 {
+		delay, source = d, Default
 	}
-	var source Source
+	if rs == nil {
+		return delay, source
+	}
 	if rs.floor > delay {
 		delay, source = rs.floor, Floor
 	}

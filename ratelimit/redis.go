@@ -80,6 +80,9 @@ type Redis struct {
 	health  *health
 	woken   atomic.Pointer[func(key string)]
 
+	ordering atomic.Int32  // orders that Redis is being told of
+	ordered  atomic.Uint64 // orders that it was told of
+
 	// mu guards what follows.
 	mu     sync.Mutex
 	orders map[string]Order // the last that was heard for a key, for when Redis is down
@@ -183,6 +186,7 @@ func (r *Redis) ask(a Ask) (Answer, error) {
 		from = "start"
 	}
 	args := []any{micros(a.Delay), limit, from, a.Waiting, r.last(a)}
+	ordered := r.ordered.Load()
 	v, err := r.call("lease", a.Key, args...)
 	if err == nil && v.number(1) < 0 { // too late by its clock, which was not what we took it for, and is known now
 		v, err = r.call("lease", a.Key, args...)
@@ -193,9 +197,17 @@ func (r *Redis) ask(a Ask) (Answer, error) {
 	answer := Answer{
 		Wait: v.duration(1), Gap: v.duration(2), Paused: v.duration(3), Order: v.order(4), Rivals: v.numbers(7), Last: v.number(8), Mode: ModeRedis,
 	}
-	r.keepOrder(a.Key, answer.Order)
 	if token := v.text(0); token != "" {
 		answer.Lease = r.newLease(a, token)
+	}
+	if r.ordering.Load() == 0 && r.ordered.Load() == ordered {
+		r.keepOrder(a.Key, answer.Order)
+		return answer, nil
+	}
+	answer.Order = r.keptOrder(a.Key) // what was ordered here meanwhile is newer than the answer
+	if answer.Order.Stop && answer.Lease != nil {
+		answer.Lease.Cancel()
+		answer.Lease = nil
 	}
 	return answer, nil
 }

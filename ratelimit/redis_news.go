@@ -27,6 +27,9 @@ func (r *Redis) Pause(key string, d time.Duration) error {
 
 // Order implements Shared.
 func (r *Redis) Order(key string, o Order) error {
+	r.ordering.Add(1)
+	defer r.ordering.Add(-1)
+	defer r.ordered.Add(1)
 	r.keepOrder(key, o)
 	return r.tell(key, news{order: &o})
 }

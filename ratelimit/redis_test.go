@@ -2,15 +2,18 @@ package ratelimit
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
 )
 
 // newRedis returns an instance that shares lanes by way of the server at url.
@@ -289,6 +292,48 @@ func TestOrdersAreShared(t *testing.T) {
 	eventually(t, "Redis is back", func() bool { return in[0].Stats().Up && in[1].Stats().Up })
 	order(Order{})
 	granted(t, in[1], Ask{Key: host, Limit: 8})
+}
+
+// afterwards is a hook of a client: it runs once, when the first lease has been answered and before we see that.
+type afterwards struct {
+	once sync.Once
+	run  func()
+}
+
+func (h *afterwards) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *afterwards) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (h *afterwards) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if slices.Contains(cmd.Args(), any("lease")) {
+			h.once.Do(h.run)
+		}
+		return err
+	}
+}
+
+// An order that was given while an answer was under way is neither forgotten nor passed by.
+func TestOrderIsNewerThanAnAnswer(t *testing.T) {
+	server, in := newMini(t, 1)
+	in[0].client.AddHook(&afterwards{run: func() {
+		if err := in[0].Order(host, Order{Stop: true}); err != nil {
+			t.Error(err)
+		}
+	}})
+	a := Ask{Key: host, Limit: 8}
+	if answer := lease(t, in[0], a); answer.Lease != nil || !answer.Order.Stop {
+		t.Errorf("Lease: %+v, want none and a stop", answer)
+	}
+	in[0].calls.Wait()
+	server.Close()
+	eventually(t, "Redis is seen to be down", func() bool { _ = in[0].Pause("b.example", time.Second); return !in[0].Stats().Up })
+	if answer := lease(t, in[0], a); !answer.Order.Stop {
+		t.Errorf("while Redis is gone: %+v, want a stop", answer)
+	}
 }
 
 func TestCorruptLanesAreReset(t *testing.T) {

@@ -150,13 +150,12 @@ func (l *Limiter) intervene(key string, change func(*restraint)) error {
 	if err != nil {
 		return err
 	}
+	defer ln.mu.Unlock()
 	now := time.Now()
 	change(ln.restrain())
-	order := ln.restraint.order()
 	ln.review(now)
 	ln.pump(now)
-	ln.mu.Unlock()
-	return l.tell(key, order)
+	return ln.tell(ln.restraint.order())
 }
 
 // review turns away those that wait for what will not come: a lane that is stopped, or one that is now paused for longer

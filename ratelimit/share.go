@@ -7,16 +7,18 @@ import "time"
 // A request whose turn it is here, and which may start by what is known here, asks the others. Who asks does not hold
 // the lane: the answer comes as one more move, and goes to whoever is the first in the queue by then.
 type share struct {
-	asking bool      // a question is under way
-	asked  time.Time // when the last one was put
-	lined  bool      // this instance stands in the line of those that wait
-	stale  bool      // the lane was woken since, so what the answer says of the wait may be old
-	again  time.Time // before then there is no use in asking
-	said   int       // how many requests wait here, by the last question
-	rivals []int     // how many wait in each other instance, by the last answer
-	heard  time.Time // when that was
-	last   int64     // the number of the last lease
-	turn   *turn     // the right to start, between an answer and the end of the move that it brings
+	asking  bool      // a question is under way
+	asked   time.Time // when the last one was put
+	lined   bool      // this instance stands in the line of those that wait
+	stale   bool      // the lane was woken since, so what the answer says of the wait may be old
+	again   time.Time // before then there is no use in asking
+	telling int       // orders of the operator here that the others are being told of
+	told    time.Time // when they had been told of the last one
+	said    int       // how many requests wait here, by the last question
+	rivals  []int     // how many wait in each other instance, by the last answer
+	heard   time.Time // when that was
+	last    int64     // the number of the last lease
+	turn    *turn     // the right to start, between an answer and the end of the move that it brings
 }
 
 // A turn is the right to start a request with no longer a delay, by the agreement of all instances.
@@ -148,6 +150,9 @@ func (ln *lane) obey(a Answer, now time.Time) {
 	if a.Paused > 0 && now.Add(a.Paused).Sub(ln.restrain().until) > pauseGrace {
 		ln.restraint.pause(now.Add(a.Paused), Backoff, now)
 	}
+	if ln.share.telling > 0 || !ln.share.asked.After(ln.share.told) {
+		return // what the operator has said here is newer
+	}
 	if ln.restraint == nil && a.Order == (Order{}) {
 		return
 	}
@@ -243,12 +248,19 @@ func (l *Limiter) woken(key string) {
 	}
 }
 
-// tell has the other instances know of a lane's order.
-func (l *Limiter) tell(key string, o Order) error {
-	if l.shared == nil {
+// tell has the other instances know of the lane's order. Its lock is held, but not while they are told.
+func (ln *lane) tell(o Order) error {
+	s := ln.share
+	if s == nil {
 		return nil
 	}
-	return l.shared.Order(key, o)
+	s.telling++
+	ln.mu.Unlock()
+	err := ln.limiter.shared.Order(ln.key, o)
+	ln.mu.Lock()
+	s.telling--
+	s.told = time.Now()
+	return err
 }
 
 // tellSent has the other instances know of a request that is sent whatever they say.

@@ -16,6 +16,7 @@ import (
 // time that an answer takes.
 type club struct {
 	takes time.Duration
+	back  time.Duration // how long it is on its way
 
 	mu      sync.Mutex
 	holders int
@@ -33,6 +34,7 @@ type club struct {
 
 func (c *club) Lease(a Ask) (Answer, error) {
 	time.Sleep(c.takes)
+	defer time.Sleep(c.back)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked++
@@ -356,6 +358,29 @@ func TestForeseenWithRivals(t *testing.T) {
 		c.mark = time.Now()
 		if _, err := in[0].Acquire(t.Context(), Request{Key: host, Client: "c", Delay: delay, MaxWait: delay, Patient: true}); !errors.As(err, &wait) || wait.Wait != 2*delay {
 			t.Errorf("Acquire: %v, want to be turned away for a wait of %v", err, 2*delay)
+		}
+	})
+}
+
+// An answer that was under way when the operator spoke does not take that back.
+func TestSharedOrderIsNewerThanAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, in := newClub(t, 1, time.Millisecond)
+		c.back = time.Second
+		go in[0].Acquire(t.Context(), Request{Key: host, Client: "a", MaxWait: time.Minute})
+		time.Sleep(500 * time.Millisecond)
+		if err := in[0].Stop(host, time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		var stopped *StoppedError
+		if err := in[0].Stopped(host); !errors.As(err, &stopped) {
+			t.Errorf("Stopped: %v, want a StoppedError", err)
+		}
+		c.order = Order{} // by another instance, later
+		_, _ = in[0].Acquire(t.Context(), Request{Key: host, Client: "a", MaxWait: time.Minute})
+		if err := in[0].Stopped(host); err != nil {
+			t.Errorf("Stopped: %v, want what the others say now", err)
 		}
 	})
 }

@@ -60,7 +60,7 @@ func (ln *lane) enter(ctx context.Context, r Request, now time.Time) (*Grant, *w
 	if r.Ride && ln.restraint.rest(now) <= 0 && !ln.blocked(0) {
 		g := ln.grant(now, now, r.Client, r.delay())
 		g.rode = true
-		ln.tellSent()
+		ln.tellSent(r.delay())
 		return g, nil, nil
 	}
 	w, err := ln.line(ctx, r, now)

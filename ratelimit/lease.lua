@@ -234,6 +234,13 @@ function verbs.leave()
   return 1
 end
 
+-- sent says that a request was sent without a lease. A lease that is cancelled goes back no further than to here.
+function verbs.sent(delay)
+  redis.call('HSET', lane, 'mark', text(now), 'start', text(now), 'mark0', text(now), 'start0', text(now))
+  keep(lane, tonumber(delay) + remember)
+  return 1
+end
+
 -- pause lets nothing start for a while. The longest pause counts.
 function verbs.pause(duration)
   paused = math.max(paused, now + tonumber(duration))

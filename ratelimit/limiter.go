@@ -220,7 +220,7 @@ func (l *Limiter) Reckon(r Request) (wait time.Duration, ok bool) {
 		return 0, false
 	}
 	defer ln.mu.Unlock()
-	ln.tellSent()
+	ln.tellSent(r.delay())
 	return ln.reckon(r, time.Now())
 }
 

@@ -90,12 +90,17 @@ func (l *redisLease) giveLocked(verb string) {
 	}
 }
 
-// Leave implements Shared.
-func (r *Redis) Leave(key string) {
-	if r.health.down() != nil {
-		return
+// Sent implements Shared.
+func (r *Redis) Sent(key string, delay time.Duration) { r.mention("sent", key, micros(delay)) }
+
+// Leave implements Shared. If it is not heard, the others pass by the place.
+func (r *Redis) Leave(key string) { r.mention("leave", key) }
+
+// mention tells Redis what need not be heard, and does not wait for it.
+func (r *Redis) mention(verb, key string, args ...any) {
+	if r.health.down() == nil {
+		r.calls.Go(func() { _, _ = r.call(verb, key, args...) })
 	}
-	r.calls.Go(func() { _, _ = r.call("leave", key) }) // if it is not heard, the others pass by the place
 }
 
 // lostLease counts a lease that was no longer ours.

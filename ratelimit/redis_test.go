@@ -185,6 +185,26 @@ func TestLineIsLeft(t *testing.T) {
 	eventually(t, "the next in the line is woken", func() bool { return len(woken) > 0 })
 }
 
+// What is sent without a lease moves the marks and nothing else: it takes no place, and a lease that is cancelled after it
+// does not take it back.
+func TestSentWithoutALease(t *testing.T) {
+	server, in := newMini(t, 2)
+	now := time.Now()
+	server.SetTime(now)
+	l := granted(t, in[0], spaced(time.Second))
+	server.SetTime(now.Add(500 * time.Millisecond))
+	in[1].Sent(host, time.Second)
+	in[1].calls.Wait()
+	if got, err := server.ZMembers(in[0].keys(host)[1]); err != nil || len(got) != 1 {
+		t.Errorf("the leases that are held are %v, %v, want the one that was granted", got, err)
+	}
+	l.Cancel()
+	l.given()
+	denied(t, in[0], spaced(time.Second), time.Second, time.Second)
+	server.SetTime(now.Add(1500 * time.Millisecond))
+	granted(t, in[0], spaced(time.Second))
+}
+
 func TestHolderThatIsGone(t *testing.T) {
 	server, in := newMini(t, 2)
 	now := time.Now()
@@ -309,7 +329,7 @@ func (h *afterwards) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 func (h *afterwards) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
-		if slices.Contains(cmd.Args(), any("lease")) {
+		if err == nil && slices.Contains(cmd.Args(), any("lease")) {
 			h.once.Do(h.run)
 		}
 		return err

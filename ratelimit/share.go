@@ -264,14 +264,8 @@ func (ln *lane) tell(o Order) error {
 }
 
 // tellSent has the other instances know of a request that is sent whatever they say.
-func (ln *lane) tellSent() {
-	if ln.share == nil {
-		return
+func (ln *lane) tellSent(delay time.Duration) {
+	if ln.share != nil {
+		ln.limiter.shared.Sent(ln.key, delay)
 	}
-	shared, key := ln.limiter.shared, ln.key
-	go func() {
-		if a, err := shared.Lease(Ask{Key: key}); err == nil && a.Lease != nil {
-			a.Lease.End()
-		}
-	}()
 }

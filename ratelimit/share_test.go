@@ -64,6 +64,12 @@ func (c *club) Lease(a Ask) (Answer, error) {
 	return answer, nil
 }
 
+func (c *club) Sent(string, time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mark = time.Now()
+}
+
 func (c *club) Leave(string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

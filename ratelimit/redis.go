@@ -86,7 +86,10 @@ type Redis struct {
 	// mu guards what follows.
 	mu     sync.Mutex
 	orders map[string]Order // the last that was heard for a key, for when Redis is down
-	unsent map[string]news  // what Redis is to be told when it is back
+
+	// telling is held while Redis is told, and guards what follows.
+	telling sync.Mutex
+	unsent  map[string]news // what Redis is to be told when it is back
 
 	asking  chan struct{} // those who ask; who waits for a place in it has not asked yet, and is not late
 	closing context.Context

@@ -34,35 +34,34 @@ func (r *Redis) Order(key string, o Order) error {
 	return r.tell(key, news{order: &o})
 }
 
-// tell tells Redis, or keeps the news for when it is back.
+// tell tells Redis, or keeps the news for when it is back. One at a time does, so that none overtakes a later one.
 func (r *Redis) tell(key string, n news) error {
+	r.telling.Lock()
+	defer r.telling.Unlock()
+	n = r.unsent[key].then(n)
 	err := r.health.down()
 	if err == nil {
 		err = r.send(key, n)
 	}
 	if err != nil {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.unsent[strings.Clone(key)] = r.unsent[key].then(n)
+		r.unsent[strings.Clone(key)] = n
+		return err
 	}
-	return err
+	delete(r.unsent, key)
+	return nil
 }
 
 // sendUnsent tells Redis what it was not told while it was down, and reports whether that was heard.
 func (r *Redis) sendUnsent() bool {
-	r.mu.Lock()
-	unsent := r.unsent
-	r.unsent = make(map[string]news)
-	r.mu.Unlock()
-	heard := true
-	for key, n := range unsent {
-		if heard = heard && r.send(key, n) == nil; !heard {
-			r.mu.Lock()
-			r.unsent[key] = n.then(r.unsent[key])
-			r.mu.Unlock()
+	r.telling.Lock()
+	defer r.telling.Unlock()
+	for key, n := range r.unsent {
+		if r.send(key, n) != nil {
+			return false
 		}
+		delete(r.unsent, key)
 	}
-	return heard
+	return true
 }
 
 func (r *Redis) send(key string, n news) error {

@@ -566,6 +566,20 @@ func TestNewsIsNotLostWhileRedisIsDown(t *testing.T) {
 	}
 }
 
+// What could not be told is not told after what came later.
+func TestNewsDoNotOvertake(t *testing.T) {
+	_, in := newMini(t, 2)
+	in[0].unsent[host] = news{order: &Order{Stop: true}, pause: time.Now().Add(time.Hour)} // a command that timed out just now
+	if err := in[0].Order(host, Order{Floor: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	in[0].beat(instanceLasts)
+	answer := lease(t, in[1], Ask{Key: host, Limit: 8})
+	if answer.Order.Stop || answer.Order.Floor != time.Minute || answer.Paused < 59*time.Minute {
+		t.Errorf("Lease: %+v, want the floor, which came last, and the pause", answer)
+	}
+}
+
 // In spread, the limit is shared too.
 func TestSpreadSharesTheLimit(t *testing.T) {
 	server, in := newMini(t, 4)

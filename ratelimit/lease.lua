@@ -142,6 +142,7 @@ end
 
 -- lease grants the right to send one request, if fewer than limit leases are held, the delay has passed since the mark
 -- (or, where from is "start", since the last start), and nobody stands before the instance who came in time.
+-- While the lane is stopped the wait is short, but not nothing: the stop may have ended by the clock of who asks.
 -- It returns token, wait, gap (-1: unknown), rest of the pause, the order (stop, floor, until), the rivals, and the
 -- number of the last lease.
 local function lease(delay, limit, from, waiting, last)
@@ -161,7 +162,7 @@ local function lease(delay, limit, from, waiting, last)
     free = math.max(free, tonumber(redis.call('ZRANGE', held, n - limit, n - limit, 'WITHSCORES')[2]))
   end
   local rest = math.max(0, paused - now)
-  if stop == 1 then return '', 0, gap, rest, stop, floor, ends, {}, seq end
+  if stop == 1 then return '', patience, gap, rest, stop, floor, ends, {}, seq end
   local before = redis.call('ZRANK', line, instance) or redis.call('ZCARD', line)
   if n < limit and now >= free and now >= math.max(free, opened) + before * patience then
     redis.call('ZREMRANGEBYRANK', line, 0, before) -- with those before it, who slept

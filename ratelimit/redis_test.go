@@ -287,7 +287,7 @@ func TestOrdersAreShared(t *testing.T) {
 		}
 	}
 	order(Order{Stop: true, Until: time.Now().Add(time.Hour)})
-	answer := denied(t, in[1], Ask{Key: host, Limit: 8}, 0, 0)
+	answer := denied(t, in[1], Ask{Key: host, Limit: 8}, 100*time.Millisecond, 100*time.Millisecond) // not to be asked again at once
 	if !answer.Order.Stop || time.Until(answer.Order.Until) < 59*time.Minute {
 		t.Errorf("the order is %+v", answer.Order)
 	}
@@ -300,7 +300,7 @@ func TestOrdersAreShared(t *testing.T) {
 
 	// It holds where Redis is gone, for who has heard of it.
 	order(Order{Stop: true})
-	denied(t, in[1], Ask{Key: host, Limit: 8}, 0, 0)
+	denied(t, in[1], Ask{Key: host, Limit: 8}, 0, time.Second)
 	server.Close()
 	eventually(t, "Redis is seen to be down", func() bool { return !in[1].Stats().Up || in[1].Pause("b.example", 0) == nil })
 	if answer := denied(t, in[1], Ask{Key: host, Limit: 8}, 0, 0); answer.Mode == ModeRedis || !answer.Order.Stop {

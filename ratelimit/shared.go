@@ -54,7 +54,7 @@ type Ask struct {
 // An Answer is what came of an Ask.
 type Answer struct {
 	Lease  Lease         // the right to send; nil if it is not its turn yet
-	Wait   time.Duration // when to ask again, if there is no Lease and no stop
+	Wait   time.Duration // when to ask again, if there is no Lease
 	Gap    time.Duration // since what a Delay counts from, in any instance; negative if nothing is known
 	Paused time.Duration // how long the lane still is paused
 	Order  Order         // the operator's, zero if there is none. While it is a stop, there is no Lease

@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/big"
 	"net"
 	"os"
@@ -322,8 +323,9 @@ func TestRedisOverASocketWithAPassword(t *testing.T) {
 	}
 }
 
-// docs/instances.md lists the rights that a user needs: no more are used.
-func TestRedisWithFewRights(t *testing.T) {
+// documentedRights returns the rights that docs/instances.md lists.
+func documentedRights(t *testing.T) []string {
+	t.Helper()
 	doc, err := os.ReadFile("../docs/instances.md")
 	if err != nil {
 		t.Fatal(err)
@@ -333,7 +335,30 @@ func TestRedisWithFewRights(t *testing.T) {
 	if !found {
 		t.Fatal("docs/instances.md does not list the rights")
 	}
-	server := redistest.Start(t, append([]string{"--user", "default", "on", "nopass"}, strings.Fields(rights)...)...)
+	return strings.Fields(rights)
+}
+
+func startWithRights(t *testing.T, rights ...string) *redistest.Server {
+	t.Helper()
+	return redistest.Start(t, append([]string{"--user", "default", "on", "nopass"}, rights...)...)
+}
+
+// A right that lacks shows at once, in the log.
+func TestRightsOfMessages(t *testing.T) {
+	for lacking, want := range map[string]string{"+publish": "Redis is down", "+subscribe": "Redis sends no messages"} {
+		rights := slices.DeleteFunc(documentedRights(t), func(right string) bool { return right == lacking })
+		var log syncBuffer
+		r := newRedis(t, RedisOptions{URL: startWithRights(t, rights...).URL(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		eventually(t, "the log says that "+lacking+" is lacking", func() bool { return strings.Contains(log.String(), want) })
+		if up := r.Stats().Up; up != (lacking == "+subscribe") {
+			t.Errorf("without %s, up is %v", lacking, up)
+		}
+	}
+}
+
+// docs/instances.md lists the rights that a user needs: no more are used.
+func TestRedisWithFewRights(t *testing.T) {
+	server := startWithRights(t, documentedRights(t)...)
 	one, other := newRedis(t, RedisOptions{URL: server.URL()}), newRedis(t, RedisOptions{URL: server.URL()})
 	if !one.Stats().Up || len(one.health.servers) == 0 {
 		t.Fatalf("up is %v, servers known are %v: %v", one.Stats().Up, one.health.servers, one.health.down())

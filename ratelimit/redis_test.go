@@ -626,6 +626,24 @@ func TestSlotsFollowEachOther(t *testing.T) {
 	}
 }
 
+// A syncBuffer is a log that several goroutines write.
+type syncBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
 func TestPasswordsStayOutOfErrorsAndLogs(t *testing.T) {
 	const secret = "hunter2"
 	for _, url := range []string{

@@ -46,7 +46,7 @@ func (r *Redis) beat(lasts time.Duration) {
 	sent := time.Now()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.closing), commandTimeout)
 	defer cancel()
-	v, err := instancesScript.Run(ctx, r.client, []string{r.prefix + "{instances}"}, r.id, micros(lasts)).Slice()
+	v, err := instancesScript.Run(ctx, r.client, []string{r.prefix + "{instances}"}, r.id, micros(lasts), r.channel).Slice()
 	if err != nil || len(v) == 0 {
 		r.failed(err)
 		return
@@ -107,6 +107,7 @@ func infoField(info, name string) string {
 func (r *Redis) listen() {
 	messages := r.client.Subscribe(r.closing, r.channel)
 	defer messages.Close()
+	r.confirm(messages)
 	channel := messages.Channel()
 	for {
 		select {
@@ -116,9 +117,28 @@ func (r *Redis) listen() {
 			if !open {
 				return
 			}
-			if f := r.woken.Load(); f != nil {
+			if f := r.woken.Load(); f != nil && m.Payload != "" {
 				(*f)(m.Payload)
 			}
+		}
+	}
+}
+
+// confirm waits until Redis says that messages will come, and logs why they will not.
+func (r *Redis) confirm(messages *redis.PubSub) {
+	for {
+		_, err := messages.ReceiveTimeout(r.closing, commandTimeout)
+		if err == nil || r.closing.Err() != nil {
+			return
+		}
+		if r.health.down() == nil {
+			r.log.Warn("Redis sends no messages; who waits for another instance asks again a little later", "error", err)
+			return
+		}
+		select {
+		case <-r.closing.Done():
+			return
+		case <-time.After(probeEvery):
 		}
 	}
 }

@@ -274,7 +274,7 @@ func (l *loader) checkFiles() {
 	l.checkFile("intercept.ca_cert", c.Intercept.CACert)
 	l.checkFile("intercept.ca_key", c.Intercept.CAKey)
 	l.checkFile("egress.ca_file", c.Egress.CAFile)
-	l.checkFile("redis.url_file", c.Redis.URLFile)
+	l.checkSecret("redis.url_file", c.Redis.URLFile)
 	l.checkSecret("egress.upstream_proxy_credentials_file", c.Egress.UpstreamProxyCredentialsFile)
 	l.checkSecret("auth.htpasswd_file", c.Auth.HtpasswdFile)
 	for i, h := range c.Hosts {

@@ -204,8 +204,8 @@ func TestSecretsThatOthersCanRead(t *testing.T) {
 	if err := os.WriteFile(path, []byte("us:s3cr3t"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	text := "egress: {upstream_proxy: \"http://p.example\", upstream_proxy_credentials_file: " + path + "}\nauth: {htpasswd_file: " + path + "}\n"
-	for mode, want := range map[os.FileMode]int{0o600: 0, 0o400: 0, 0o640: 2, 0o644: 2} {
+	text := "egress: {upstream_proxy: \"http://p.example\", upstream_proxy_credentials_file: " + path + "}\nauth: {htpasswd_file: " + path + "}\nredis: {url_file: " + path + "}\n"
+	for mode, want := range map[os.FileMode]int{0o600: 0, 0o400: 0, 0o640: 3, 0o644: 3} {
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}

@@ -201,6 +201,13 @@ func TestRefuseWithoutRedis(t *testing.T) {
 	if resp := get(); resp.StatusCode != 200 {
 		t.Fatalf("with Redis: %s", resp.Status)
 	}
+	told := func() (up, instances, downs int) {
+		s := f.instances[0]
+		return metric(t, s, "robotsproxy_redis_up"), metric(t, s, "robotsproxy_instances"), metric(t, s, "robotsproxy_redis_downs_total")
+	}
+	if up, instances, downs := told(); up != 1 || instances != 1 || downs != 0 {
+		t.Errorf("with Redis the metrics say: up %d, instances %d, downs %d", up, instances, downs)
+	}
 	redis.Kill()
 	sent := len(f.site.Requests())
 	resp := get()
@@ -209,6 +216,9 @@ func TestRefuseWithoutRedis(t *testing.T) {
 	}
 	if got := len(f.site.Requests()); got != sent {
 		t.Errorf("%d requests reached the origin without Redis", got-sent)
+	}
+	if up, instances, downs := told(); up != 0 || instances != 1 || downs != 1 {
+		t.Errorf("without Redis the metrics say: up %d, instances %d, downs %d", up, instances, downs)
 	}
 	redis.Restart()
 	for deadline := time.Now().Add(20 * time.Second); get().StatusCode != 200; time.Sleep(50 * time.Millisecond) {

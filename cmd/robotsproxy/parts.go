@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/audit"
@@ -141,28 +140,6 @@ func orNone[T int | time.Duration](v T) T {
 		return -1
 	}
 	return v
-}
-
-// newRedis returns where instances share their pace, or nil if the configuration names none.
-func newRedis(cfg *config.Config, log *slog.Logger) (*ratelimit.Redis, error) {
-	url := cfg.Redis.URL
-	if file := cfg.Redis.URLFile; file != "" {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return nil, usage(fmt.Errorf("reading redis.url_file: %w", err))
-		}
-		url = strings.TrimSpace(string(text))
-	}
-	if url == "" {
-		return nil, nil
-	}
-	r, err := ratelimit.NewRedis(ratelimit.RedisOptions{
-		URL: url, Prefix: cfg.Redis.Prefix, OnDown: ratelimit.OnDown(cfg.Redis.OnDown), Logger: log,
-	})
-	if err != nil {
-		return nil, usage(err)
-	}
-	return r, nil
 }
 
 func newLimiter(cfg *config.Config, redis *ratelimit.Redis, pauses ratelimit.Pauses) (*ratelimit.Limiter, error) {

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -166,7 +167,7 @@ func (s *service) ready() error {
 
 // gauges are the numbers that the parts keep themselves.
 func (p *parts) gauges() []admin.Gauge {
-	return append(p.files.gauges(), []admin.Gauge{
+	return slices.Concat(p.files.gauges(), redisGauges(p.redis), []admin.Gauge{
 		{Name: "robotsproxy_active_requests", Help: "Requests under way.", Value: func() float64 { return float64(p.server.Active()) }},
 		{Name: "robotsproxy_connections", Help: "Connections of clients that are open.", Value: func() float64 { return float64(p.server.Connections()) }},
 		{Name: "robotsproxy_refused_connections_total", Help: "Connections and tunnels that were answered 503 because of limits.", Counter: true, Value: func() float64 { return float64(p.server.Refused()) }},
@@ -184,7 +185,7 @@ func (p *parts) gauges() []admin.Gauge {
 		{Name: "robotsproxy_kept_places_total", Help: "Places kept for clients that were told to come back.", Counter: true, Value: func() float64 { return float64(p.limiter.Stats().Kept) }},
 		{Name: "robotsproxy_lapsed_places_total", Help: "Kept places that nobody came back to in time.", Counter: true, Value: func() float64 { return float64(p.limiter.Stats().Lapsed) }},
 		{Name: "robotsproxy_audit_lost_total", Help: "Records that could not be kept.", Counter: true, Value: func() float64 { return float64(p.records.Lost()) }},
-	}...)
+	})
 }
 
 // run serves until ctx ends, then drains.

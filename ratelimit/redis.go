@@ -170,8 +170,17 @@ func (r *Redis) early(a Ask) time.Duration {
 	wait := r.health.distrusted(a.Delay, now)
 	if r.onDown == OnDownSpread && r.health.settles(now) {
 		wait += r.health.slot(a.Key, a.Delay, now.Add(wait))
+		wait = max(wait, r.crowded(a))
 	}
 	return wait
+}
+
+// crowded returns how long a request waits since this instance has its share of the limit under way; 0 if it has not.
+func (r *Redis) crowded(a Ask) time.Duration {
+	if a.Limit > 0 && a.UnderWay >= max(1, a.Limit/r.health.sharers()) {
+		return time.Second
+	}
+	return 0
 }
 
 // ask asks Redis.
@@ -239,9 +248,7 @@ func (r *Redis) without(a Ask, cause error) (Answer, error) {
 		answer.Mode = ModeSpread
 		answer.Rivals = slices.Repeat([]int{math.MaxInt}, r.health.sharers()-1) // each has its slots whether it sends or not
 		answer.Wait += r.health.slot(a.Key, delay, now.Add(answer.Wait))
-		if a.Limit > 0 && a.UnderWay >= max(1, a.Limit/r.health.sharers()) {
-			answer.Wait = max(answer.Wait, time.Second)
-		}
+		answer.Wait = max(answer.Wait, r.crowded(a))
 	}
 	if answer.Wait == 0 {
 		answer.Lease = unshared{}

@@ -34,6 +34,7 @@ type health struct {
 	since     time.Time
 	settled   time.Time     // until then the instances keep to their shares
 	clock     time.Duration // of Redis, at epoch; zero is not known yet
+	warned    time.Time     // when it was last said that nobody was ever known
 	servers   map[string]bool
 	instances []string // in order; the last known while Redis is down
 }
@@ -136,6 +137,17 @@ func (h *health) knows() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.instances) > 0
+}
+
+// alone reports, once a minute, whether Redis has never said who shares the lanes.
+func (h *health) alone(now time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.instances) > 0 || now.Sub(h.warned) < time.Minute {
+		return false
+	}
+	h.warned = now
+	return true
 }
 
 // sharers returns how many share the lanes, as far as known.

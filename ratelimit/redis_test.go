@@ -580,7 +580,128 @@ func TestNewsDoNotOvertake(t *testing.T) {
 	}
 }
 
-// In spread, the limit is shared too.
+// Who has never reached Redis knows of nobody to leave time for, and says so now and then.
+func TestNobodyIsKnown(t *testing.T) {
+	var log syncBuffer
+	r := newRedis(t, RedisOptions{URL: "redis://127.0.0.1:1", Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if answer := lease(t, r, spaced(time.Second)); answer.Lease == nil || answer.Mode != ModeLocal {
+		t.Errorf("Lease: %+v, want one in mode local", answer)
+	}
+	warnings := func() int { return strings.Count(log.String(), "level=WARN msg=\"Redis was never reached") }
+	for range 3 {
+		r.failed(errors.New("gone"))
+	}
+	if got := warnings(); got != 1 {
+		t.Errorf("%d warnings that nobody is known, want 1: %s", got, log.String())
+	}
+	r.health.mu.Lock()
+	r.health.warned = r.health.warned.Add(-time.Minute)
+	r.health.mu.Unlock()
+	r.failed(errors.New("gone"))
+	if got := warnings(); got != 2 {
+		t.Errorf("%d warnings after a minute, want 2", got)
+	}
+}
+
+// slowly is a hook of a client whose server answers one command at a time, and each a little late.
+type slowly struct{ mu sync.Mutex }
+
+func (h *slowly) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *slowly) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (h *slowly) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		time.Sleep(5 * time.Millisecond)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// However many hosts want a lease at once, each question has its second.
+func TestManyHostsAtOnce(t *testing.T) {
+	_, in := newMini(t, 1)
+	in[0].client.AddHook(&slowly{})
+	var wg sync.WaitGroup
+	for i := range 400 {
+		wg.Go(func() {
+			answer, err := in[0].Lease(Ask{Key: fmt.Sprint("host", i), Limit: 1})
+			if err != nil || answer.Lease == nil || answer.Mode != ModeRedis {
+				t.Errorf("host %d: %+v, %v, want a Lease by Redis", i, answer, err)
+			}
+		})
+	}
+	wg.Wait()
+	if got := in[0].Stats().Downs; got != 0 {
+		t.Errorf("Redis went down %d times", got)
+	}
+}
+
+// A server that hung and goes on grants nothing to who has stopped waiting. The clock may differ from what it was taken
+// for: then the question is put once more.
+func TestLateQuestionIsNotGranted(t *testing.T) {
+	server, in := newMini(t, 1)
+	slow := func() {
+		in[0].health.mu.Lock()
+		in[0].health.clock -= time.Hour
+		in[0].health.mu.Unlock()
+	}
+	slow()
+	v, err := in[0].call("lease", host, 0, 1, "mark", 1, 0)
+	if err != nil || v.text(0) != "" || v.number(1) >= 0 || server.Exists(in[0].keys(host)[1]) {
+		t.Errorf("a question that comes late is answered %v, %v, want no lease", v, err)
+	}
+	slow()
+	granted(t, in[0], Ask{Key: host, Limit: 1})
+}
+
+// An answer that took long says little of the clock, and nothing where it agrees with what is known.
+func TestClockIsHeardFromQuickAnswers(t *testing.T) {
+	epoch := time.Now()
+	h := newHealth("a", epoch)
+	at := func(d time.Duration) time.Time { return epoch.Add(d) }
+	h.hears(time.Hour, at(0), at(0))
+	h.hears(time.Hour+10*time.Millisecond, at(10*time.Millisecond), at(910*time.Millisecond)) // it was the answer that took long
+	if got := h.reads(at(time.Second)); got != time.Hour+time.Second {
+		t.Errorf("a second later the clock is taken for %v, want %v", got, time.Hour+time.Second)
+	}
+	if wait := h.distrusted(time.Second, at(time.Second)); wait != 0 {
+		t.Errorf("a slow answer is distrusted for %v", wait)
+	}
+	h.hears(2*time.Hour, at(time.Second), at(2*time.Second))
+	if got := h.reads(at(1500 * time.Millisecond)); got != 2*time.Hour {
+		t.Errorf("after a step the clock is taken for %v, want %v", got, 2*time.Hour)
+	}
+	if wait := h.distrusted(time.Second, at(2*time.Second)); wait == 0 {
+		t.Error("a step of the clock is not distrusted")
+	}
+}
+
+// Whoever takes a place and leaves room for one more wakes the next in the line.
+func TestLeaseThatLeavesRoomWakes(t *testing.T) {
+	_, in := newMini(t, 3)
+	a := Ask{Key: host, Limit: 2}
+	held := []*redisLease{granted(t, in[0], a), granted(t, in[0], a)}
+	woken := make(chan string, 8)
+	in[2].Watch(func(key string) { woken <- key })
+	denied(t, in[1], a, time.Second, leaseLasts)
+	denied(t, in[2], a, time.Second, leaseLasts+time.Second)
+	for _, l := range held {
+		l.End()
+		l.given()
+	}
+	eventually(t, "both ends are heard of", func() bool { return len(woken) == 2 })
+	granted(t, in[1], a)
+	eventually(t, "the next in the line is woken", func() bool { return len(woken) == 3 })
+}
+
+// In spread, and until all know that Redis is back, the limit is shared too.
 func TestSpreadSharesTheLimit(t *testing.T) {
 	server, in := newMini(t, 4)
 	server.Close()
@@ -590,6 +711,17 @@ func TestSpreadSharesTheLimit(t *testing.T) {
 	}
 	a.UnderWay = 2
 	denied(t, in[0], a, time.Second, time.Second)
+
+	if err := server.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "Redis is back", func() bool { return in[0].Stats().Up })
+	in[0].health.mu.Lock()
+	in[0].health.settled = time.Now().Add(time.Minute)
+	in[0].health.mu.Unlock()
+	denied(t, in[0], a, time.Second, time.Second)
+	a.UnderWay = 1
+	granted(t, in[0], a)
 }
 
 // No two instances are in their slots at a time, and from the last start of one to the first of the next is a delay.

@@ -75,6 +75,9 @@ func (r *Redis) failed(err error) {
 		r.downs.Add(1)
 		r.log.Warn("Redis is down; pace is not shared with other instances", "err", err, "on_down", r.onDown)
 	}
+	if r.onDown == OnDownSpread && r.health.alone(time.Now()) {
+		r.log.Warn("Redis was never reached, so the other instances are not known: each paces as if there were no other, and a host may see them all")
+	}
 }
 
 // connected looks at each new connection whose server it is: one that was restarted, or takes over from another, may

@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,8 @@ type club struct {
 	paused  time.Time
 	order   Order
 	rivals  []int
+	mode    Mode // if empty, ModeRedis
+	mute    bool // nobody is woken
 	err     error
 	waking  []func(key string)
 	asked   int
@@ -43,7 +46,7 @@ func (c *club) Lease(a Ask) (Answer, error) {
 	}
 	c.told = a.Last
 	now := time.Now()
-	answer := Answer{Gap: -1, Mode: ModeRedis, Order: c.order, Rivals: c.rivals, Last: c.last, Paused: max(0, c.paused.Sub(now))}
+	answer := Answer{Gap: -1, Mode: cmp.Or(c.mode, ModeRedis), Order: c.order, Rivals: c.rivals, Last: c.last, Paused: max(0, c.paused.Sub(now))}
 	if !c.mark.IsZero() {
 		answer.Gap = now.Sub(c.mark)
 	}
@@ -102,6 +105,9 @@ func (c *club) Order(_ string, o Order) error {
 func (c *club) Watch(f func(key string)) { c.waking = append(c.waking, f) }
 
 func (c *club) wake() {
+	if c.mute {
+		return
+	}
 	for _, f := range c.waking {
 		go f(host)
 	}
@@ -403,6 +409,23 @@ func TestKeptPausesAreShared(t *testing.T) {
 		newLimiter(t, Options{Shared: c, Pauses: kept})
 		if !c.paused.Equal(until) {
 			t.Errorf("the others are told of a pause until %v, want %v", c.paused, until)
+		}
+	})
+}
+
+// Without Redis nobody says that a request of this instance has ended.
+func TestSpreadGoesOnAtTheEndOfARequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, in := newClub(t, 1, 0)
+		c.mode, c.mute = ModeSpread, true
+		var grants []*Grant
+		for range 8 {
+			grants = append(grants, acquire(t, in[0], Request{Key: host, Client: "a", MaxWait: time.Minute}))
+		}
+		time.AfterFunc(100*time.Millisecond, func() { grants[0].Release(Outcome{Status: 200}) })
+		g := acquire(t, in[0], Request{Key: host, Client: "a", MaxWait: time.Minute})
+		if g.Waited() != 100*time.Millisecond {
+			t.Errorf("waited %v, want until one of the eight had ended", g.Waited())
 		}
 	})
 }

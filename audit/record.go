@@ -49,7 +49,7 @@ type Record struct {
 	GroupLine   int            `json:"group_line,omitempty"`
 	GroupAgents string         `json:"group_agents,omitempty"`
 	Exemption   string         `json:"exemption,omitempty"`
-	Deviation   string         `json:"deviation,omitempty"` // where we were less careful than the site asked: max_crawl_delay, redirect, subresource
+	Deviation   string         `json:"deviation,omitempty"` // where we were less careful than the site asked: max_crawl_delay, redirect, subresource, reported; several with commas
 
 	RobotsSHA256    string    `json:"robots_sha256,omitempty"`
 	RobotsStatus    int       `json:"robots_status,omitempty"`
@@ -60,7 +60,7 @@ type Record struct {
 	DelayRequired Millis `json:"delay_required_ms,omitempty"`
 	DelaySource   string `json:"delay_source,omitempty"` // floor, crawl-delay, request-rate, backoff, retry-after, default-delay or ip
 	Waited        Millis `json:"waited_ms,omitempty"`
-	Gap           Millis `json:"gap_ms,omitempty"`      // since the request before it on this host
+	Gap           Millis `json:"gap_ms,omitempty"`      // since the request before it on this host; left out where none is known
 	PacingMode    string `json:"pacing_mode,omitempty"` // redis, spread or local
 
 	SentAt       time.Time `json:"sent_at,omitzero"`

@@ -63,9 +63,14 @@ func (p pipeline) pace(req *http.Request, ex *exchange, d policy.Decision) *Refu
 	}
 	ex.hold(grant)
 	if grant.Rode() {
-		ex.rec.Deviation = strings.TrimPrefix(ex.rec.Deviation+","+deviation, ",")
+		ex.deviates(deviation)
 	}
 	return nil
+}
+
+// deviates notes where we are less careful than the site asked.
+func (ex *exchange) deviates(how string) {
+	ex.rec.Deviation = strings.TrimPrefix(ex.rec.Deviation+","+how, ",")
 }
 
 // paced returns what is asked of the pace for req, and the word for the record if it goes on the slot of another.
@@ -96,12 +101,20 @@ func (ex *exchange) giveRides(resp *http.Response) {
 	}
 }
 
+// reported is the deviation of a request that is only reported on and did not wait, and of one that waited while such a
+// request went before it.
+const reported = "reported"
+
 // reckon notes the wait that there would have been, and changes nothing.
 func (ex *exchange) reckon() {
 	ex.reckoned = true
-	wait, ok := ex.server.options.Limiter.Reckon(ex.asked)
+	wait, gap, ok := ex.server.options.Limiter.Reckon(ex.asked)
 	wait = max(wait, until(ex.visit.opens))
 	ex.rec.Waited = audit.Millis(wait)
+	ex.noteGap(gap, gap >= 0)
+	if wait > 0 || gap >= 0 && audit.Millis(gap) < ex.rec.DelayRequired {
+		ex.deviates(reported)
+	}
 	if (!ok || wait > ex.asked.MaxWait || ex.visit.closed(time.Now().Add(wait))) && ex.rec.Decision == policy.Allow {
 		ex.rec.Decision, ex.rec.Reason = policy.WouldThrottle, policy.ReasonReport
 	}
@@ -112,11 +125,19 @@ func (ex *exchange) hold(g *ratelimit.Grant) {
 	ex.grant = g
 	ex.rec.PacingMode = string(g.Mode())
 	ex.rec.Waited += audit.Millis(g.Waited())
-	if gap, ok := g.Gap(); ok {
-		ex.rec.Gap = audit.Millis(gap)
+	ex.noteGap(g.Gap())
+	if g.Overtaken() {
+		ex.deviates(reported)
 	}
 	if required, source := g.Required(); source != "" {
 		ex.rec.DelayRequired, ex.rec.DelaySource = audit.Millis(required), string(source)
+	}
+}
+
+// noteGap notes a gap that is known. It is a nanosecond at least, since a record leaves out what is zero.
+func (ex *exchange) noteGap(gap time.Duration, known bool) {
+	if known {
+		ex.rec.Gap = audit.Millis(max(gap, 1))
 	}
 }
 

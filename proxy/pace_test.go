@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -144,6 +145,50 @@ func TestVisitTime(t *testing.T) {
 	}
 	if got := r.site.Paths("a.example"); len(got) != 1 || got[0] != "/page/2" {
 		t.Errorf("the origin was asked for %v, want /page/2 alone", got)
+	}
+}
+
+// TestReportedRequestsDeviate has requests that are only reported on go too soon, alone and before one that waits: the
+// records of both say so, and what the gap was.
+func TestReportedRequestsDeviate(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Snapshots = fixed("User-agent: *\nDisallow:\nCrawl-delay: 2\n") })
+	enforce := r.server.options.Policy
+	report := func() {
+		r.server.options.Policy = r.newPolicy(policy.Options{Mode: policy.Report})
+		r.get(r.client(true), r.url("http", "/page/1"))
+		r.server.options.Policy = enforce
+	}
+	report()
+	if rec := r.last(1); rec.Deviation != "" || rec.Gap != 0 {
+		t.Errorf("the first record has the deviation %q and the gap %v, want neither", rec.Deviation, rec.Gap)
+	}
+	report()
+	if rec := r.last(2); rec.Deviation != "reported" || rec.Gap <= 0 || rec.Gap >= rec.DelayRequired {
+		t.Errorf("the second record has the deviation %q and the gap %v, want reported, and less than 2s", rec.Deviation, rec.Gap)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.get(r.client(true), r.url("http", "/page/2"))
+	}()
+	r.eventually("a request that waits", func() bool { return r.limiter.Stats().Waiting == 1 })
+	time.Sleep(time.Second) // so that the gap is short by more than a busy machine adds
+	report()
+	<-done
+	if rec := r.last(4); rec.Path != "/page/2" || rec.Deviation != "reported" || rec.Gap <= 0 || rec.Gap >= rec.DelayRequired {
+		t.Errorf("the record of the one that waited has the deviation %q and the gap %v, want reported, and less than 2s", rec.Deviation, rec.Gap)
+	}
+}
+
+// A gap of nothing is written as 0, and one that nobody knows is not.
+func TestGapsThatAreKnown(t *testing.T) {
+	for _, known := range []bool{true, false} {
+		var ex exchange
+		ex.noteGap(0, known)
+		written, err := json.Marshal(&ex.rec)
+		if err != nil || strings.Contains(string(written), `"gap_ms":0,`) != known {
+			t.Errorf("known %t: %s, %v", known, written, err)
+		}
 	}
 }
 

@@ -200,7 +200,7 @@ func TestReckonInAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
 		l.Hear(host, "a", Outcome{Status: 429, RetryAfter: minute})
-		if wait, ok := l.Reckon(Request{Key: host, MaxWait: time.Second}); wait != minute || ok {
+		if wait, _, ok := l.Reckon(Request{Key: host, MaxWait: time.Second}); wait != minute || ok {
 			t.Errorf("Reckon in a pause of a minute = %v, %v, want it and false", wait, ok)
 		}
 		l.Hear("b.example", "a", Outcome{Status: 200})

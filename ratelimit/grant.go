@@ -31,6 +31,8 @@ type Grant struct {
 	turn   *turn // nil: the lane is not shared
 	rode   bool  // on the slot of another
 
+	overtaken bool // the gap is shorter than the delay
+
 	// Guarded by lane.mu.
 	done         bool      // given back, by the caller or by the lane itself after ReleaseAfter
 	heard        bool      // the host's answer is known to the lane
@@ -77,6 +79,10 @@ func (g *Grant) Mode() Mode {
 // Rode reports whether the request started on the slot of another, which it could not have done otherwise: see
 // Request.Ride. Its Gap may be less than is Required.
 func (g *Grant) Rode() bool { return g != nil && g.rode }
+
+// Overtaken reports whether the Gap is less than is Required since a request that was only reckoned was sent while this one
+// waited: see Limiter.Reckon.
+func (g *Grant) Overtaken() bool { return g != nil && g.overtaken && !g.rode }
 
 // Hear tells what the host answered, as soon as that is known: a host that pushes back should not have to wait until its
 // answer has ended. The Outcome of Release then counts no more.

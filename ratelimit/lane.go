@@ -250,6 +250,7 @@ func (ln *lane) grant(now, arrived time.Time, client string, delay time.Duration
 		g.gap = now.Sub(ln.seen)
 	}
 	g.delay, g.source = ln.required(delay)
+	g.overtaken = g.spaced && g.hasGap && g.gap < g.delay.Truncate(time.Microsecond) // which is what instances agree on
 	ln.bucket.AllowN(now, 1)
 	ln.mark, ln.seen = now, now
 	ln.moves++

@@ -119,7 +119,7 @@ func TestMaxLanes(t *testing.T) {
 		if _, err := l.Acquire(t.Context(), Request{Key: "d"}); !errors.Is(err, ErrTooManyLanes) {
 			t.Errorf("Acquire of a fourth lane: %v, want %v", err, ErrTooManyLanes)
 		}
-		if _, ok := l.Reckon(Request{Key: "d"}); ok {
+		if _, _, ok := l.Reckon(Request{Key: "d"}); ok {
 			t.Errorf("Reckon of a fourth lane = true, want false")
 		}
 		send(t, l, Request{Key: "a", Delay: 2 * time.Minute, MaxWait: time.Hour}, 0)

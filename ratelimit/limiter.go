@@ -212,12 +212,13 @@ func (l *Limiter) wait(ctx context.Context, ln *lane, w *waiter) (*Grant, error)
 // their ends are not known here. A request that would have been turned away (ok is false) takes no slot.
 //
 // What is sent is sent: the call counts as a request to the host, so the next one paced by Acquire keeps its Delay from
-// it. Only a request that is already waiting is not put off, or a busy client in report mode would starve the others.
-func (l *Limiter) Reckon(r Request) (wait time.Duration, ok bool) {
+// it. Only a request that is already waiting is not put off, or a busy client in report mode would starve the others. The
+// gap is as that of a Grant, and negative where the lane knows of no previous request.
+func (l *Limiter) Reckon(r Request) (wait, gap time.Duration, ok bool) {
 	l.reckoned.Add(1)
 	ln, err := l.lane(r.Key)
 	if err != nil {
-		return 0, false
+		return 0, -1, false
 	}
 	defer ln.mu.Unlock()
 	ln.tellSent(r.delay())

@@ -412,6 +412,9 @@ func TestDefaultBucket(t *testing.T) {
 		for range 5 {
 			g := acquire(t, l, r) // never released: the starts are what is spaced
 			got = append(got, g.Waited().Round(time.Microsecond))
+			if g.Overtaken() {
+				t.Error("a request of a burst says that it was overtaken")
+			}
 		}
 		want := []time.Duration{0, 0, 0, seconds(2), seconds(2)}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -714,7 +717,7 @@ func TestReckon(t *testing.T) {
 				l := newLimiter(t, test.options)
 				for i, want := range test.want {
 					test.request.Key = host
-					if wait, ok := l.Reckon(test.request); wait != want.wait || ok != want.ok {
+					if wait, _, ok := l.Reckon(test.request); wait != want.wait || ok != want.ok {
 						t.Errorf("call %d: Reckon(%+v) = %v, %v, want %v, %v", i, test.request, wait, ok, want.wait, want.ok)
 					}
 				}
@@ -734,7 +737,9 @@ func TestReckonCountsAsSent(t *testing.T) {
 		r := Request{Key: host, Delay: 10 * time.Second, MaxWait: time.Hour}
 		send(t, l, r, 0)
 		time.Sleep(4 * time.Second)
-		l.Reckon(r)
+		if _, gap, _ := l.Reckon(r); !in(gap, 4*time.Second) {
+			t.Errorf("Reckon says that the gap is %v, want 4s", gap)
+		}
 		go func() {
 			for range 100 {
 				time.Sleep(3 * time.Second)
@@ -747,9 +752,19 @@ func TestReckonCountsAsSent(t *testing.T) {
 			if !in(g.Waited(), want.waited) || gap.Round(time.Microsecond) != want.gap && want.gap != 0 {
 				t.Errorf("request %d waited %v after a gap of %v, want %v and %v", i, g.Waited(), gap, want.waited, want.gap)
 			}
+			if !g.Overtaken() {
+				t.Errorf("request %d does not know that it was overtaken", i)
+			}
 			g.Release(Outcome{})
 		}
 		time.Sleep(5 * time.Minute)
+		l.Reckon(r)
+		if g := acquire(t, l, r); g.Overtaken() {
+			t.Errorf("a request that came after all others says that it was overtaken, %v before", g.gap)
+		}
+		if _, gap, _ := l.Reckon(Request{Key: "new.example"}); gap >= 0 {
+			t.Errorf("Reckon says that the first request of a lane has a gap of %v", gap)
+		}
 	})
 }
 
@@ -785,8 +800,8 @@ func TestRide(t *testing.T) {
 		}
 		rides := []*Grant{acquire(t, l, ride), acquire(t, l, ride)}
 		for i, g := range rides {
-			if !g.Rode() || g.Waited() != 0 {
-				t.Errorf("ride %d: Rode() = %v after %v, want true at once", i, g.Rode(), g.Waited())
+			if !g.Rode() || g.Waited() != 0 || g.Overtaken() {
+				t.Errorf("ride %d: Rode() = %v after %v, Overtaken() = %v; want true at once, and not", i, g.Rode(), g.Waited(), g.Overtaken())
 			}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

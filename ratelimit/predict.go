@@ -91,29 +91,32 @@ func (ln *lane) step(delay, took time.Duration) time.Duration {
 	}
 }
 
-// reckon takes a slot of the ledger for r, and says how far away it is. Like a bucket, the ledger lets the requests of a
-// burst start before their slots.
-func (ln *lane) reckon(r Request, now time.Time) (time.Duration, bool) {
+// reckon takes a slot of the ledger for r, and says how far away it is, and how long ago the request before was. Like a
+// bucket, the ledger lets the requests of a burst start before their slots.
+func (ln *lane) reckon(r Request, now time.Time) (wait, gap time.Duration, ok bool) {
 	o := ln.limiter.rules()
 	delay, burst := ln.restraint.delay(r.delay()), 1
 	if delay == 0 {
 		delay, burst = o.DefaultDelay, o.DefaultBurst
 	}
 	ln.longest = max(ln.longest, delay)
+	ln.settle(now)
+	if gap = -1; !ln.seen.IsZero() {
+		gap = now.Sub(ln.seen)
+	}
 	ln.sent(now)
 
 	slot := later(now, ln.virtual.Add(delay))
-	wait := max(0, slot.Sub(now)-time.Duration(burst-1)*delay, ln.restraint.rest(now))
+	wait = max(0, slot.Sub(now)-time.Duration(burst-1)*delay, ln.restraint.rest(now))
 	if wait > max(0, r.MaxWait) || delay > 0 && wait/delay >= time.Duration(o.MaxQueue) {
-		return wait, false
+		return wait, gap, false
 	}
 	ln.virtual = slot
-	return wait, true
+	return wait, gap, true
 }
 
-// sent notes a request that was sent without a Grant. Those already waiting are not put off by it.
+// sent notes a request that was sent without a Grant. Those already waiting are not put off by it. The lane has settled.
 func (ln *lane) sent(now time.Time) {
-	ln.settle(now)
 	ln.seen = now
 	ln.moves++
 	if ln.queue == nil || ln.queue.allKept() {

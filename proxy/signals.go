@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -16,11 +17,11 @@ func outcome(resp *http.Response, now time.Time) ratelimit.Outcome {
 }
 
 // retryAfter reads Retry-After in both its forms, seconds and a date (RFC 9110 section 10.2.3). What is past, and what is
-// neither, is 0.
+// neither, is 0; more seconds than a number holds are the most that it does.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	v := h.Get("Retry-After")
-	if s, err := strconv.ParseInt(v, 10, 64); err == nil {
-		return seconds(s)
+	if s, err := strconv.ParseUint(v, 10, 63); err == nil || errors.Is(err, strconv.ErrRange) {
+		return seconds(int64(s))
 	}
 	at, err := http.ParseTime(v)
 	if err != nil {

@@ -19,8 +19,8 @@ type View struct {
 	StoppedUntil time.Time // zero: until the stop is lifted
 }
 
-// Peek returns how the lane of key stands now, and false if there is none, which is as good as an idle one. It changes
-// nothing.
+// Peek returns how the lane of key stands now, and false if there is none, which is as good as an idle one. Like
+// every look at a lane, it takes what has gone on for longer than ReleaseAfter for ended, and it changes nothing else.
 func (l *Limiter) Peek(key string) (View, bool) {
 	ln := l.present(key)
 	if ln == nil {

@@ -49,6 +49,9 @@ func (p pipeline) pace(req *http.Request, ex *exchange, d policy.Decision) *Refu
 	var deviation string
 	ex.asked, deviation = ex.paced(req, d.Delay)
 	if d.Mode == policy.Report {
+		if ref := p.stopped(ex); ref != nil {
+			return ref // since the look-up began
+		}
 		ex.reckon()
 		return nil
 	}
@@ -64,6 +67,15 @@ func (p pipeline) pace(req *http.Request, ex *exchange, d policy.Decision) *Refu
 	ex.hold(grant)
 	if grant.Rode() {
 		ex.deviates(deviation)
+	}
+	return nil
+}
+
+// stopped refuses what goes to a host that the operator has stopped. Acquire says that by itself; this is for requests
+// before it, and for those that are not paced.
+func (p pipeline) stopped(ex *exchange) *Refusal {
+	if err := p.options.Limiter.Stopped(ex.lane); err != nil {
+		return paceRefusal(ex, ex.asked, err)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
+	"github.com/robotsproxy/robotsproxy/robots"
 )
 
 // answering returns a handler that answers with a status and fields, given as names and values.
@@ -125,6 +127,25 @@ func TestStoppedHost(t *testing.T) {
 	r.server.options.Policy = r.newPolicy(policy.Options{Mode: policy.Off})
 	if resp, _ := r.get(r.client(true), r.url("http", "/page/4")); resp.StatusCode != 200 {
 		t.Errorf("status %d after the stop was lifted, want 200", resp.StatusCode)
+	}
+}
+
+// TestStoppedDuringTheLookUp has a host stopped while its robots.txt is looked up, for requests of each mode.
+func TestStoppedDuringTheLookUp(t *testing.T) {
+	for _, mode := range []policy.Mode{policy.Enforce, policy.Report} {
+		var r *rig
+		r = newRig(t, func(o *Options) {
+			o.Policy = r.newPolicy(policy.Options{Mode: mode})
+			o.Snapshots = snapshots(func(ctx context.Context, at origin.Origin) (*robots.Snapshot, error) {
+				if err := r.limiter.Stop("a.example", time.Time{}); err != nil {
+					t.Error(err)
+				}
+				return fixed("")(ctx, at)
+			})
+		})
+		if resp, _ := r.get(r.client(true), r.url("http", "/page/1")); resp.StatusCode != 503 || resp.Header.Get("Robotsproxy-Reason") != "stopped" {
+			t.Errorf("mode %v: status %d, fields %v; want 503, stopped", mode, resp.StatusCode, resp.Header)
+		}
 	}
 }
 

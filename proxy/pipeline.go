@@ -49,8 +49,8 @@ func (p pipeline) admit(req *http.Request, ex *exchange) *Refusal {
 		return egressRefusal(ex, err)
 	}
 	ex.lane = p.options.Pace.key(ex.origin.Host())
-	if err := p.options.Limiter.Stopped(ex.lane); err != nil {
-		return paceRefusal(ex, ratelimit.Request{}, err)
+	if ref := p.stopped(ex); ref != nil {
+		return ref
 	}
 	d, snap, ref := p.decide(req, ex)
 	if ref != nil {

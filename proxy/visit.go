@@ -46,8 +46,8 @@ func (ex *exchange) awaitOpening(ctx context.Context) *Refusal {
 		case <-ctx.Done():
 			return ex.gone(errGoneWaiting)
 		}
-		if err := ex.server.options.Limiter.Stopped(ex.lane); err != nil {
-			return paceRefusal(ex, ex.asked, err)
+		if ref := (pipeline{ex.server}).stopped(ex); ref != nil {
+			return ref
 		}
 	}
 	waited := time.Since(began)

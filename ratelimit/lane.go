@@ -8,9 +8,10 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// A lane is the pace of one key: a small state machine with the moves enter, leave, release, cancel, reckon and tick.
-// After each move, pump grants what may start and sets the timer for what may not yet. All moves are made with mu held
-// and at a moment read while it was held, so the moments never go back.
+// A lane is the pace of one key: a small state machine. Its moves are a request's enter, leave, hear, release, cancel and
+// reckon, an operator's intervene, the other instances' ask, and the timer's tick. After each move, pump grants what may
+// start and sets the timer for what may not yet. All moves are made with mu held and at a moment read while it was held, so
+// the moments never go back.
 type lane struct {
 	limiter *Limiter
 	key     string
@@ -57,7 +58,7 @@ func (ln *lane) enter(ctx context.Context, r Request, now time.Time) (*Grant, *w
 	if ln.share == nil && ln.vacant(now) && ln.until(now, delay) <= 0 && ln.limiter.passes(r.Addr, now) {
 		return ln.grant(now, now, r.Client, r.delay()), nil, nil
 	}
-	if r.Ride && ln.restraint.rest(now) <= 0 && !ln.blocked(0) {
+	if r.Ride && ln.restraint.rest(now) <= 0 && ln.restraint.stop(now) == nil && !ln.blocked(0) {
 		g := ln.grant(now, now, r.Client, r.delay())
 		g.rode = true
 		ln.tellSent(r.delay())

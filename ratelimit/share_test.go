@@ -286,6 +286,22 @@ func TestSharedPausesAndOrders(t *testing.T) {
 	})
 }
 
+// A stop that is known here holds for a request that would ride as well.
+func TestSharedRide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, in := newClub(t, 1, time.Millisecond)
+		r := Request{Key: host, Client: "a", Delay: 10 * time.Second}
+		acquire(t, in[0], r).Release(Outcome{Status: 302})
+		r.Ride = true
+		if err := in[0].Stop(host, time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		if g, err := in[0].Acquire(t.Context(), r); err == nil {
+			t.Errorf("a ride to a host that is stopped: %v, want it turned away", g)
+		}
+	})
+}
+
 func TestSharedUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, in := newClub(t, 1, time.Millisecond)

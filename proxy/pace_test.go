@@ -80,7 +80,7 @@ func TestNoBackoffByOurOwnAnswers(t *testing.T) {
 // TestHeldToTheEndOfAPause has a request wait for a pause that is short enough, and its record say why.
 func TestHeldToTheEndOfAPause(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Snapshots = fixed("") })
-	r.site.SetPage("a.example", "/busy", answering(429, "Retry-After", "1"))
+	r.site.SetPage("a.example", "/busy", answering(429, "Retry-After", "3")) // longer than a busy machine stalls
 	r.get(r.client(true), r.url("http", "/busy"))
 	if resp, _ := r.get(r.client(true), r.url("http", "/page/1")); resp.StatusCode != 200 {
 		t.Fatalf("status %d, want 200", resp.StatusCode)

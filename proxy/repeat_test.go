@@ -101,13 +101,13 @@ func refuseOnce(f *flaky, conn net.Conn) {
 	}
 }
 
-const repeatDelay = 400 * time.Millisecond
+const repeatDelay = 1500 * time.Millisecond // of which a busy machine may take half
 
 // TestRepeatsArePaced has net/http send a request again by itself: the origin sees it once more, and not before the Delay
 // has passed.
 func TestRepeatsArePaced(t *testing.T) {
 	f := newFlaky(t, serveOnce)
-	r := newRig(t, func(o *Options) { o.Snapshots = fixed("User-agent: *\nCrawl-delay: 0.4\n") })
+	r := newRig(t, func(o *Options) { o.Snapshots = fixed("User-agent: *\nCrawl-delay: 1.5\n") })
 	for i := range 2 {
 		if resp, body := r.get(r.client(true), "http://"+at(f, "a.example")+"/page"); resp.StatusCode != 200 {
 			t.Fatalf("request %d: status %d\n%s", i, resp.StatusCode, body)
@@ -174,7 +174,7 @@ func TestRepeatsOverHTTP2ArePaced(t *testing.T) {
 	config := &tls.Config{Certificates: certified.TLS.Certificates, NextProtos: []string{"h2"}}
 	f := newFlaky(t, func(f *flaky, conn net.Conn) { refuseOnce(f, tls.Server(conn, config)) })
 	r := newRig(t, func(o *Options) {
-		o.Snapshots = fixed("User-agent: *\nCrawl-delay: 0.4\n")
+		o.Snapshots = fixed("User-agent: *\nCrawl-delay: 1.5\n")
 		o.Transport = &http.Transport{DialContext: o.Egress.DialContext, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true, IdleConnTimeout: time.Second}
 		t.Cleanup(o.Transport.(*http.Transport).CloseIdleConnections)
 	})

@@ -3,8 +3,6 @@ package ratelimit
 import (
 	"math"
 	"time"
-
-	"golang.org/x/time/rate"
 )
 
 // until returns how long a request with this delay must wait, if it is the next: 0 or less if it may start now. While it
@@ -26,14 +24,18 @@ func (ln *lane) blocked(delay time.Duration) bool {
 	return limit > 0 && ln.flights.n >= limit
 }
 
-// refill returns how long the bucket, set for this delay, takes until it holds a token. Without any delay none is needed.
+// refill returns how long it is until a request with this delay may start after the one before: the rest of its Delay, or
+// without one the time until the bucket holds a token.
 //
 // The bucket counts in floating point; rounded up, the answer is never too soon, and too late by a nanosecond at most.
 func (ln *lane) refill(now time.Time, delay time.Duration) time.Duration {
-	if delay == 0 && ln.limiter.rules().DefaultDelay == 0 {
+	if delay > 0 {
+		return max(0, delay-now.Sub(ln.mark))
+	}
+	if ln.limiter.rules().DefaultDelay == 0 {
 		return 0
 	}
-	ln.set(now, delay)
+	ln.set(now)
 	missing := 1 - ln.bucket.TokensAt(now)
 	if missing <= 0 {
 		return 0
@@ -41,25 +43,28 @@ func (ln *lane) refill(now time.Time, delay time.Duration) time.Duration {
 	return time.Duration(math.Ceil(missing / float64(ln.bucket.Limit()) * float64(time.Second)))
 }
 
-// set sets the bucket for the delay of the request that is next, or for DefaultDelay.
-//
-// For a Delay that is one token, of which there was none at the mark. It is stated anew each time, because a bucket
-// holds parts of a token and not moments: had 5 s of 10 s passed and were the bucket merely given the rate for a Delay of
-// 60 s, it would be full after 35 s. For no Delay the bucket goes on with what it has, so a change never makes tokens.
-func (ln *lane) set(now time.Time, delay time.Duration) {
-	if delay > 0 {
-		ln.spaced = true
-		ln.bucket.SetLimitAt(ln.mark, rate.Every(delay))
-		ln.bucket.SetBurstAt(ln.mark, 0) // which empties it
-		ln.bucket.SetBurstAt(ln.mark, 1)
-		return
-	}
-	o := ln.limiter.rules()
-	if ln.spaced || ln.bucket.Limit() != o.defaultLimit() || ln.bucket.Burst() != o.DefaultBurst {
-		ln.spaced = false
+// set sets the bucket for DefaultDelay, which may have changed. It goes on with what it has, so a change makes no tokens.
+func (ln *lane) set(now time.Time) {
+	if o := ln.limiter.rules(); ln.bucket.Limit() != o.defaultLimit() || ln.bucket.Burst() != o.DefaultBurst {
 		ln.bucket.SetLimitAt(now, o.defaultLimit())
 		ln.bucket.SetBurstAt(now, o.DefaultBurst)
 	}
+}
+
+// draw takes out of the bucket what a start costs: a token, or all of them where a Delay applies, so that a Delay that goes
+// leaves no burst behind.
+func (ln *lane) draw(now time.Time, spaced bool) {
+	o := ln.limiter.rules()
+	if o.DefaultDelay == 0 {
+		return // the bucket says nothing
+	}
+	ln.set(now)
+	if !spaced {
+		ln.bucket.AllowN(now, 1)
+		return
+	}
+	ln.bucket.SetBurstAt(now, 0) // which empties it
+	ln.bucket.SetBurstAt(now, o.DefaultBurst)
 }
 
 func later(a, b time.Time) time.Time {

@@ -26,11 +26,11 @@ type Grant struct {
 	gap    time.Duration
 	delay  time.Duration // the longest Delay that applied
 	source Source        // what held the request up beyond its own Delay
-	hasGap bool
-	spaced bool  // a Delay applied, or a floor
-	turn   *turn // nil: the lane is not shared
-	rode   bool  // on the slot of another
+	turn   *turn         // nil: the lane is not shared
 
+	hasGap    bool
+	spaced    bool // a Delay applied, or a floor
+	rode      bool // on the slot of another
 	overtaken bool // the gap is shorter than the delay
 
 	// Guarded by lane.mu.

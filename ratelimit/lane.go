@@ -20,7 +20,6 @@ type lane struct {
 	// mu guards everything below.
 	mu      sync.Mutex
 	dropped bool   // no longer the limiter's lane of this key
-	spaced  bool   // the bucket is set for a Delay, not for DefaultDelay
 	queue   *queue // nil while nobody waits
 	flights flights
 
@@ -252,7 +251,7 @@ func (ln *lane) grant(now, arrived time.Time, client string, delay time.Duration
 	}
 	g.delay, g.source = ln.required(delay)
 	g.overtaken = g.spaced && g.hasGap && g.gap < g.delay.Truncate(time.Microsecond) // which is what instances agree on
-	ln.bucket.AllowN(now, 1)
+	ln.draw(now, g.spaced)
 	ln.mark, ln.seen = now, now
 	ln.moves++
 	g.moves = ln.moves
@@ -312,7 +311,7 @@ func (ln *lane) cancel(g *Grant, now time.Time) {
 		ln.mark, ln.seen = g.mark, g.seen
 		ln.moves--
 	}
-	if !g.spaced && !ln.spaced {
+	if !g.spaced && ln.limiter.rules().DefaultDelay > 0 {
 		ln.bucket.AllowN(now, -1) // a Reservation cannot be cancelled once its time has come
 	}
 }

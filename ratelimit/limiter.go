@@ -13,7 +13,8 @@
 // next one starts no sooner than Delay after the end of the one before, whoever sent that. Without a Delay, a lane has
 // up to Options.MaxConcurrent requests under way. Requests that must wait stand in one queue per client, first come
 // first served, and the queues take turns, so no client can crowd out another. Only the request whose turn it is waits
-// on the clock: one that leaves before costs nobody a slot. The clock is a token bucket (golang.org/x/time/rate).
+// on the clock: one that leaves before costs nobody a slot. The clock of DefaultDelay is a token bucket
+// (golang.org/x/time/rate), and that of a Delay the moment from which it counts.
 //
 // A request whose wait is hopeless is turned away at once: because it would wait longer than it says, or than its client is
 // known to wait. It is told when to come back, which is its client's own next place and not everybody's, and while a Delay
@@ -140,7 +141,7 @@ type Request struct {
 	Patient bool
 }
 
-// longestDelay keeps a bucket's floating point exact to a few nanoseconds.
+// longestDelay is longer than anybody waits, and far from where durations overflow.
 const longestDelay = 365 * 24 * time.Hour
 
 // delay returns r.Delay within its bounds.

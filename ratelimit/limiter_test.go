@@ -435,6 +435,32 @@ func TestDefaultBucket(t *testing.T) {
 	})
 }
 
+// TestDefaultDelayBesideADelay has requests with a Delay of their own among others: they count for those as well, and make
+// no room for them.
+func TestDefaultDelayBesideADelay(t *testing.T) {
+	spaced, other := Request{Key: host, Delay: 1, MaxWait: time.Hour}, Request{Key: host, MaxWait: time.Hour}
+	for _, takenBack := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLimiter(t, Options{})
+			send(t, l, other, 0)
+			if err := l.Reload(Options{DefaultDelay: minute}); err != nil {
+				t.Fatal(err)
+			}
+			begin := time.Now()
+			if takenBack {
+				send(t, l, other, 0)
+				acquire(t, l, spaced).Cancel()
+			} else {
+				send(t, l, spaced, 0)
+			}
+			send(t, l, other, 0)
+			if got := time.Since(begin).Round(time.Microsecond); got != minute {
+				t.Errorf("taken back %t: the next request without a Delay started after %v, want a minute", takenBack, got)
+			}
+		})
+	}
+}
+
 // TestRequired has several delays apply to one request: the longest is what was required, with its own source.
 func TestRequired(t *testing.T) {
 	for _, test := range []struct {

@@ -69,7 +69,8 @@ type RedisOptions struct {
 //
 // What is not promised: a process that is stopped for longer than its lease, while its request goes on, may have another
 // request beside it; and so may requests that go on while Redis loses its memory, if their instance cannot reach it
-// afterwards.
+// afterwards. A Redis that forgets lanes while it runs (an eviction, FLUSHALL) is found out by instances that have heard of
+// the lane since, and by those with a request under way within renewEvery.
 type Redis struct {
 	id      string
 	prefix  string

@@ -387,10 +387,11 @@ func TestRedisWithFewRights(t *testing.T) {
 	}
 }
 
-// A real Cluster of one node refuses keys that are not together.
+// A real Cluster of one node refuses keys that are not together, and wants one more right.
 func TestRedisCluster(t *testing.T) {
-	server := redistest.Start(t, "--cluster-enabled", "yes")
-	slots := exec.Command("redis-cli", "-h", "127.0.0.1", "-p", server.Port(), "cluster", "addslotsrange", "0", "16383")
+	rights := append(documentedRights(t), "+cluster|slots", "--user", "admin", "on", "nopass", "~*", "+@all", "--cluster-enabled", "yes")
+	server := startWithRights(t, rights...)
+	slots := exec.Command("redis-cli", "-h", "127.0.0.1", "-p", server.Port(), "--user", "admin", "--pass", "any", "cluster", "addslotsrange", "0", "16383")
 	if out, err := slots.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -310,8 +310,14 @@ func (r *Redis) Stats() RedisStats {
 	}
 }
 
-// micros is how durations are written in scripts.
-func micros(d time.Duration) int64 { return d.Microseconds() }
+// micros is how durations are written in scripts: rounded up, since a Delay of a third of a second may not become shorter.
+func micros(d time.Duration) int64 {
+	n := d.Microseconds()
+	if d > time.Duration(n)*time.Microsecond {
+		n++
+	}
+	return n
+}
 
 // A reply is what a script answered: numbers and texts. What is of another type counts as zero.
 type reply []any

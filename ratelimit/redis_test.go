@@ -825,3 +825,11 @@ func eventually(t *testing.T, what string, try func() bool) {
 	}
 	t.Fatalf("in 20 s it never happened that %s", what)
 }
+
+func TestMicrosRoundUp(t *testing.T) {
+	for d, want := range map[time.Duration]int64{0: 0, 1: 1, time.Microsecond: 1, time.Second / 3: 333_334, -time.Nanosecond: 0} {
+		if got := micros(d); got != want {
+			t.Errorf("micros(%v) = %d, want %d", d, got, want)
+		}
+	}
+}

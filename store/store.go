@@ -67,13 +67,23 @@ func Open(o Options) (*State, error) {
 	if o.Wait == 0 {
 		o.Wait = 5 * time.Second
 	}
-	s := &State{path: path, wait: o.Wait}
-	if err := s.open(); err != nil {
+	for end := time.Now().Add(o.Wait); ; time.Sleep(again) {
+		s := &State{path: path, wait: o.Wait}
+		err := s.open()
+		if err == nil {
+			return s, nil
+		}
 		s.Close()
-		return nil, s.fail("opening the database", err)
+		if !isBusy(err) || time.Now().After(end) {
+			return nil, s.fail("opening the database", err)
+		}
 	}
-	return s, nil
 }
+
+// again is how long Open rests where SQLite did not wait by itself: while others turn a new file to write-ahead logging,
+// or the last of them empties the log, it says at once that the file is busy, whatever its time-out
+// (https://sqlite.org/wal.html#sometimes_queries_return_sqlite_busy_in_wal_mode).
+const again = 5 * time.Millisecond
 
 func (s *State) open() (err error) {
 	if err = create(s.path); err != nil {

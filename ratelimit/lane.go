@@ -68,7 +68,7 @@ func (ln *lane) enter(ctx context.Context, r Request, now time.Time) (*Grant, *w
 		return nil, nil, err
 	}
 	w.ctx, w.delay, w.maxWait, w.arrived, w.ready = ctx, r.delay(), r.MaxWait, now, make(chan answer, 1)
-	w.addr, w.agent = r.Addr, r.Agent
+	w.addr, w.agent, w.patient = r.Addr, r.Agent, r.Patient
 	ln.limiter.waiting.Add(1)
 	ln.pump(now)
 	ln.crowds(now)
@@ -104,7 +104,7 @@ func (ln *lane) bears(r Request, now time.Time) time.Duration {
 	if r.Patient {
 		return r.MaxWait
 	}
-	return min(r.MaxWait, ln.limiter.patiences.limit(r.asker(), now))
+	return min(r.MaxWait, ln.patience(r.asker(), now))
 }
 
 // push adds w to the queue, and makes it if there is none.

@@ -186,20 +186,21 @@ func (l *Limiter) Acquire(ctx context.Context, r Request) (*Grant, error) {
 func (l *Limiter) wait(ctx context.Context, ln *lane, w *waiter) (*Grant, error) {
 	select {
 	case a := <-w.ready:
+		if ctx.Err() != nil {
+			a.grant.Cancel()
+			break
+		}
 		if a.err != nil {
 			l.throttled.Add(1)
 			return nil, a.err
 		}
-		if ctx.Err() == nil {
-			l.patiences.waited(w.asker(), a.grant.waited, a.grant.start)
-			return a.grant, nil
-		}
-		a.grant.Cancel()
+		l.patiences.waited(w.asker(), a.grant.waited, a.grant.start)
+		return a.grant, nil
 	case <-ctx.Done():
-		now := time.Now()
-		l.patiences.abandoned(w.asker(), now.Sub(w.arrived), now)
 		ln.mu.Lock()
+		now := time.Now()
 		ln.leave(w, now)
+		ln.givenUp(w, now)
 		ln.mu.Unlock()
 	}
 	l.abandoned.Add(1)

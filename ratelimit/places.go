@@ -10,9 +10,12 @@ import "time"
 // longestGrace is the longest time for which a lane waits for a client that was told to come back.
 const longestGrace = 10 * time.Second
 
-// punctual is how much too early a client may come back to its place, since clocks differ, and how much too late without
-// being known for it.
-const punctual = time.Second
+// punctual is how much too late a client may come back to its place without being known for it, and early how much too
+// early: timers are coarse. Who comes sooner than that may be another thread of the client, which has a place of its own.
+const (
+	punctual = time.Second
+	early    = 50 * time.Millisecond
+)
 
 // kept reports whether w is a place whose client is away.
 func (w *waiter) kept() bool { return w.ctx == nil }
@@ -46,7 +49,7 @@ func told(now time.Time, wait time.Duration) time.Time {
 // Who comes earlier than that is not who was told: that one would come in vain, so the place is not given away.
 func (ln *lane) comeBack(r Request, limit time.Duration, now time.Time) (*waiter, error) {
 	f, place := ln.queue.keptFor(r.Client)
-	if f == nil || f.waiters[place].due.Sub(now) > punctual {
+	if f == nil || f.waiters[place].due.Sub(now) > early {
 		return nil, nil
 	}
 	w := f.waiters[place]

@@ -10,7 +10,7 @@ const endless time.Duration = math.MaxInt64
 
 // predictHere returns how long a request of client with this delay would wait at a place in the client's file: until the
 // first before it may start, and then one step for each other before it, and for itself. Kept places count where they
-// come before it by their moment.
+// come before it by their moment, and those that will have left do not count.
 func (ln *lane) predictHere(now time.Time, client string, place int, delay time.Duration) time.Duration {
 	took := ln.takes(now)
 	if ln.queue == nil {
@@ -19,7 +19,7 @@ func (ln *lane) predictHere(now time.Time, client string, place int, delay time.
 	wait, first := ln.expect(now, delay, took), true
 	for w := range ln.queue.ahead(client, place) {
 		switch {
-		case w.kept():
+		case w.kept(), w.going:
 		case first:
 			wait, first = plus(ln.expect(now, ln.restraint.delay(w.delay), took), ln.step(delay, took)), false
 		default:

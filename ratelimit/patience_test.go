@@ -283,6 +283,66 @@ func TestPatienceIsAPrograms(t *testing.T) {
 	})
 }
 
+// TestWhoWaitsInVainIsTold has a program time out while others of its requests wait: those that have no chance are answered
+// at once, and have a place. Nobody else is.
+func TestWhoWaitsInVainIsTold(t *testing.T) {
+	for _, crossed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("crossed %t", crossed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLimiter(t, Options{})
+				r := Request{Key: host, Client: "a", Agent: "impatient", Delay: 10 * time.Second, MaxWait: time.Hour}
+				send(t, l, r, 0)
+				begin := time.Now()
+				gaveUp, leave := context.WithCancel(t.Context())
+				go l.Acquire(gaveUp, r)
+				time.Sleep(time.Second)
+				patient, another := r, r
+				patient.Patient, another.Agent = true, "patient"
+				errs := make([]chan error, 3)
+				for i, r := range []Request{r, patient, another} {
+					errs[i] = make(chan error, 1)
+					go func() {
+						g, err := l.Acquire(t.Context(), r)
+						g.Release(Outcome{})
+						errs[i] <- err
+					}()
+					synctest.Wait()
+				}
+				time.Sleep(4 * time.Second)
+				again := make(chan error, 1)
+				ask := func() {
+					g, err := l.Acquire(t.Context(), r)
+					g.Release(Outcome{})
+					again <- err
+				}
+				if crossed {
+					go ask()
+					synctest.Wait()
+				}
+				leave()
+				synctest.Wait()
+				if !crossed {
+					go ask()
+				}
+				for i, c := range []chan error{errs[0], again} {
+					we, ok := errors.AsType[*WaitError](<-c)
+					if now := time.Since(begin); !ok || now != 5*time.Second {
+						t.Errorf("request %d that waits in vain was answered %v after %v, want to be told to come back after 5s", i, we, now)
+					}
+				}
+				if got := l.Stats().Kept; got != 2 {
+					t.Errorf("%d places are kept, want 2", got)
+				}
+				for _, c := range errs[1:] {
+					if err := <-c; err != nil {
+						t.Errorf("who may wait was answered %v", err)
+					}
+				}
+			})
+		})
+	}
+}
+
 func TestPatiencesAreBounded(t *testing.T) {
 	var ps patiences
 	for i := range 3*knownClients + 1 {

@@ -71,7 +71,7 @@ type Identity struct {
 type Robots struct {
 	TTL            time.Duration `range:"1s..24h" why:"RFC 9309 section 2.4"`
 	MinTTL         time.Duration `range:"0s..24h" why:"RFC 9309 section 2.4"`
-	ErrorTTL       time.Duration `range:"1s..24h" why:"RFC 9309 section 2.4"`
+	ErrorTTL       time.Duration `range:"1s..24h"`
 	Timeout        time.Duration `range:"1ms..10m"`
 	MaxSize        Size          `range:"500KiB..64MiB" why:"RFC 9309 section 2.5 asks for 500KiB at least"`
 	MaxRedirects   int           `range:"5..20" why:"RFC 9309 section 2.3.1.2 asks for five at least"`

@@ -22,15 +22,13 @@ func (f *Fetcher) lifetime(h http.Header, now time.Time) time.Duration {
 
 func saidLifetime(h http.Header, now time.Time) (time.Duration, bool) {
 	control, err := cacheobject.ParseResponseCacheControl(strings.Join(h.Values("Cache-Control"), ", "))
-	if err == nil {
-		switch {
-		case control.NoStore, control.NoCachePresent:
-			return 0, true
-		case control.SMaxAge >= 0: // our copy is shared by all clients
-			return time.Duration(control.SMaxAge)*time.Second - age(h), true
-		case control.MaxAge >= 0:
-			return time.Duration(control.MaxAge)*time.Second - age(h), true
-		}
+	switch {
+	case err != nil, control.NoStore, control.NoCachePresent: // what cannot be read is best taken for stale (RFC 9111 section 4.2.1)
+		return 0, true
+	case control.SMaxAge >= 0: // our copy is shared by all clients
+		return time.Duration(control.SMaxAge)*time.Second - age(h), true
+	case control.MaxAge >= 0:
+		return time.Duration(control.MaxAge)*time.Second - age(h), true
 	}
 	value := h.Get("Expires")
 	if value == "" {

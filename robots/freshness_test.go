@@ -45,7 +45,13 @@ func TestLifetime(t *testing.T) {
 		{"2.4/a minute is less than MinTTL", cacheControl("max-age=60"), 5 * time.Minute},
 		{"9111 5.2.2.1/none", cacheControl("max-age=0"), 5 * time.Minute},
 		{"9111 5.2.2.1/quoted", cacheControl(`max-age="3600"`), hour},
-		{"9111 5.2.2.1/no number", cacheControl("max-age=soon"), day},
+		{"9111 4.2.1/no number", cacheControl("max-age=soon"), 5 * time.Minute},
+		{"9111 4.2.1/a negative number", cacheControl("max-age=-5"), 5 * time.Minute},
+		{"9111 4.2.1/no-cache beside what is no number", cacheControl("no-cache, max-age=soon"), 5 * time.Minute},
+		{"9111 4.2.1/a number and more, which Expires does not mend", func() http.Header {
+			return http.Header{"Cache-Control": {"max-age=3600s"}, "Expires": {at(hour)}}
+		}, 5 * time.Minute},
+		{"9111 5.2/another separator", cacheControl("public; max-age=3600"), hour},
 		{"9111 1.2.2/too large a number", cacheControl("max-age=99999999999999999999"), day},
 		{"9111 5.2.2.4/no-cache", cacheControl("no-cache, max-age=3600"), 5 * time.Minute},
 		{"9111 5.2.2.5/no-store", cacheControl("no-store"), 5 * time.Minute},

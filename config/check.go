@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/policy"
+	"github.com/robotsproxy/robotsproxy/rules"
 )
 
 // check judges values together: what each may be by itself was seen when it was read. A check is left out where one of
@@ -278,7 +279,25 @@ func (l *loader) checkFiles() {
 	l.checkSecret("egress.upstream_proxy_credentials_file", c.Egress.UpstreamProxyCredentialsFile)
 	l.checkSecret("auth.htpasswd_file", c.Auth.HtpasswdFile)
 	for i, h := range c.Hosts {
-		l.checkFile(join(item("hosts", i), "robots_file"), h.RobotsFile)
+		l.checkRobotsFile(join(item("hosts", i), "robots_file"), h.RobotsFile)
+	}
+}
+
+// checkRobotsFile warns of what a robots.txt of the operator's says in vain. It is no fault: crawlers pass over it too.
+func (l *loader) checkRobotsFile(key, path string) {
+	l.checkFile(key, path)
+	if path == "" || !l.ok(key) {
+		return
+	}
+	body, err := os.ReadFile(path)
+	if err != nil {
+		l.fault(key, "expected a file that can be read: %v", err)
+		return
+	}
+	findings := rules.Parse(body, rules.Options{KeepSource: true}).Lint()
+	i := slices.IndexFunc(findings, func(f rules.Finding) bool { return f.Severity == rules.SeverityError })
+	if i >= 0 {
+		l.warn(key, "%s:%d:%d: %s; robotsproxy lint shows all", path, findings[i].Line, findings[i].Column, findings[i].Message)
 	}
 }
 

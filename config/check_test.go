@@ -135,6 +135,28 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
+// TestRobotsFile wants a warning where a robots.txt of the operator's says something in vain, by its first error.
+func TestRobotsFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "own.txt")
+	for _, tt := range []struct{ name, body, want string }{
+		{"all in force", "User-agent: *\nDisallow: /x\n", ""},
+		{"empty", "", ""},
+		{"no error, but a field that nobody knows", "User-agent: *\nDisallow: /x\nLicence: y\n", ""},
+		{"two misspelt", "User-agent: *\nDisalow: /x\nDissallow: /y\n", `own.txt:2:1: "Disalow" is not "Disallow"`},
+		{"a web page", "<html><body>", "own.txt:1:1: This is a web page"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if err := os.WriteFile(path, []byte(tt.body), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, got, faults := loadText(t, "hosts: [{host: a.example, robots_file: "+path+"}]\n", Options{})
+			if faults != "" || (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
+				t.Errorf("a robots_file with %q warns\n%s\nwant\n%s\nfaults %s", tt.body, got, tt.want, faults)
+			}
+		})
+	}
+}
+
 func TestEntries(t *testing.T) {
 	dir := t.TempDir()
 	robots := filepath.Join(dir, "robots.txt")

@@ -268,7 +268,7 @@ func (h *Handler) named(r *http.Request) ([]origin.Origin, error) {
 }
 
 func misnamed(name string, err error) error {
-	if _, port, fault := origin.SplitAuthority(name); fault == nil && port != 0 {
+	if _, fault := origin.Parse("http://" + name); fault == nil { // it has a port, or a path
 		return fmt.Errorf("%s is neither a host nor an origin: write http://%s or https://%s", name, name, name)
 	}
 	return fmt.Errorf("%w: name a host or an origin such as https://a.example", err)

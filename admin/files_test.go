@@ -126,6 +126,7 @@ func TestFiles(t *testing.T) {
 		{"another origin", "GET", "/api/cache/file?host=http://a.example", 404, "no robots.txt of http://a.example is kept"},
 		{"no host", "GET", "/api/cache/file", 400, "name a host or an origin such as https://a.example"},
 		{"a host and a port", "GET", "/api/cache/file?host=a.example:18080", 400, "write http://a.example:18080 or https://a.example:18080"},
+		{"a host and a path", "GET", "/api/cache/file?host=a.example/robots.txt", 400, "write http://a.example/robots.txt or https://a.example/robots.txt"},
 		{"an address and a port", "GET", "/api/cache/file?host=[::1]:80", 400, "write http://[::1]:80 or"},
 		{"no origin", "GET", "/api/cache/file?host=ftp://a.example", 400, "ftp"},
 		{"refresh", "POST", "/api/cache/refresh?host=a.example", 200, `"sha256":"5ha"`},

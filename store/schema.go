@@ -35,7 +35,7 @@ func migrate(ctx context.Context, db *sql.DB) error {
 		return err
 	}
 	if done > len(files) {
-		return fmt.Errorf("it is of a newer robotsproxy (version %d of the tables, and this one knows %d): run that one, or name another file", done, len(files))
+		return fmt.Errorf("it is of a newer robotsproxy (version %d of the tables, and this one knows %d): run that one, or move the file away", done, len(files))
 	}
 	for _, file := range files[done:] {
 		if err := apply(ctx, tx, file); err != nil {
@@ -56,7 +56,7 @@ func schemaVersion(ctx context.Context, tx *sql.Tx) (version int, err error) {
 		return 0, err
 	}
 	if id != applicationID && (tables > 0 || version > 0) {
-		return 0, fmt.Errorf("it is a database of another program: name another file")
+		return 0, fmt.Errorf("it is a database of another program: move it away")
 	}
 	return version, nil
 }

@@ -65,7 +65,7 @@ func showDetails(w io.Writer, f admin.FileDetails, now time.Time) error {
 	}
 	line("next refresh", "%s", refreshText(f.File, now))
 	if f.Cause != "" {
-		line("trouble", "%s since %s, %d in a row: %s", f.Cause, f.Since.Format(time.RFC3339), f.Failures, printable(f.Error))
+		line("trouble", "%s since %s%s: %s", f.Cause, f.Since.Format(time.RFC3339), inARow(f.Failures), printable(f.Error))
 	}
 	if f.SHA256 != "" {
 		line("SHA-256", "%s", f.SHA256)
@@ -78,6 +78,14 @@ func showDetails(w io.Writer, f admin.FileDetails, now time.Time) error {
 		line("change", "%s  %s %s -> %s %s", c.Time.Format(time.RFC3339), c.OldState, shortHash(c.OldSHA256), c.NewState, shortHash(c.NewSHA256))
 	}
 	return errors.Join(t.Flush(), showNumbered(w, f.Body))
+}
+
+// inARow counts failures, of which there is none where a host is only left alone.
+func inARow(failures int) string {
+	if failures == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d in a row", failures)
 }
 
 // lineEnds writes each way to end a line as one (RFC 9309 section 2.2, EOL).

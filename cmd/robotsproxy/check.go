@@ -308,7 +308,10 @@ func (a answer) source(now time.Time) string {
 	if a.RobotsMarks != "" && a.RobotsMarks != state {
 		state += " (" + a.RobotsMarks + ")"
 	}
-	s := fmt.Sprintf("  %s: %s, status %s, fetched %s ago, asked for again in %s", a.RobotsURL, state, statusText(a.RobotsStatus), since(*a.RobotsFetchedAt, now), since(now, *a.NextRefresh))
+	if a.RobotsStatus != 0 {
+		state += fmt.Sprintf(", status %d", a.RobotsStatus)
+	}
+	s := fmt.Sprintf("  %s: %s, fetched %s ago, asked for again in %s", a.RobotsURL, state, since(*a.RobotsFetchedAt, now), since(now, *a.NextRefresh))
 	for _, u := range a.Redirects {
 		s += "\n    redirected to " + printable(u)
 	}

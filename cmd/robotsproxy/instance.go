@@ -80,11 +80,14 @@ func (i *instance) call(ctx context.Context, method, path string, query url.Valu
 	if err != nil {
 		return fmt.Errorf("reading the answer of %s: %w", i.address, err)
 	}
-	switch {
-	case resp.StatusCode == http.StatusNotFound:
-		return &exitError{exitNo, errors.New(string(bytes.TrimSpace(body)))}
-	case resp.StatusCode != http.StatusOK:
-		return fmt.Errorf("%s answered %s: %s", i.address, resp.Status, bytes.TrimSpace(body))
+	switch text := string(bytes.TrimSpace(body)); resp.StatusCode {
+	case http.StatusOK:
+	case http.StatusBadRequest:
+		return usage(errors.New(text))
+	case http.StatusNotFound, http.StatusConflict:
+		return &exitError{exitNo, errors.New(text)}
+	default:
+		return fmt.Errorf("%s answered %s: %s", i.address, resp.Status, text)
 	}
 	if err := json.Unmarshal(body, v); err != nil {
 		return fmt.Errorf("reading the answer of %s: %w", i.address, err)

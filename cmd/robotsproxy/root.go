@@ -43,10 +43,11 @@ func newRoot(std stdio) *cobra.Command {
 }
 
 func unknownCommand(cmd *cobra.Command, name string) error {
+	cmd.SuggestionsMinimumDistance = 2 // letters that differ; cobra itself sets it only where it writes the error
 	if near := cmd.SuggestionsFor(name); len(near) > 0 {
 		return fmt.Errorf("there is no command %q; did you mean %q?", name, near[0])
 	}
-	return fmt.Errorf("there is no command %q; robotsproxy --help lists them", name)
+	return fmt.Errorf("there is no command %q; %s --help lists them", name, cmd.CommandPath())
 }
 
 // misspelt adds the nearest flag to the error about an unknown one.

@@ -256,11 +256,13 @@ func (f *Fetcher) readFile(snap *Snapshot, resp *http.Response) error {
 	return nil
 }
 
+var errWebPage = errors.New("a web page stands in the place of robots.txt")
+
 // setFound completes snap for a file, or for what stands in its place.
 func (f *Fetcher) setFound(snap *Snapshot, h http.Header) {
 	f.set(snap, Found, h)
 	if snap.Marks&WebPage != 0 && f.options.HTMLRefuses {
-		f.fail(snap, "destination_unavailable", errors.New("a web page stands in the place of robots.txt"))
+		f.fail(snap, "destination_unavailable", errWebPage)
 	}
 }
 

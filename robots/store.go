@@ -34,6 +34,7 @@ type Change struct {
 	NewSHA256 string
 	OldState  string // as Snapshot.State says it
 	NewState  string
+	Why       string // for our log: what the trouble is that the new state is, or comes of; a Store does not keep it
 }
 
 // How long a Store may take. Those who wait for a file wait for it too, and have nothing of its being saved: after a Save

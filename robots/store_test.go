@@ -468,3 +468,29 @@ func TestChange(t *testing.T) {
 		}
 	})
 }
+
+// TestChangeSaysWhy has a good file go bad: whoever is told of it learns of what.
+func TestChangeSaysWhy(t *testing.T) {
+	refused := func(s *robots.Snapshot) { down(s); s.Err = errors.New("nobody listens") }
+	for want, say := range map[string]func(*robots.Snapshot){
+		"nobody listens": refused,
+		"the origin answers 403, where it had a file":  forbidden,
+		"a web page stands in the place of robots.txt": page,
+		"": missing,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			o, site := mustOrigin(t, "http://a.example"), &scripted{say: has(file)}
+			var told robots.Change
+			c := newCache(t, robots.CacheOptions{Fetch: site.fetch, Changed: func(change robots.Change) { told = change }})
+			lookUp(t, c, o)
+			site.say = say
+			snap, err := c.Refresh(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if told.NewState != snap.State() || told.Why != want {
+				t.Errorf("told %q because %q, want %q because %q", told.NewState, told.Why, snap.State(), want)
+			}
+		})
+	}
+}

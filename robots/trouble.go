@@ -94,12 +94,20 @@ func (s *Snapshot) outlive(answer *Snapshot, t trouble) *Snapshot {
 	stale.Marks = s.Marks&^wall | answer.Marks&wall
 	stale.Cause, stale.Err = cmp.Or(answer.Cause, "destination_unavailable"), answer.Err
 	if stale.Err == nil {
-		stale.Err = fmt.Errorf("%s stands in the place of the file", answer.Marks&wall)
+		stale.Err = answer.wallError()
 	}
 	if answer.Status == http.StatusNotModified {
 		stale.ETag, stale.LastModified = "", "" // it was no answer to these: the next request is to be without
 	}
 	return stale
+}
+
+// wallError is why s, which holds or tells nothing wrong, does not count at once.
+func (s *Snapshot) wallError() error {
+	if s.Marks&WebPage != 0 {
+		return errWebPage
+	}
+	return fmt.Errorf("the origin answers %d, where it had a file", s.Status)
 }
 
 // errPaused is why an older copy counts while its host wants no requests.
@@ -124,8 +132,12 @@ func changeOf(before, s *Snapshot) *Change {
 	if before == nil || before.State() == s.State() && (!s.isGood() || before.SHA256 == s.SHA256) {
 		return nil
 	}
-	return &Change{
+	c := &Change{
 		Origin: s.Origin, Time: time.Now(),
 		OldSHA256: before.SHA256, NewSHA256: s.SHA256, OldState: before.State(), NewState: s.State(),
 	}
+	if s.Err != nil {
+		c.Why = s.Err.Error()
+	}
+	return c
 }

@@ -112,6 +112,9 @@ func prune(ctx context.Context, state *store.State, log *slog.Logger) {
 }
 
 func logChange(log *slog.Logger, c robots.Change) {
+	if c.Why != "" {
+		log = log.With("why", c.Why)
+	}
 	log.Info("a robots.txt has changed", "origin", c.Origin.String(), "was", c.OldState, "is", c.NewState, "old_sha256", c.OldSHA256, "new_sha256", c.NewSHA256)
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/robots"
 )
 
-// What the log says of a change names the site, for people and for programs.
+// What the log says of a change names the site, for people and for programs, and the trouble if that is what it comes of.
 func TestLogOfAChange(t *testing.T) {
 	o, err := origin.Parse("https://a.example:8443")
 	if err != nil {
@@ -23,6 +23,13 @@ func TestLogOfAChange(t *testing.T) {
 		logChange(newLog(&log, config.Log{Format: format}), robots.Change{Origin: o, OldState: "found", NewState: "stale"})
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("%s: the log lacks %s: %s", format, want, log.String())
+		}
+		if strings.Contains(log.String(), "why") {
+			t.Errorf("%s: the log has a reason where there is none: %s", format, log.String())
+		}
+		logChange(newLog(&log, config.Log{Format: format}), robots.Change{Origin: o, Why: "it answers 403"})
+		if !strings.Contains(log.String(), "it answers 403") {
+			t.Errorf("%s: the log does not say why: %s", format, log.String())
 		}
 	}
 }

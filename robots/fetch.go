@@ -78,12 +78,16 @@ type Request struct {
 // ended, when the guard refuses the origin itself, or when the failure is not the origin's, which say nothing about the
 // file.
 func (f *Fetcher) Fetch(ctx context.Context, r Request) (*Snapshot, error) {
+	begin := time.Now()
 	limited, cancel := context.WithTimeout(ctx, f.options.Timeout)
 	defer cancel()
 	snap := &Snapshot{Origin: r.Origin, Rules: &rules.Ruleset{}}
 	err := f.follow(limited, r, snap)
 	if err == nil {
 		return snap, nil
+	}
+	if time.Since(begin) >= f.options.Timeout {
+		err = fmt.Errorf("not had within %v: %w", f.options.Timeout, err)
 	}
 	prohibited := f.options.Prohibited(err)
 	switch {

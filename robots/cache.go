@@ -43,6 +43,7 @@ type Cache struct {
 	recent  recent
 	flights singleflight.Group
 	outages outages
+	unsaved unsaved
 	queue   queue
 	counts  counts
 	resting atomic.Int64 // until when nothing is saved, in nanoseconds since born

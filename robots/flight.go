@@ -148,7 +148,7 @@ func (c *Cache) look(e errand) (before *Snapshot, enough bool) {
 	case stored.SHA256 != before.SHA256 || stored.ETag != before.ETag:
 		return before, false // it was saved before, and what came after could not be
 	}
-	if before == stored && stored.enoughFor(e.purpose) {
+	if before == stored && stored.enoughFor(e.purpose) && !c.unsaved.has(e.origin) { // else something newer has left the memory
 		c.counts.storeHits.Add(1)
 		c.remember(e.key, stored)
 		return stored, true

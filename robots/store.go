@@ -68,14 +68,17 @@ func (c *Cache) load(ctx context.Context, o origin.Origin) (*Snapshot, error) {
 func (c *Cache) save(snap *Snapshot, change *Change) {
 	begin := time.Since(c.born)
 	if begin < time.Duration(c.resting.Load()) {
+		c.unsaved.add(snap.Origin)
 		return
 	}
 	ctx, cancel := context.WithTimeout(c.life, savePatience)
 	defer cancel()
 	err := c.options.Store.Save(ctx, snap, change)
 	if err == nil {
+		c.unsaved.remove(snap.Origin)
 		return
 	}
+	c.unsaved.add(snap.Origin)
 	if end := time.Since(c.born); end-begin >= savePatience {
 		c.resting.Store(int64(end + saveRest))
 	}
@@ -91,6 +94,7 @@ func (c *Cache) erase(e errand) error {
 		c.storeFailed(err)
 		return err
 	}
+	c.unsaved.remove(e.origin)
 	c.forget(e.key, e.origin)
 	return nil
 }

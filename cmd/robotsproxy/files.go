@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -99,6 +101,29 @@ func (f *files) Peek(ctx context.Context, o origin.Origin) (*robots.Snapshot, er
 		return own, nil
 	}
 	return f.Cache.Peek(ctx, o)
+}
+
+// history is what state.db tells, and of what is in force also what could not be written there.
+type history struct {
+	*store.State
+	unsaved func() []origin.Origin
+}
+
+// Origins returns at most limit origins as State.Origins does.
+func (h history) Origins(ctx context.Context, host string, limit int) ([]origin.Origin, error) {
+	all, err := h.State.Origins(ctx, host, limit)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range h.unsaved() {
+		if (host == "" || o.Host() == host) && !slices.Contains(all, o) {
+			all = append(all, o)
+		}
+	}
+	slices.SortFunc(all, func(a, b origin.Origin) int {
+		return cmp.Or(cmp.Compare(a.Host(), b.Host()), cmp.Compare(a.String(), b.String()))
+	})
+	return all[:min(len(all), limit)], nil
 }
 
 // keepVersions is for how long a text is kept after its origin last had it.

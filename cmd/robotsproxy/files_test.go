@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,6 +12,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/config"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/store"
 )
 
 // What the log says of a change names the site, for people and for programs, and the trouble if that is what it comes of.
@@ -55,4 +58,42 @@ func TestLogOfAStoreThatFails(t *testing.T) {
 			t.Errorf("100 faults in 100 s are logged %d times, want 2: %s", got, log.String())
 		}
 	})
+}
+
+// What could not be written to state.db is listed beside what is there, once, and within the limit.
+func TestHistoryListsWhatIsUnsaved(t *testing.T) {
+	state, err := store.Open(store.Options{Path: filepath.Join(t.TempDir(), "state.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer state.Close()
+	var all []origin.Origin
+	for _, name := range []string{"http://a.example", "http://a.example:8080", "https://b.example"} {
+		o, err := origin.Parse(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, o)
+	}
+	kept, lost, other := all[0], all[1], all[2]
+	now := time.Now()
+	if err := state.Save(t.Context(), &robots.Snapshot{Origin: kept, Availability: robots.Unavailable, Status: 404, Fetched: now, Expires: now}, nil); err != nil {
+		t.Fatal(err)
+	}
+	h := history{state, func() []origin.Origin { return []origin.Origin{other, lost, kept} }}
+	for _, row := range []struct {
+		host  string
+		limit int
+		want  []origin.Origin
+	}{
+		{"", 9, all},
+		{"", 2, []origin.Origin{kept, lost}},
+		{"a.example", 9, []origin.Origin{kept, lost}},
+		{"c.example", 9, nil},
+	} {
+		got, err := h.Origins(t.Context(), row.host, row.limit)
+		if err != nil || !slices.Equal(got, row.want) {
+			t.Errorf("Origins(%q, %d) = %v, %v, want %v", row.host, row.limit, got, err, row.want)
+		}
+	}
 }

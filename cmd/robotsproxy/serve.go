@@ -141,7 +141,7 @@ func (s *service) newAdmin(metrics *admin.Metrics) error {
 	}
 	handler, err := admin.New(admin.Options{
 		Token: token, Version: buildVersion(), CAPEM: s.parts.ca.PEM, PAC: s.pac, Ready: s.ready, Metrics: metrics, Gauges: s.parts.gauges(),
-		Files: s.parts.files, History: s.parts.state,
+		Files: s.parts.files, History: history{s.parts.state, s.parts.files.Unsaved},
 	})
 	if err != nil {
 		return err

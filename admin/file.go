@@ -79,6 +79,11 @@ func file(name string, snap *robots.Snapshot) File {
 	return f
 }
 
+// details shows snap with its text, and as yet without a past.
+func details(name string, snap *robots.Snapshot) FileDetails {
+	return FileDetails{File: file(name, snap), ContentType: snap.ContentType, Body: snap.Body, Versions: []FileVersion{}, Changes: []FileChange{}}
+}
+
 // noFile is in the place of a file that could not be had.
 func noFile(o origin.Origin, err error) File {
 	return File{Origin: o.String(), State: "error", Error: err.Error()}

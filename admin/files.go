@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/robotsproxy/robotsproxy/origin"
@@ -103,13 +104,16 @@ func (h *Handler) listFiles(r *http.Request) (any, error) {
 }
 
 func (h *Handler) showFiles(r *http.Request) (any, error) {
+	if own, ok := h.own(r.FormValue("host")); ok {
+		return []FileDetails{details(own.Host, own.Snapshot)}, nil
+	}
 	origins, err := h.kept(r)
 	if err != nil {
 		return nil, err
 	}
 	all := []FileDetails{}
 	for _, o := range origins {
-		d, err := h.details(r.Context(), o)
+		d, err := h.detailsOf(r.Context(), o)
 		if err != nil {
 			return nil, err
 		}
@@ -118,7 +122,7 @@ func (h *Handler) showFiles(r *http.Request) (any, error) {
 	return all, nil
 }
 
-func (h *Handler) details(ctx context.Context, o origin.Origin) (FileDetails, error) {
+func (h *Handler) detailsOf(ctx context.Context, o origin.Origin) (FileDetails, error) {
 	snap, err := h.options.Files.Peek(ctx, o)
 	if errors.Is(err, robots.ErrNoSnapshot) {
 		return FileDetails{}, nothingKept(o.String())
@@ -134,15 +138,12 @@ func (h *Handler) details(ctx context.Context, o origin.Origin) (FileDetails, er
 	if err != nil {
 		return FileDetails{}, err
 	}
-	d := FileDetails{
-		File: file(o.String(), snap), ContentType: snap.ContentType, Body: snap.Body,
-		Versions: make([]FileVersion, len(versions)), Changes: make([]FileChange, len(changes)),
+	d := details(o.String(), snap)
+	for _, v := range versions {
+		d.Versions = append(d.Versions, fileVersion(v))
 	}
-	for i, v := range versions {
-		d.Versions[i] = fileVersion(v)
-	}
-	for i, c := range changes {
-		d.Changes[i] = FileChange{c.Time, c.OldState, c.NewState, c.OldSHA256, c.NewSHA256}
+	for _, c := range changes {
+		d.Changes = append(d.Changes, FileChange{c.Time, c.OldState, c.NewState, c.OldSHA256, c.NewSHA256})
 	}
 	return d, nil
 }
@@ -209,6 +210,19 @@ func (h *Handler) purgeFiles(r *http.Request) (any, error) {
 		purged = append(purged, o.String())
 	}
 	return map[string][]string{"purged": purged}, nil
+}
+
+// own returns the operator's file that counts for a host, or the one of a pattern as it is listed.
+func (h *Handler) own(name string) (OwnFile, bool) {
+	files := h.options.Files.Own("")
+	if host, err := origin.Host(name); err == nil {
+		name, files = host, h.options.Files.Own(host)
+	}
+	i := slices.IndexFunc(files, func(f OwnFile) bool { return f.Host == name })
+	if i < 0 {
+		return OwnFile{}, false
+	}
+	return files[i], true
 }
 
 // isOwn reports whether the operator's own file counts for o.

@@ -57,8 +57,11 @@ type withOwn struct {
 }
 
 func (f withOwn) Own(host string) []OwnFile {
-	if f.host == "" || host != "" && host != f.host {
+	switch {
+	case f.host == "" || host != "" && host != f.host:
 		return nil
+	case host == "":
+		return []OwnFile{{f.host, f.snap}, {"*.pattern.example", f.snap}}
 	}
 	return []OwnFile{{f.host, f.snap}}
 }
@@ -165,7 +168,10 @@ func TestOwnFiles(t *testing.T) {
 	h := newHandler(t, Options{Files: withOwn{newTestCache(t, origins...), "own.example", own}, History: noPast(origins)})
 	checkAnswers(t, h, []question{
 		{"list", "GET", "/api/cache", 200, `{"files":[{"origin":"own.example","state":"found","status":200,"fetched":`},
-		{"show by host", "GET", "/api/cache/file?host=own.example", 200, `"sha256":"0 w n"`},
+		{"show by host", "GET", "/api/cache/file?host=OWN.example.", 200, `[{"origin":"own.example",`},
+		{"show by a pattern", "GET", "/api/cache/file?host=*.pattern.example", 200, `[{"origin":"*.pattern.example",`},
+		{"show by a pattern that has none", "GET", "/api/cache/file?host=*.example", 400, "name a host"},
+		{"show by an origin", "GET", "/api/cache/file?host=http://own.example", 200, `[{"origin":"http://own.example",`},
 		{"show by an origin that nobody asked for", "GET", "/api/cache/file?host=http://own.example:8080", 200, `"sha256":"0 w n"`},
 		{"refresh", "POST", "/api/cache/refresh?host=own.example", 409, "own.example is judged by your own robots_file, which is read when robotsproxy starts"},
 		{"purge", "POST", "/api/cache/purge?host=https://own.example", 409, "own.example is judged by your own robots_file"},

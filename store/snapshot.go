@@ -64,8 +64,8 @@ func scanSnapshot(row *sql.Row) (*robots.Snapshot, error) {
 }
 
 // Save keeps snap in the place of what was kept of its origin, and c unless it is nil, in one transaction. A text that is
-// new is also kept as a version, until Prune or until there are 50 later ones of its origin; one that is known is not written again. A snapshot whose body is not what
-// its hash says is refused, since that body would be given to others too.
+// new is also kept as a version, until Prune or until there are 50 later ones of its origin; one that is known is not
+// written again. A snapshot whose body is not what its hash says is refused, since that body would be given to others too.
 func (s *State) Save(ctx context.Context, snap *robots.Snapshot, c *robots.Change) error {
 	err := s.change(ctx, func(tx *sql.Tx) error {
 		if err := s.keepBody(ctx, tx, snap); err != nil {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -67,24 +68,29 @@ func newCacheList(std stdio) *cobra.Command {
 	}
 	find, format := instanceFlags(cmd, std), formatFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return askFiles(cmd.Context(), std, find, format, instanceQuestion{http.MethodGet, "/api/cache", nil})
+		return askFiles(cmd.Context(), std, find, format, instanceQuestion{http.MethodGet, "/api/cache", nil}, isLost)
 	}
 	return cmd
 }
 
-// askFiles asks for a list of files and shows it. Its error is also for a file that could not be had.
-func askFiles(ctx context.Context, std stdio, find func() (*instance, error), format func() (bool, error), q instanceQuestion) error {
+// askFiles asks for a list of files and shows it, and says what is wrong with those that tell picks. Its error is also for a
+// file that could not be had.
+func askFiles(ctx context.Context, std stdio, find func() (*instance, error), format func() (bool, error), q instanceQuestion, tell func(admin.File) bool) error {
 	var list admin.FileList
 	err := ask(ctx, std, find, format, q, &list, func(w io.Writer) error {
 		if list.More {
 			fmt.Fprintln(std.err, "robotsproxy: there are more; cache show HOST finds each")
 		}
-		return showFiles(w, std.err, list.Files, time.Now())
+		showTrouble(std.err, list.Files, tell)
+		return showFiles(w, list.Files, time.Now())
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case slices.ContainsFunc(list.Files, isLost):
+		return &exitError{code: exitNo}
 	}
-	return allHad(list.Files)
+	return nil
 }
 
 func newCacheShow(std stdio) *cobra.Command {
@@ -95,7 +101,7 @@ func newCacheShow(std stdio) *cobra.Command {
 	}
 	find, format := instanceFlags(cmd, std), formatFlag(cmd)
 	cmd.Flags().BoolVar(&body, "body", false, "print the text alone, octet by octet")
-	cmd.Flags().StringVar(&version, "version", "", "print so the text whose `SHA-256` begins with this, an older one too")
+	cmd.Flags().StringVar(&version, "version", "", "print alone the text whose `SHA-256` begins with this, an older one too")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if (body || version != "") && cmd.Flags().Changed("format") {
 			return usage(errors.New("--body and --version print a text as it is: they take no --format"))
@@ -133,7 +139,7 @@ func newCacheRefresh(std stdio) *cobra.Command {
 	}
 	find, format := instanceFlags(cmd, std), formatFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return askFiles(cmd.Context(), std, find, format, instanceQuestion{http.MethodPost, "/api/cache/refresh", url.Values{"host": args}})
+		return askFiles(cmd.Context(), std, find, format, instanceQuestion{http.MethodPost, "/api/cache/refresh", url.Values{"host": args}}, isInTrouble)
 	}
 	return cmd
 }

@@ -13,14 +13,12 @@ import (
 
 // This file writes what "cache" shows for people.
 
-// showFiles lists files, and says to talk what is wrong with those that could not be had.
-func showFiles(w, talk io.Writer, files []admin.File, now time.Time) error {
+func showFiles(w io.Writer, files []admin.File, now time.Time) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "ORIGIN\tSTATE\tSTATUS\tAGE\tREFRESH\tSIZE\tSHA-256")
 	for _, f := range files {
-		if f.Fetched.IsZero() {
+		if isLost(f) {
 			fmt.Fprintf(t, "%s\t%s\t-\t-\t-\t-\t-\n", f.Origin, f.State)
-			fmt.Fprintf(talk, "robotsproxy: %s: %s\n", f.Origin, printable(f.Error))
 			continue
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", f.Origin, stateText(f), statusText(f.Status), since(f.Fetched, now), refreshText(f, now), f.Size, shortHash(f.SHA256))
@@ -28,14 +26,18 @@ func showFiles(w, talk io.Writer, files []admin.File, now time.Time) error {
 	return t.Flush()
 }
 
-// allHad is the exit status 1 where one of files could not be had.
-func allHad(files []admin.File) error {
+// isLost reports whether f could not be had: there is not even a failure of its site to show.
+func isLost(f admin.File) bool { return f.Fetched.IsZero() }
+
+func isInTrouble(f admin.File) bool { return f.Error != "" }
+
+// showTrouble says what is wrong with the files that tell picks.
+func showTrouble(w io.Writer, files []admin.File, tell func(admin.File) bool) {
 	for _, f := range files {
-		if f.Fetched.IsZero() {
-			return &exitError{code: exitNo}
+		if tell(f) {
+			fmt.Fprintf(w, "robotsproxy: %s: %s\n", f.Origin, printable(f.Error))
 		}
 	}
-	return nil
 }
 
 func showBody(w io.Writer, files []admin.FileDetails) error {

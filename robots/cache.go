@@ -43,7 +43,7 @@ type Cache struct {
 	recent  recent
 	flights singleflight.Group
 	outages outages
-	unsaved unsaved
+	backlog backlog
 	queue   queue
 	counts  counts
 	resting atomic.Int64 // until when nothing is saved, in nanoseconds since born
@@ -88,17 +88,20 @@ func NewCache(o CacheOptions) (*Cache, error) {
 	}
 	c := &Cache{
 		options: o, born: time.Now(), seed: maphash.MakeSeed(), kept: kept, recent: newRecent(forRecent), queue: newQueue(o.MaxFetches, o.MaxQueue),
+		backlog: backlog{limit: min(o.MaxBytes/4, backlogBytes)},
 	}
 	c.life, c.end = context.WithCancel(context.Background())
 	return c, nil
 }
 
-// Close ends the fetches under way, waits for them and frees the memory. No other method may be called meanwhile or after.
+// Close ends the fetches under way, waits for them, saves what could not be saved before and frees the memory. No other
+// method may be called meanwhile or after.
 func (c *Cache) Close() {
 	c.mu.Lock()
 	c.end()
 	c.mu.Unlock()
 	c.busy.Wait()
+	c.catchUpAtLast()
 	c.kept.Close()
 }
 
@@ -158,7 +161,11 @@ func (c *Cache) inMemory(key uint64, o origin.Origin) *Snapshot {
 	if snap, ok := c.kept.Get(key); ok && snap.Origin == o {
 		return snap
 	}
-	return c.recent.get(o)
+	if snap := c.recent.get(o); snap != nil {
+		return snap
+	}
+	r, _ := c.backlog.get(o)
+	return r.snap
 }
 
 // remember takes snap into the memory. Ristretto may decline it, which costs those who ask next a read of the Store; but

@@ -20,6 +20,7 @@ const (
 	early                   // one in the place of another that is about to expire; nobody waits for it
 	anyway                  // one that the origin was asked for
 	erase                   // none: what is kept is to be forgotten
+	catchUp                 // none: what is late is to be saved
 )
 
 // errand is what a flight is sent for. Of an origin's errands one at a time is under way, and those who have the next join
@@ -105,8 +106,14 @@ func (c *Cache) fly(e errand) (l landing, err error) {
 			l, err = landing{erased: e.purpose == erase}, fmt.Errorf("robots: fetching for %s: panic: %v", e.origin, v)
 		}
 	}()
-	if e.purpose == erase {
+	switch e.purpose {
+	case erase:
 		return landing{erased: true}, c.erase(e)
+	case catchUp:
+		if r, _ := c.backlog.get(e.origin); r.snap != nil {
+			c.try(r)
+		}
+		return landing{}, nil
 	}
 	before, enough := c.look(e)
 	if enough {
@@ -148,7 +155,8 @@ func (c *Cache) look(e errand) (before *Snapshot, enough bool) {
 	case stored.SHA256 != before.SHA256 || stored.ETag != before.ETag:
 		return before, false // it was saved before, and what came after could not be
 	}
-	if before == stored && stored.enoughFor(e.purpose) && !c.unsaved.has(e.origin) { // else something newer has left the memory
+	_, late := c.backlog.get(e.origin) // something newer, which has left the memory
+	if before == stored && !late && stored.enoughFor(e.purpose) {
 		c.counts.storeHits.Add(1)
 		c.remember(e.key, stored)
 		return stored, true
@@ -216,9 +224,10 @@ func (c *Cache) spare(e errand, before *Snapshot) *Snapshot {
 
 // keep saves snap, takes it into the memory, and tells of it if it is not what was kept before.
 func (c *Cache) keep(key uint64, snap, before *Snapshot) {
-	change := changeOf(before, snap)
-	c.save(snap, change)
-	c.remember(key, snap.prepare())
+	change, header := changeOf(before, snap), snap.Header
+	snap.prepare()
+	c.save(record{snap, header, change})
+	c.remember(key, snap)
 	if change != nil {
 		c.counts.changes.Add(1)
 		c.options.Changed(*change)

@@ -38,7 +38,7 @@ type Change struct {
 }
 
 // How long a Store may take. Those who wait for a file wait for it too, and have nothing of its being saved: after a Save
-// that could not be done in its time none is tried for a while.
+// that could not be done in its time none of them waits for another for a while.
 const (
 	storePatience = 5 * time.Second
 	savePatience  = 500 * time.Millisecond
@@ -65,24 +65,43 @@ func (c *Cache) load(ctx context.Context, o origin.Origin) (*Snapshot, error) {
 	return nil, err
 }
 
-func (c *Cache) save(snap *Snapshot, change *Change) {
-	begin := time.Since(c.born)
-	if begin < time.Duration(c.resting.Load()) {
-		c.unsaved.add(snap.Origin)
+// save gives r to the Store, unless that was too slow a moment ago.
+func (c *Cache) save(r record) {
+	if earlier, late := c.backlog.get(r.snap.Origin); late {
+		r = r.after(earlier)
+	}
+	if time.Since(c.born) < time.Duration(c.resting.Load()) {
+		c.hold(r)
 		return
 	}
+	c.try(r)
+}
+
+// try gives r to the Store, and holds what it does not take.
+func (c *Cache) try(r record) {
+	begin := time.Since(c.born)
 	ctx, cancel := context.WithTimeout(c.life, savePatience)
 	defer cancel()
-	err := c.options.Store.Save(ctx, snap, change)
-	if err == nil {
-		c.unsaved.remove(snap.Origin)
+	if err := c.give(ctx, r); err == nil {
+		c.resting.Store(0)
 		return
 	}
-	c.unsaved.add(snap.Origin)
+	c.hold(r)
 	if end := time.Since(c.born); end-begin >= savePatience {
 		c.resting.Store(int64(end + saveRest))
 	}
-	c.storeFailed(fmt.Errorf("robots: saving the snapshot of %s: %w", snap.Origin, err))
+}
+
+// give saves r, which then is late no more.
+func (c *Cache) give(ctx context.Context, r record) error {
+	err := c.options.Store.Save(ctx, r.snap.with(r.header), r.change)
+	if err != nil {
+		err = fmt.Errorf("robots: saving the snapshot of %s: %w", r.snap.Origin, err)
+		c.storeFailed(err)
+		return err
+	}
+	c.backlog.remove(r.snap.Origin)
+	return nil
 }
 
 // erase forgets e's origin. The memory goes last, so that a Store that fails leaves all as it is.
@@ -94,7 +113,7 @@ func (c *Cache) erase(e errand) error {
 		c.storeFailed(err)
 		return err
 	}
-	c.unsaved.remove(e.origin)
+	c.backlog.remove(e.origin)
 	c.forget(e.key, e.origin)
 	return nil
 }

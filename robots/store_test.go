@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -247,9 +248,11 @@ func TestStoreFails(t *testing.T) {
 // what is fetched later is kept again.
 func TestStoreIsLocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		locked, store := true, newShelf()
+		var locked atomic.Bool
+		locked.Store(true)
+		store := newShelf()
 		store.before = func(ctx context.Context, call string) error {
-			if !locked || call != "Save" {
+			if !locked.Load() || call != "Save" {
 				return nil
 			}
 			<-ctx.Done()
@@ -263,7 +266,7 @@ func TestStoreIsLocked(t *testing.T) {
 		if got := time.Since(begin); got > 500*time.Millisecond || store.called("Save") != 1 {
 			t.Errorf("100 origins took %v and %d calls of Save, want half a second and one", got, store.called("Save"))
 		}
-		locked = false
+		locked.Store(false)
 		time.Sleep(5 * time.Second)
 		o := mustOrigin(t, "http://a.example")
 		lookUp(t, c, o)

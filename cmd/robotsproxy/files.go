@@ -149,7 +149,7 @@ func storeFailed(log *slog.Logger) func(error) {
 	return func(err error) {
 		now, then := time.Now().Unix(), last.Load()
 		if now-then >= 60 && last.CompareAndSwap(then, now) {
-			log.Warn("state.db cannot be used: a robots.txt that cannot be read there, or be written, is fetched again when it is needed", "err", err)
+			log.Warn("state.db cannot be used: what cannot be read there is fetched again, and what cannot be written is tried again", "err", err)
 		}
 	}
 }

@@ -26,10 +26,10 @@ func (f *Fetcher) readBody(resp *http.Response) ([]byte, error) {
 	return data, nil
 }
 
-// setBody keeps the octets that count, with their hash.
+// setBody keeps the octets that count, with their hash, and not the room that was made for more of them.
 func (s *Snapshot) setBody(data []byte, maxSize int) {
 	s.Truncated = len(data) > maxSize
-	s.Body = data[:min(len(data), maxSize)]
+	s.Body = bytes.Clone(data[:min(len(data), maxSize)])
 	sum := sha256.Sum256(s.Body)
 	s.SHA256 = hex.EncodeToString(sum[:])
 }

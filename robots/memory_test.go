@@ -3,6 +3,8 @@ package robots_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"runtime"
 	"strings"
 	"sync"
@@ -16,6 +18,18 @@ import (
 // fiveRules is a file of a common kind, of which two rules are the host's own.
 func fiveRules(o origin.Origin) string {
 	return "User-agent: *\nDisallow: /" + o.Host() + "$\nDisallow: /search?\nDisallow: /cart/\nAllow: /cart/" + o.Host() + "\nDisallow: /*.pdf$\n"
+}
+
+// fiveRulesEach answers for each origin with its own file and fields, whose octets nothing else shares.
+type fiveRulesEach struct{}
+
+func (fiveRulesEach) RoundTrip(r *http.Request) (*http.Response, error) {
+	o, err := origin.FromURL(r.URL)
+	if err != nil {
+		return nil, err
+	}
+	h := http.Header{"Content-Type": {strings.Clone("text/plain; charset=utf-8")}}
+	return &http.Response{StatusCode: 200, Header: h, Body: io.NopCloser(strings.NewReader(fiveRules(o))), Request: r}, nil
 }
 
 func checkFiveRules(t *testing.T, snap *robots.Snapshot, o origin.Origin) {
@@ -81,11 +95,8 @@ func TestManyOrigins(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			before := heap()
-			c := newCache(t, robots.CacheOptions{MaxBytes: row.maxBytes, Store: row.store, Fetch: func(_ context.Context, r robots.Request) (*robots.Snapshot, error) {
-				snap := found(r.Origin, fiveRules(r.Origin), 24*time.Hour)
-				snap.SHA256 = strings.Repeat("0", 64) // each its own, as from an origin
-				return snap, nil
-			}})
+			f := newFetcherOver(t, fiveRulesEach{}, nil)
+			c := newCache(t, robots.CacheOptions{MaxBytes: row.maxBytes, Store: row.store, Fetch: f.Fetch})
 			for range 2 {
 				for _, o := range all {
 					checkFiveRules(t, lookUp(t, c, o), o)

@@ -21,6 +21,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unique"
 
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/rules"
@@ -39,18 +40,18 @@ const (
 type Snapshot struct {
 	Origin       origin.Origin
 	Availability Availability
+	Truncated    bool           // Body is cut
+	Marks        Marks          // what is worth knowing beside the state
 	Status       int            // of the last answer, also where Stale; 0 where there was none, or not the whole of it; 304 where it renewed Body
 	Redirects    []string       // URLs after the first, in order
 	Fetched      time.Time      // when the answer that counts, or the failure, came; a revalidation (304) is an answer
 	Expires      time.Time      // when it must be asked for again
 	SHA256       string         // of Body, in hexadecimal; empty unless Found
 	Body         []byte         // of a file that was Found, as received and decoded, cut at the size limit
-	Truncated    bool           // Body is cut
 	ContentType  string         // of the answer that brought Body, as received
 	ETag         string         // of that answer, for asking again (RFC 9110 section 8.8); empty where it had none
 	LastModified string         // the same
 	Header       http.Header    // the fields of that answer, cut at 8 KiB; nil in what a Cache returns, which keeps them in its Store only
-	Marks        Marks          // what is worth knowing beside the state
 	Rules        *rules.Ruleset // never nil in what a Cache or a Fetcher returns, but Peek; empty unless Found
 	Cause        string         // where Unreachable or Stale, or Unavailable since that lasted: why, as an error type of RFC 9209 section 2.3
 	Err          error          // the same for our log, with addresses
@@ -98,6 +99,7 @@ func (s *Snapshot) prepare() *Snapshot {
 	if s.Rules == nil {
 		s.compile()
 	}
+	s.ContentType = unique.Make(s.ContentType).Value() // a few for a million files
 	return s.schedule()
 }
 
@@ -163,4 +165,4 @@ func (s *Snapshot) size() int64 {
 }
 
 // fixedSize is for the fields of a Snapshot and the cache's own entry.
-const fixedSize = 640
+const fixedSize = 608

@@ -192,14 +192,14 @@ func (p *Policy) judge(r Request, snap *robots.Snapshot, now time.Time) Decision
 	agent := snap.RulesFor(dialect).Agent(r.agent())
 	d := byRobots(agent, r, snap)
 	d.Dialect = dialect
-	p.setDelay(&d, r, agent, now)
+	over := p.setDelay(&d, r, agent, now)
 	if d.Action == Refuse {
 		if e := p.exempt(EffectAllow, r, now); e != nil {
 			d.Action, d.Outcome, d.Reason, d.Exemption = Forward, Exempt, ReasonExemption, e.name
 		}
 	}
-	if d.Action == Forward && d.Clamped && p.options.RefuseOverMax {
-		d.Action, d.Outcome, d.Reason = Refuse, Throttle, ReasonPace
+	if d.Action == Forward && over {
+		d.Action, d.Outcome, d.Reason = Refuse, Deny, ReasonPace
 	}
 	return d
 }

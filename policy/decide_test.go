@@ -81,7 +81,7 @@ func TestDecide(t *testing.T) {
 		{"delay/floor is larger", Options{Hosts: []Host{{Pattern: "a.example", Delay: 5 * time.Second}}}, Request{Target: "/x"}, found(example), "forward allow - 0 5s floor"},
 		{"delay/floor is smaller", Options{Hosts: []Host{{Pattern: "a.example", Delay: time.Second}}}, Request{Target: "/x"}, found(example), "forward allow - 0 2s crawl-delay"},
 		{"delay/clamped", Options{MaxCrawlDelay: time.Second}, Request{Target: "/x"}, found(example), "forward allow - 0 1s crawl-delay clamped"},
-		{"delay/refused over the maximum", Options{MaxCrawlDelay: time.Second, RefuseOverMax: true}, Request{Target: "/x"}, found(example), "refuse throttle pace 0 2s crawl-delay clamped"},
+		{"delay/refused over the maximum", Options{MaxCrawlDelay: time.Second, RefuseOverMax: true}, Request{Target: "/x"}, found(example), "refuse deny pace 0 2s crawl-delay"},
 		{"delay/the client's maximum", Options{MaxCrawlDelay: time.Second, RefuseOverMax: true}, Request{Target: "/x", Client: Client{MaxCrawlDelay: time.Minute}}, found(example), "forward allow - 0 2s crawl-delay"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -14,17 +14,17 @@ const (
 )
 
 // setDelay sets the delay in force: what the site asks for, up to the operator's maximum, or the operator's floor if
-// that is more.
-func (p *Policy) setDelay(d *Decision, r Request, agent rules.Agent, now time.Time) {
+// that is more. It reports whether the site asks for so much that the operator does not want to go there.
+func (p *Policy) setDelay(d *Decision, r Request, agent rules.Agent, now time.Time) (over bool) {
 	d.Delay, d.DelaySource = asked(agent, now)
 	limit := p.options.MaxCrawlDelay
 	if r.Client.MaxCrawlDelay != 0 {
 		limit = r.Client.MaxCrawlDelay
 	}
 	if limit != 0 && d.Delay > limit {
-		d.Clamped = true
-		if !p.options.RefuseOverMax {
-			d.Delay = limit
+		over = p.options.RefuseOverMax
+		if !over {
+			d.Delay, d.Clamped = limit, true
 		}
 	}
 	if h := p.host(r.Origin.Host()); h != nil && h.Delay > d.Delay {
@@ -34,6 +34,7 @@ func (p *Policy) setDelay(d *Decision, r Request, agent rules.Agent, now time.Ti
 		d.Opens = opens(hours, now)
 		d.Closes, d.Reopens = closes(hours, d.Opens, now)
 	}
+	return over
 }
 
 // asked returns the larger of the site's Crawl-delay and its Request-rate, that one as the time between two requests:

@@ -92,7 +92,7 @@ func decisionRefusal(ex *exchange, d policy.Decision, snap *robots.Snapshot) *Re
 			ref.ProxyError = failure.errorType()
 		}
 	case policy.ReasonPace:
-		ref.RetryAfter, ref.Delay = d.Delay, d.Delay
+		ref.Status = http.StatusForbidden // and not 429: whoever comes back is refused again
 		ref.Detail = fmt.Sprintf("%s asks for %v between requests, which is more than max_crawl_delay allows.", ex.origin.Host(), d.Delay)
 	case policy.ReasonExemption:
 		ref.Detail = d.Exemption
@@ -162,15 +162,17 @@ func paceRefusal(ex *exchange, r ratelimit.Request, err error) *Refusal {
 
 func waitRefusal(ex *exchange, r ratelimit.Request, wait *ratelimit.WaitError) *Refusal {
 	ref := &Refusal{Reason: policy.ReasonPace, RetryAfter: max(wait.Wait, time.Second), Delay: r.Delay}
-	ref.Detail = fmt.Sprintf("The next free place for %s is in %v, and this request may be held for %v at most.",
-		ex.origin.Host(), wait.Wait.Round(time.Millisecond), r.MaxWait)
-	if wait.Wait <= r.MaxWait && !wait.Full {
-		ref.Detail = fmt.Sprintf("The next free place for %s is in %v. Requests of this client have timed out sooner than that.",
-			ex.origin.Host(), wait.Wait.Round(time.Millisecond))
-	}
-	if wait.Source != "" {
+	host, in := ex.origin.Host(), wait.Wait.Round(time.Millisecond)
+	switch {
+	case wait.Source != "":
 		ref.Reason, ref.Delay = policy.ReasonBackoff, 0
-		ref.Detail = fmt.Sprintf("%s has pushed back, and is left alone for another %v.", ex.origin.Host(), wait.Wait.Round(time.Second))
+		ref.Detail = fmt.Sprintf("%s has pushed back, and is left alone for another %v.", host, wait.Wait.Round(time.Second))
+	case wait.Full:
+		ref.Detail = fmt.Sprintf("As many requests wait for %s as may, and the last of them for %v more.", host, in)
+	case wait.Wait <= r.MaxWait:
+		ref.Detail = fmt.Sprintf("The next free place for %s is in %v. Requests of this client have timed out sooner than that.", host, in)
+	default:
+		ref.Detail = fmt.Sprintf("The next free place for %s is in %v, and this request may be held for %v at most.", host, in, r.MaxWait)
 	}
 	return ref
 }

@@ -394,3 +394,52 @@ func mustOrigin(t *testing.T, s string) origin.Origin {
 	}
 	return o
 }
+
+// TestDelayOverTheMaximum has a site ask for a longer Delay than the operator allows: nobody is told to come back to a host
+// that is not visited at all, and nothing deviates from what the site asked.
+func TestDelayOverTheMaximum(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Snapshots = fixed("User-agent: *\nCrawl-delay: 1000\n") })
+	r.server.options.Policy = r.newPolicy(policy.Options{MaxCrawlDelay: time.Second, RefuseOverMax: true})
+	resp, body := r.get(r.client(true), r.url("http", "/page/1"))
+	if h := resp.Header; resp.StatusCode != 403 || h.Get("Robotsproxy-Reason") != "pace" || h.Get("Retry-After") != "" || h.Get("RateLimit") != "" {
+		t.Errorf("status %d, fields %v; want 403, the reason pace and no time to come back", resp.StatusCode, h)
+	}
+	if !strings.Contains(string(body), "max_crawl_delay") {
+		t.Errorf("the answer does not say why:\n%s", body)
+	}
+	if rec := r.last(1); rec.Decision != policy.Deny || rec.Deviation != "" || rec.DelayRequired != audit.Millis(1000*time.Second) {
+		t.Errorf("the record is %+v, want a deny with the site's own delay, and no deviation", rec)
+	}
+	if got := r.site.Paths("a.example"); len(got) != 0 {
+		t.Errorf("the origin was asked for %v, want nothing", got)
+	}
+}
+
+// TestFullLineSaysSo has more requests come than may wait: the answer speaks of those that wait, and not of a limit that
+// the wait is far below.
+func TestFullLineSaysSo(t *testing.T) {
+	r := newRig(t, func(o *Options) {
+		o.Snapshots = fixed("User-agent: *\nCrawl-delay: 100\n")
+		var err error
+		if o.Limiter, err = ratelimit.New(ratelimit.Options{MaxQueuePerClient: 1}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	r.get(r.client(true), r.url("http", "/page/1"))
+	ctx, leave := context.WithCancel(t.Context())
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		req, _ := http.NewRequestWithContext(ctx, http.MethodGet, r.url("http", "/page/2"), nil)
+		if resp, err := r.client(true).Do(req); err == nil {
+			resp.Body.Close()
+		}
+	}()
+	r.eventually("a request that waits", func() bool { return r.server.options.Limiter.Stats().Waiting == 1 })
+	resp, body := r.get(r.client(true), r.url("http", "/page/3"))
+	if resp.StatusCode != 429 || !strings.Contains(string(body), "As many requests wait for a.example as may") {
+		t.Errorf("status %d, want 429 and word of those that wait:\n%s", resp.StatusCode, body)
+	}
+	leave()
+	<-left
+}

@@ -49,7 +49,7 @@ var classes = map[policy.Reason]class{
 	policy.ReasonStopped:           {503, "http_request_denied", policy.Deny, "The operator of the proxy stopped all requests to this host"},
 	policy.ReasonBackoff:           {429, "http_request_denied", policy.Throttle, "This host asked to be left alone for a while"},
 	policy.ReasonAuth:              {407, "http_request_denied", policy.Deny, "The proxy wants to know who asks"},
-	policy.ReasonPace:              {429, "http_request_denied", policy.Throttle, "Too many requests wait for this host"},
+	policy.ReasonPace:              {429, "http_request_denied", policy.Throttle, "Too soon for this host"},
 	policy.ReasonOverload:          {503, "connection_limit_reached", policy.Error, "The proxy is at its limit"},
 	policy.ReasonPacingUnavailable: {503, "proxy_internal_error", policy.Error, "The pace of this host cannot be known"},
 	policy.ReasonAuditUnavailable:  {503, "proxy_internal_error", policy.Error, "The decision could not be recorded"},

@@ -124,8 +124,8 @@ type Request struct {
 	Delay time.Duration
 
 	// MaxWait is the longest wait that is worth beginning: if more is foreseen, Acquire returns a *WaitError at once. If
-	// zero, the request does not wait. A request that has begun to wait goes on even if those before it take longer
-	// than foreseen; the context's deadline bounds that.
+	// zero, the request does not wait, but for a second at most where a place was kept for it. A request that has begun to
+	// wait goes on even if those before it take longer than foreseen; the context's deadline bounds that.
 	MaxWait time.Duration
 
 	// Ride has the request start at once, on the slot of one that was granted just before, even while a Delay applies. It

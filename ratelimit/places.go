@@ -43,8 +43,9 @@ func told(now time.Time, wait time.Duration) time.Time {
 }
 
 // comeBack has r, which bears a wait of limit, take the place that is kept for its client, if the place's moment has come:
-// the waiter to wait with. If the wait is still too long, the client is told another moment. If there is no such place,
-// both results are nil.
+// the waiter to wait with. If the wait is still too long, the client is told another moment; but who is not early is held
+// for a little in any case, as the request before may have started or ended a moment late. If there is no such place, both
+// results are nil.
 //
 // Who comes earlier than that is not who was told: that one would come in vain, so the place is not given away.
 func (ln *lane) comeBack(r Request, limit time.Duration, now time.Time) (*waiter, error) {
@@ -57,7 +58,7 @@ func (ln *lane) comeBack(r Request, limit time.Duration, now time.Time) (*waiter
 		ln.limiter.patiences.missed(r.Client, now) // it has the place, and the others have waited for it
 	}
 	wait := ln.predict(now, r.Client, place, ln.restraint.delay(r.delay()))
-	if wait <= limit {
+	if wait <= limit || wait <= punctual && !now.Before(w.due) {
 		return w, nil
 	}
 	w.due = told(now, wait)

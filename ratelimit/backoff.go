@@ -47,12 +47,18 @@ func (b *backoff) hear(o Outcome, client string, sent, now time.Time) bool {
 	if !b.complains(client, now) {
 		return false
 	}
-	if b.forgivenAt(now) {
-		b.streak = 0
-	}
+	b.streak = b.climbed(now)
 	rest := min(firstPause<<min(b.streak, 10), longestPause)
 	b.streak++
 	return b.pause(now.Add(rest+rand.N(rest/10)), Backoff, now)
+}
+
+// climbed returns how far up the curve the host is, if it was not forgiven.
+func (b *backoff) climbed(now time.Time) int {
+	if b.forgivenAt(now) {
+		return 0
+	}
+	return b.streak
 }
 
 // complains adds a complaint, and reports whether it is the host that complains.

@@ -9,18 +9,22 @@
 --                mark0, start0, fence0: as they were before the last lease, for its cancel
 --                opened   when a lease was last given back or ran out
 --                paused   before when nothing starts
+--                began    when the last pause was begun
+--                streak   how far up the curve of pauses
 -- KEYS[2]  sorted set: the leases that are held, by when they run out unless they are renewed
 -- KEYS[3]  sorted set: the instances that wait, by when they came
 -- KEYS[4]  hash: the operator's order (stop, floor, until); it expires by itself
 -- KEYS[5]  hash: how many requests wait in each instance, and when it said so
+-- KEYS[6]  sorted set: the answers of 429 and 503 that named no time and began no pause, by when they came
 -- ARGV     verb, instance, key, channel, how long a lease lasts, until when the answer is waited for (0: not known), what the verb needs
-local lane, held, line, order, crowd = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local lane, held, line, order, crowd, heard = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local verb, instance, key, channel, lasts = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local late = tonumber(ARGV[6])
 
 local grace = 1000000     -- how far clocks of two servers may be apart, over a failover
 local patience = 100000   -- how late the first in the line may come before the next one's turn
 local remember = 60000000 -- how long a lane is kept beyond its delay
+local minute = 60000000
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
@@ -62,6 +66,7 @@ sound(held, 'zset')
 sound(line, 'zset')
 sound(order, 'hash')
 sound(crowd, 'hash')
+sound(heard, 'zset')
 
 local mark = moment('mark', now + grace)
 local start = moment('start', now + grace)
@@ -246,9 +251,34 @@ end
 function verbs.pause(duration)
   paused = math.max(paused, now + tonumber(duration))
   set('paused', paused)
+  set('began', now)
   keep(lane, paused - now + remember)
   wake(true)
   return paused - now
+end
+
+-- complain counts an answer to a request that client sent so long ago. Three within a minute, or of two clients, pause the
+-- lane along the curve, as in backoff.go. It returns the rest of the pause, and how far up the curve that is.
+function verbs.complain(client, ago, streak)
+  local forgiven = 30 * minute
+  local known = now - paused < forgiven and math.min(moment('streak', 60), 60) or 0
+  streak = math.max(tonumber(streak), known)
+  if now - tonumber(ago) < moment('began', now + grace) then return math.max(0, paused - now), streak end
+  redis.call('ZREMRANGEBYSCORE', heard, '-inf', '(' .. text(now - minute))
+  local earlier, another = redis.call('ZRANGE', heard, 0, -1), false
+  for _, member in ipairs(earlier) do
+    another = another or string.match(member, '^%d+ (.*)$') ~= client
+  end
+  if #earlier < 2 and not another then
+    redis.call('ZADD', heard, text(now), text(now) .. ' ' .. client)
+    keep(heard, minute)
+    return math.max(0, paused - now), streak
+  end
+  redis.call('DEL', heard)
+  local rest = math.min(minute * 2 ^ streak, 60 * minute)
+  set('streak', math.min(streak + 1, 60))
+  keep(lane, rest + rest / 10 + forgiven)
+  return verbs.pause(rest + rest / 10 * (now % 1000) / 1000), streak + 1
 end
 
 -- order sets the operator's order, or lifts it if its life is 0.

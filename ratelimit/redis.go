@@ -289,7 +289,7 @@ func (r *Redis) keys(key string) []string {
 		key = "sha256-" + hex.EncodeToString(sum[:])
 	}
 	lane := r.prefix + "{" + key + "}:"
-	return []string{lane + "lane", lane + "held", lane + "line", lane + "order", lane + "crowd"}
+	return []string{lane + "lane", lane + "held", lane + "line", lane + "order", lane + "crowd", lane + "heard"}
 }
 
 // RedisStats are the counts of a Redis since it was made, and its present state.

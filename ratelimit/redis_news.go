@@ -25,6 +25,20 @@ func (r *Redis) Pause(key string, d time.Duration) error {
 	return r.tell(key, news{pause: time.Now().Add(min(d, believedPause))})
 }
 
+// Complain implements Shared.
+func (r *Redis) Complain(c Complaint) (Verdict, error) {
+	r.asking <- struct{}{}
+	defer func() { <-r.asking }()
+	if err := r.health.down(); err != nil {
+		return Verdict{}, err
+	}
+	v, err := r.call("complain", c.Key, c.Client, micros(c.Ago), c.Streak)
+	if err != nil {
+		return Verdict{}, err
+	}
+	return Verdict{Paused: v.duration(0), Streak: int(v.number(1))}, nil
+}
+
 // Order implements Shared.
 func (r *Redis) Order(key string, o Order) error {
 	r.ordering.Add(1)

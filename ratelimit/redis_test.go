@@ -278,6 +278,50 @@ func TestPauseIsShared(t *testing.T) {
 	}
 }
 
+// TestComplaintsAreShared has instances tell of answers that name no time, at moments of a fake clock.
+func TestComplaintsAreShared(t *testing.T) {
+	server, in := newMini(t, 2)
+	now := time.Now()
+	for _, step := range []struct {
+		name   string
+		after  time.Duration
+		by     int
+		client string
+		ago    time.Duration
+		streak int // as the instance knows it
+		want   time.Duration
+	}{
+		{"one", 0, 0, "a", 0, 0, 0},
+		{"two of one client", time.Second, 1, "a", 0, 0, 0},
+		{"three", time.Second, 0, "a", 0, 0, minute},
+		{"what was under way then", time.Second, 1, "b", 10 * time.Second, 0, minute - time.Second},
+		{"one after it", 2 * minute, 0, "a", 0, 0, 0},
+		{"two clients", time.Second, 1, "b c", 0, 0, 2 * minute},
+		{"one after that", 3 * minute, 0, "b c", 0, 0, 0},
+		{"two, not within a minute", minute + time.Second, 0, "a", 0, 0, 0},
+		{"of two clients again", time.Second, 1, "b c", 0, 5, 32 * minute}, // that instance knows better, as after a restart of Redis
+		{"one, forgiven", 66 * minute, 0, "a", 0, 0, 0},
+		{"two, forgiven", time.Second, 1, "b", 0, 0, minute},
+	} {
+		now = now.Add(step.after)
+		server.SetTime(now)
+		forgetClocks(in...)
+		verdict, err := in[step.by].Complain(Complaint{Key: host, Client: step.client, Ago: step.ago, Streak: step.streak})
+		if err != nil {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		if got := verdict.Paused; got < step.want || got > step.want+step.want/10+time.Second/10 {
+			t.Errorf("%s: %+v, want a pause of %v", step.name, verdict, step.want)
+		}
+	}
+	if err := in[0].client.Set(t.Context(), in[0].keys(host)[5], "x", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in[0].Complain(Complaint{Key: host, Client: "a"}); err != nil || in[0].Stats().Corrupt != 1 {
+		t.Errorf("with a text in the place of what was heard: %v, and %d reports of it; want 1", err, in[0].Stats().Corrupt)
+	}
+}
+
 func TestOrdersAreShared(t *testing.T) {
 	server, in := newMini(t, 2)
 	order := func(o Order) {
@@ -475,6 +519,9 @@ func TestNothingStaysForEver(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := in[0].Order(host, Order{Stop: true, Until: time.Now().Add(time.Minute)}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in[0].Complain(Complaint{Key: host, Client: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	for _, key := range server.Keys() {

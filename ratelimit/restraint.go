@@ -80,9 +80,20 @@ func (ln *lane) answered(o Outcome, client string, sent, now time.Time) Pause {
 	if o.pushesBack() {
 		ln.limiter.pushedBack.Add(1)
 	}
-	if !o.pushesBack() && o.told() == 0 || !ln.restrain().hear(o, client, sent, now) {
+	switch {
+	case !o.pushesBack() && o.told() == 0:
+		return Pause{}
+	case ln.share != nil && o.told() == 0:
+		go ln.complain(o, client, sent) // what other instances hear counts too
+		return Pause{}
+	case !ln.restrain().hear(o, client, sent, now):
 		return Pause{}
 	}
+	return ln.paused(now)
+}
+
+// paused has everybody who waits hear of a pause that has just begun, and returns it.
+func (ln *lane) paused(now time.Time) Pause {
 	ln.limiter.paused.Add(1)
 	ln.review(now)
 	ln.pump(now)

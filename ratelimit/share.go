@@ -145,6 +145,31 @@ func (ln *lane) leaveLine() {
 	}
 }
 
+// complain has the instances count an answer that named no time, and counts it here alone where they cannot.
+func (ln *lane) complain(o Outcome, client string, sent time.Time) {
+	ln.mu.Lock()
+	now := time.Now()
+	c := Complaint{Key: ln.key, Client: client, Ago: now.Sub(sent), Streak: ln.restrain().climbed(now)}
+	ln.mu.Unlock()
+	verdict, err := ln.limiter.shared.Complain(c)
+
+	ln.mu.Lock()
+	now = time.Now()
+	rs, pause := ln.restrain(), Pause{}
+	switch until := now.Add(verdict.Paused); {
+	case err != nil:
+		if rs.hear(o, client, sent, now) {
+			pause = ln.paused(now)
+		}
+	case verdict.Paused > 0 && until.Sub(rs.until) > pauseGrace:
+		rs.streak = verdict.Streak
+		rs.pause(until, Backoff, now)
+		pause = ln.paused(now)
+	}
+	ln.mu.Unlock()
+	ln.limiter.keep(pause)
+}
+
 // obey takes in what the operator and the host have said to other instances.
 func (ln *lane) obey(a Answer, now time.Time) {
 	if a.Paused > 0 && now.Add(a.Paused).Sub(ln.restrain().until) > pauseGrace {

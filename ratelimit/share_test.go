@@ -23,6 +23,7 @@ type club struct {
 	holders int
 	mark    time.Time
 	paused  time.Time
+	heard   backoff
 	order   Order
 	rivals  []int
 	mode    Mode // if empty, ModeRedis
@@ -92,6 +93,19 @@ func (c *club) Pause(_ string, d time.Duration) error {
 	c.mu.Unlock()
 	c.wake()
 	return nil
+}
+
+func (c *club) Complain(said Complaint) (Verdict, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return Verdict{}, c.err
+	}
+	now := time.Now()
+	if c.heard.hear(Outcome{Status: 503}, said.Client, now.Add(-said.Ago), now) {
+		c.paused = later(c.paused, c.heard.until)
+	}
+	return Verdict{Paused: max(0, c.paused.Sub(now)), Streak: c.heard.streak}, nil
 }
 
 func (c *club) Order(_ string, o Order) error {
@@ -282,6 +296,46 @@ func TestSharedPausesAndOrders(t *testing.T) {
 		acquire(t, in[1], r).Release(Outcome{Status: 200})
 		if g := acquire(t, in[1], r); g.Waited() < 29*time.Second {
 			t.Errorf("waited %v at a floor of 30s that another instance has set", g.Waited())
+		}
+	})
+}
+
+// TestSharedComplaints has a host answer 503 without a time, each time to another instance: it counts as if one had heard
+// it all, and along one curve. An instance that cannot tell the others counts what it hears itself.
+func TestSharedComplaints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, in := newClub(t, 3, time.Millisecond)
+		complain := func(l *Limiter, client string) {
+			t.Helper()
+			acquire(t, l, Request{Key: host, Client: client, MaxWait: 2 * time.Hour}).Release(Outcome{Status: 503})
+			time.Sleep(time.Second)
+		}
+		for _, want := range []time.Duration{minute, 2 * minute} {
+			complain(in[0], "a")
+			complain(in[1], "a")
+			if got := pausedFor(in[1]); got > 0 {
+				t.Fatalf("paused for %v after two answers to one client", got)
+			}
+			complain(in[2], "a")
+			if got := pausedFor(in[2]); !onCurve(got+time.Second, want) {
+				t.Errorf("paused for %v after the third, want %v", got, want)
+			}
+			before := time.Now()
+			g := acquire(t, in[0], Request{Key: host, Client: "b", MaxWait: 2 * time.Hour})
+			if got := time.Since(before); got < want-2*time.Second {
+				t.Errorf("another instance sent after %v, want %v", got, want)
+			}
+			g.Release(Outcome{Status: 200})
+		}
+		c.mu.Lock()
+		c.err = &UnavailableError{Err: errors.New("gone")}
+		c.mu.Unlock()
+		for _, client := range []string{"a", "b"} {
+			in[0].Hear(host, client, Outcome{Status: 503})
+			time.Sleep(time.Second)
+		}
+		if got := pausedFor(in[0]); got <= 0 {
+			t.Error("not paused after two answers that the others could not be told of")
 		}
 	})
 }

@@ -23,6 +23,10 @@ type Shared interface {
 	// error says that the other instances do not know yet; they will as soon as they can.
 	Pause(key string, d time.Duration) error
 
+	// Complain counts an answer of 429 or 503 that named no time, together with those that other instances got, and returns
+	// what that makes of the lane. An error says that nobody has counted it.
+	Complain(Complaint) (Verdict, error)
+
 	// Order sets the operator's order for key in all instances, in the place of the one before. The zero Order lifts it.
 	// The error is as that of Pause.
 	Order(key string, o Order) error
@@ -61,6 +65,20 @@ type Answer struct {
 	Rivals []int         // how many wait in each other instance that has any; they take turns
 	Last   int64         // the number of the last Lease, of any instance
 	Mode   Mode
+}
+
+// A Complaint is a host's answer of 429 or 503 that named no time.
+type Complaint struct {
+	Key    string
+	Client string        // whose request was answered so
+	Ago    time.Duration // how long ago that was sent: what was under way when a pause began tells nothing new
+	Streak int           // how far up the curve of pauses this instance knows the host
+}
+
+// A Verdict is what complaints of all instances have come to.
+type Verdict struct {
+	Paused time.Duration // how long the lane still is paused; 0 if it is not
+	Streak int           // how far up the curve it is
 }
 
 // An Order is an operator's word on one lane, for all instances. The zero value is none.

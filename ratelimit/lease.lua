@@ -75,6 +75,17 @@ local seq = moment('seq', 2 ^ 52)
 local fence = moment('fence', 2 ^ 52)
 local paused = moment('paused', now + 48 * 3600 * 1000000) -- twice the longest that a site may ask for
 
+-- ordered reads a number of the order. What is no number from 0 to most is none, and set so.
+local function ordered(field, most)
+  local v = redis.call('HGET', order, field)
+  if not v then return 0 end
+  local n = tonumber(v)
+  if n and n >= 0 and n <= most then return n end
+  corrupt = 1
+  redis.call('HSET', order, field, '0')
+  return 0
+end
+
 -- wake tells the instances that wait that it is worth asking again. It is a hint: who misses it asks a little later.
 local function wake(always)
   if always or redis.call('ZCARD', line) > 0 then redis.call('PUBLISH', channel, key) end
@@ -154,9 +165,8 @@ local function lease(delay, limit, from, waiting, last)
   -- Nobody waits for this answer any more, as when a server that hung goes on: a lease would block the lane for nothing.
   if late > 0 and now > late then return '', -1, -1, 0, 0, 0, 0, {}, 0 end
   recall(last)
-  local word = redis.call('HMGET', order, 'stop', 'floor', 'until')
-  local floor, ends = tonumber(word[2] or 0) or 0, tonumber(word[3] or 0) or 0
-  local stop = word[1] == '1' and (ends == 0 or now < ends) and 1 or 0
+  local floor, ends = ordered('floor', 366 * 24 * 60 * minute), ordered('until', 2 ^ 53)
+  local stop = ordered('stop', 1) == 1 and (ends == 0 or now < ends) and 1 or 0
   if floor > delay then delay, limit, from = floor, 1, 'mark' end
   expire()
   local since = from == 'start' and start or mark

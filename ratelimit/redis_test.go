@@ -415,6 +415,9 @@ func TestCorruptLanesAreReset(t *testing.T) {
 		"a lane that is a list":    func(s *miniredis.Miniredis, k []string) { s.Del(k[0]); s.Lpush(k[0], "x") },
 		"leases that are a text":   func(s *miniredis.Miniredis, k []string) { s.Del(k[1]); s.Set(k[1], "x") },
 		"a line that is a hash":    func(s *miniredis.Miniredis, k []string) { s.Del(k[2]); s.HSet(k[2], "x", "y") },
+		"a floor without end":      func(s *miniredis.Miniredis, k []string) { s.HSet(k[3], "floor", "1e300") },
+		"a floor that is NaN":      func(s *miniredis.Miniredis, k []string) { s.HSet(k[3], "floor", "nan") },
+		"a stop that is a word":    func(s *miniredis.Miniredis, k []string) { s.HSet(k[3], "stop", "maybe", "until", "-1") },
 		"an order that is a set":   func(s *miniredis.Miniredis, k []string) { s.Del(k[3]); s.SetAdd(k[3], "x") },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -10,9 +10,23 @@ import (
 func (ln *lane) until(now time.Time, delay time.Duration) time.Duration {
 	rest := ln.restraint.rest(now)
 	if ln.blocked(delay) {
-		return max(rest, ln.flights.oldest.start.Add(ln.limiter.rules().ReleaseAfter).Sub(now))
+		return max(rest, ln.oldestEnds(now))
 	}
 	return max(rest, ln.refill(now, delay))
+}
+
+// untilRide returns how long a request that rides must wait: for the host's pause, and for one under way to end.
+func (ln *lane) untilRide(now time.Time) time.Duration {
+	rest := ln.restraint.rest(now)
+	if ln.blocked(0) {
+		return max(rest, ln.oldestEnds(now))
+	}
+	return rest
+}
+
+// oldestEnds returns when the oldest request under way gives the lane back at the latest.
+func (ln *lane) oldestEnds(now time.Time) time.Duration {
+	return ln.flights.oldest.start.Add(ln.limiter.rules().ReleaseAfter).Sub(now)
 }
 
 // blocked reports whether a request with this delay must wait for one under way to end.

@@ -57,13 +57,15 @@ func (ln *lane) enter(ctx context.Context, r Request, now time.Time) (*Grant, *w
 	if ln.share == nil && ln.vacant(now) && ln.until(now, delay) <= 0 && ln.limiter.passes(r.Addr, now) {
 		return ln.grant(now, now, r.Client, r.delay()), nil, nil
 	}
-	if r.Ride && ln.restraint.rest(now) <= 0 && ln.restraint.stop(now) == nil && !ln.blocked(0) {
-		g := ln.grant(now, now, r.Client, r.delay())
-		g.rode = true
-		ln.tellSent(r.delay())
-		return g, nil, nil
+	rides := r.Ride && ln.restraint.rest(now) <= 0 && ln.restraint.stop(now) == nil
+	if rides && !ln.blocked(0) {
+		return ln.ride(now, now, r.Client, r.delay()), nil, nil
 	}
-	w, err := ln.line(ctx, r, now)
+	stand := ln.line
+	if rides {
+		stand = ln.board
+	}
+	w, err := stand(ctx, r, now)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -97,6 +99,20 @@ func (ln *lane) line(ctx context.Context, r Request, now time.Time) (*waiter, er
 	}
 	ln.keepPlace(r, wait, now)
 	return nil, ln.tooLong(limit, wait, false, now)
+}
+
+// board has r, which rides, wait until fewer than MaxConcurrent are under way, if it bears that.
+func (ln *lane) board(ctx context.Context, r Request, now time.Time) (*waiter, error) {
+	o, limit, took := ln.limiter.rules(), ln.bears(r, now), ln.takes(now)
+	own, riders := ln.queue.riding(r.Client)
+	wait := rest(ln.flights.oldest, now, took) + took*time.Duration(riders/o.MaxConcurrent)
+	full := own >= o.MaxQueuePerClient || own > 0 && ln.queue.n >= o.MaxQueue
+	if full || wait > limit {
+		return nil, ln.tooLong(limit, wait, full, now)
+	}
+	w := &waiter{ctx: ctx, client: r.Client, due: now.Add(wait), rides: true}
+	ln.push(w)
+	return w, nil
 }
 
 // bears returns the longest wait that r is held for: its MaxWait, or less where its asker is known to leave sooner.
@@ -171,6 +187,10 @@ func (ln *lane) pump(now time.Time) {
 		w.slot, ln.queue.gated = nil, nil // it is used
 		ln.queue.pop(w)
 		ln.left(w)
+		if w.rides {
+			w.ready <- answer{grant: ln.ride(now, w.arrived, w.client, w.delay)}
+			continue
+		}
 		g := ln.grant(now, w.arrived, w.client, w.delay)
 		if d := ln.limiter.rules().AddrDelay; w.gated && d > g.delay {
 			g.delay, g.source = d, Address
@@ -186,6 +206,9 @@ func (ln *lane) holds(w *waiter, now time.Time) time.Duration {
 	if g := ln.queue.gated; g != nil && g != w {
 		g.giveBack(now) // a place came before it, and its slot would be past when it starts
 		ln.queue.gated = nil
+	}
+	if w.rides {
+		return ln.untilRide(now)
 	}
 	if wait := ln.until(now, ln.restraint.delay(w.delay)); wait > 0 {
 		w.giveBack(now)
@@ -257,6 +280,14 @@ func (ln *lane) grant(now, arrived time.Time, client string, delay time.Duration
 	g.moves = ln.moves
 	ln.flights.add(g)
 	ln.limiter.granted.Add(1)
+	return g
+}
+
+// ride lets a request start now on the slot of another.
+func (ln *lane) ride(now, arrived time.Time, client string, delay time.Duration) *Grant {
+	g := ln.grant(now, arrived, client, delay)
+	g.rode = true
+	ln.tellSent(delay)
 	return g
 }
 

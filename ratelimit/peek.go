@@ -33,7 +33,7 @@ func (l *Limiter) Peek(key string) (View, bool) {
 	v := View{UnderWay: ln.flights.n, Last: ln.seen, Took: ln.usual}
 	if ln.queue != nil {
 		v.Clients = len(ln.queue.files)
-		for w := range ln.queue.all() {
+		for w := range ln.queue.everybody() {
 			if w.kept() {
 				v.Kept++
 			} else {

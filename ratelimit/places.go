@@ -92,6 +92,9 @@ func (ln *lane) lapse(w *waiter, now time.Time) {
 // next returns the request, or the place, whose turn it is. The queue is not empty. A kept place whose moment is far, since
 // others have left the queue, lets those go first that are over before it.
 func (ln *lane) next(now time.Time) *waiter {
+	if riders := ln.queue.riders; len(riders) > 0 {
+		return riders[0]
+	}
 	for _, f := range ln.queue.files {
 		for _, w := range f.waiters {
 			if !w.kept() || ln.wants(w, now) {
@@ -111,6 +114,9 @@ func (ln *lane) wants(w *waiter, at time.Time) bool {
 func (ln *lane) vacant(now time.Time) bool {
 	if ln.queue == nil {
 		return true
+	}
+	if len(ln.queue.riders) > 0 {
+		return false
 	}
 	for _, f := range ln.queue.files {
 		for _, w := range f.waiters {

@@ -22,6 +22,7 @@ type waiter struct {
 	arrived time.Time
 	due     time.Time   // when it was foreseen to start; a client that is away was told to come back then
 	ready   chan answer // of capacity 1, so that who answers never waits
+	rides   bool        // on the slot of another, once fewer than MaxConcurrent are under way
 
 	addr  netip.Addr
 	gate  *rate.Limiter     // of addr, when it was last looked at; nil: not yet, or there is none
@@ -36,12 +37,14 @@ type answer struct {
 }
 
 // A queue holds the requests waiting for one lane: one file of requests per client, first come first served, and the
-// files in the order of their turns. No file is empty. Every operation is at most linear in the requests that wait.
+// files in the order of their turns. No file is empty. Those that ride stand apart, and go first: the others wait for
+// them to end in any case. Every operation is at most linear in the requests that wait.
 type queue struct {
-	files []*file
-	n     int         // requests in all files
-	timer *time.Timer // runs lane.tick when the head may be ready
-	gated *waiter     // holds a slot at its gate: whose turn it last was; nil: nobody
+	files  []*file
+	riders []*waiter
+	n      int         // requests in all files, and riders
+	timer  *time.Timer // runs lane.tick when the head may be ready
+	gated  *waiter     // holds a slot at its gate: whose turn it last was; nil: nobody
 }
 
 // A file is the requests of one client.
@@ -50,7 +53,7 @@ type file struct {
 	waiters []*waiter
 }
 
-// head returns the request whose turn it is. The queue is not empty.
+// head returns the request whose turn it is, where none rides. The queue is not empty.
 func (q *queue) head() *waiter { return q.files[0].waiters[0] }
 
 // find returns the place of client's file among the turns, or len(q.files) if it has none.
@@ -74,7 +77,7 @@ func (q *queue) len(client string) int {
 	return len(q.files[i].waiters)
 }
 
-// waiting returns how many requests wait, kept places not among them.
+// waiting returns how many requests wait for a turn: kept places and those that ride are not among them.
 func (q *queue) waiting() int {
 	n := 0
 	if q == nil {
@@ -88,10 +91,39 @@ func (q *queue) waiting() int {
 	return n
 }
 
+// asks reports whether w is a request that wants a turn of its own.
+func (w *waiter) asks() bool { return !w.kept() && !w.rides }
+
+// riding returns how many requests of client wait to ride, and how many do in all.
+func (q *queue) riding(client string) (own, all int) {
+	if q == nil {
+		return 0, 0
+	}
+	for _, w := range q.riders {
+		if w.client == client {
+			own++
+		}
+	}
+	return own, len(q.riders)
+}
+
 // place returns where w, which waits, stands in the file of its client.
 func (q *queue) place(w *waiter) int { return slices.Index(q.files[q.find(w.client)].waiters, w) }
 
-// all yields the requests that wait. Those that were yielded may be removed meanwhile.
+// everybody yields the requests that wait: those that ride, and all others. Those that were yielded may be removed
+// meanwhile.
+func (q *queue) everybody() iter.Seq[*waiter] {
+	return func(yield func(*waiter) bool) {
+		for _, w := range slices.Clone(q.riders) {
+			if !yield(w) {
+				return
+			}
+		}
+		q.all()(yield)
+	}
+}
+
+// all yields the requests that wait for a turn. Those that were yielded may be removed meanwhile.
 func (q *queue) all() iter.Seq[*waiter] {
 	return func(yield func(*waiter) bool) {
 		for _, f := range slices.Clone(q.files) {
@@ -106,12 +138,17 @@ func (q *queue) all() iter.Seq[*waiter] {
 
 // allKept reports whether there are only kept places, and nobody waits.
 func (q *queue) allKept() bool {
-	return !slices.ContainsFunc(q.files, func(f *file) bool { return f.waitsBehind(0) })
+	return len(q.riders) == 0 && !slices.ContainsFunc(q.files, func(f *file) bool { return f.waitsBehind(0) })
 }
 
 // push adds w behind the other requests of its client, and before those of its kept places that are due later. A client
 // that had none has the last turn.
 func (q *queue) push(w *waiter) {
+	q.n++
+	if w.rides {
+		q.riders = append(q.riders, w)
+		return
+	}
 	i := q.find(w.client)
 	if i == len(q.files) {
 		q.files = append(q.files, &file{client: w.client})
@@ -122,11 +159,14 @@ func (q *queue) push(w *waiter) {
 		j--
 	}
 	f.waiters = slices.Insert(f.waiters, j, w)
-	q.n++
 }
 
 // pop takes out w, whose client has had its turn by that: its next one is last.
 func (q *queue) pop(w *waiter) {
+	if w.rides {
+		q.remove(w)
+		return
+	}
 	i := q.find(w.client)
 	f := q.files[i]
 	q.remove(w)
@@ -159,6 +199,11 @@ func (f *file) waitsBehind(place int) bool {
 
 // remove takes out w wherever it stands, and reports whether it was there.
 func (q *queue) remove(w *waiter) bool {
+	if i := slices.Index(q.riders, w); i >= 0 {
+		q.riders = slices.Delete(q.riders, i, i+1)
+		q.n--
+		return true
+	}
 	i := q.find(w.client)
 	if i == len(q.files) {
 		return false

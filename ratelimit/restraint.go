@@ -186,7 +186,7 @@ func (ln *lane) dismiss(now time.Time, why func(*waiter) error) {
 	if ln.queue == nil {
 		return
 	}
-	for w := range ln.queue.all() {
+	for w := range ln.queue.everybody() {
 		if w.kept() {
 			continue // its client hears of it when it comes back
 		}

@@ -84,7 +84,7 @@ func (ln *lane) crowds(now time.Time) {
 	if ln.share == nil || ln.queue == nil || ln.queue.n < 2*max(1, ln.share.said) {
 		return
 	}
-	if w := ln.next(now); !w.kept() {
+	if w := ln.next(now); w.asks() {
 		ln.question(ln.restraint.delay(w.delay), now)
 	}
 }
@@ -204,7 +204,7 @@ func (ln *lane) yield(a Answer, delay time.Duration, now time.Time) {
 // answer says of the others, if it is too long.
 func (ln *lane) foresee(a Answer, now time.Time) {
 	ln.dismiss(now, func(w *waiter) error {
-		if w.arrived.Before(ln.share.asked) {
+		if w.rides || w.arrived.Before(ln.share.asked) {
 			return nil
 		}
 		wait := ln.predict(now, w.client, ln.queue.place(w), ln.restraint.delay(w.delay))
@@ -268,7 +268,7 @@ func (l *Limiter) woken(key string) {
 		return
 	}
 	now := time.Now()
-	if w := ln.next(now); !w.kept() {
+	if w := ln.next(now); w.asks() {
 		ln.question(ln.restraint.delay(w.delay), now)
 	}
 }

@@ -9,6 +9,7 @@
 --                mark0, start0, fence0: as they were before the last lease, for its cancel
 --                opened   when a lease was last given back or ran out
 --                paused   before when nothing starts
+--                why      it is paused: retry-after, or backoff
 --                began    when the last pause was begun
 --                streak   how far up the curve of pauses
 -- KEYS[2]  sorted set: the leases that are held, by when they run out unless they are renewed
@@ -159,11 +160,11 @@ end
 -- lease grants the right to send one request, if fewer than limit leases are held, the delay has passed since the mark
 -- (or, where from is "start", since the last start), and nobody stands before the instance who came in time.
 -- While the lane is stopped the wait is short, but not nothing: the stop may have ended by the clock of who asks.
--- It returns token, wait, gap (-1: unknown), rest of the pause, the order (stop, floor, until), the rivals, and the
--- number of the last lease.
+-- It returns token, wait, gap (-1: unknown), rest of the pause, the order (stop, floor, until), the rivals, the number of
+-- the last lease, and why the lane is paused.
 local function lease(delay, limit, from, waiting, last)
   -- Nobody waits for this answer any more, as when a server that hung goes on: a lease would block the lane for nothing.
-  if late > 0 and now > late then return '', -1, -1, 0, 0, 0, 0, {}, 0 end
+  if late > 0 and now > late then return '', -1, -1, 0, 0, 0, 0, {}, 0, '' end
   recall(last)
   local floor, ends = ordered('floor', 366 * 24 * 60 * minute), ordered('until', 2 ^ 53)
   local stop = ordered('stop', 1) == 1 and (ends == 0 or now < ends) and 1 or 0
@@ -176,17 +177,17 @@ local function lease(delay, limit, from, waiting, last)
   if n >= limit then
     free = math.max(free, tonumber(redis.call('ZRANGE', held, n - limit, n - limit, 'WITHSCORES')[2]))
   end
-  local rest = math.max(0, paused - now)
-  if stop == 1 then return '', patience, gap, rest, stop, floor, ends, {}, seq end
+  local rest, why = math.max(0, paused - now), redis.call('HGET', lane, 'why') or ''
+  if stop == 1 then return '', patience, gap, rest, stop, floor, ends, {}, seq, why end
   local before = redis.call('ZRANK', line, instance) or redis.call('ZCARD', line)
   if n < limit and now >= free and now >= math.max(free, opened) + before * patience then
     redis.call('ZREMRANGEBYRANK', line, 0, before) -- with those before it, who slept
     local token = give(delay)
     if n + 1 < limit then wake() end -- the next one's turn has come
-    return token, 0, gap, rest, stop, floor, ends, rivals(waiting - 1, delay), seq
+    return token, 0, gap, rest, stop, floor, ends, rivals(waiting - 1, delay), seq, why
   end
   before = turn(delay)
-  return '', math.max(free, math.min(now, opened)) - now + before * patience, gap, rest, stop, floor, ends, rivals(waiting, delay), seq
+  return '', math.max(free, math.min(now, opened)) - now + before * patience, gap, rest, stop, floor, ends, rivals(waiting, delay), seq, why
 end
 
 -- known reports whether token may act: it is held, or this server has forgotten it, which is seen by its number, no
@@ -258,9 +259,11 @@ function verbs.sent(delay)
 end
 
 -- pause lets nothing start for a while. The longest pause counts.
-function verbs.pause(duration)
-  paused = math.max(paused, now + tonumber(duration))
-  set('paused', paused)
+function verbs.pause(duration, why)
+  if now + tonumber(duration) > paused then
+    paused = now + tonumber(duration)
+    redis.call('HSET', lane, 'paused', text(paused), 'why', why)
+  end
   set('began', now)
   keep(lane, paused - now + remember)
   wake(true)
@@ -288,7 +291,7 @@ function verbs.complain(client, ago, streak)
   local rest = math.min(minute * 2 ^ streak, 60 * minute)
   set('streak', math.min(streak + 1, 60))
   keep(lane, rest + rest / 10 + forgiven)
-  return verbs.pause(rest + rest / 10 * (now % 1000) / 1000), streak + 1
+  return verbs.pause(rest + rest / 10 * (now % 1000) / 1000, 'backoff'), streak + 1
 end
 
 -- order sets the operator's order, or lifts it if its life is 0.

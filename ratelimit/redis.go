@@ -208,7 +208,7 @@ func (r *Redis) ask(a Ask) (Answer, error) {
 		return Answer{}, err
 	}
 	answer := Answer{
-		Wait: v.duration(1), Gap: v.duration(2), Paused: v.duration(3), Order: v.order(4), Rivals: v.numbers(7), Last: v.number(8), Mode: ModeRedis,
+		Wait: v.duration(1), Gap: v.duration(2), Paused: v.duration(3), PausedBy: v.source(9), Order: v.order(4), Rivals: v.numbers(7), Last: v.number(8), Mode: ModeRedis,
 	}
 	if token := v.text(0); token != "" {
 		answer.Lease = r.newLease(a, token)
@@ -333,6 +333,14 @@ func (v reply) text(i int) string {
 }
 
 func (v reply) duration(i int) time.Duration { return time.Duration(v.number(i)) * time.Microsecond }
+
+// source reads why a lane is paused.
+func (v reply) source(i int) Source {
+	if Source(v.text(i)) == RetryAfter {
+		return RetryAfter
+	}
+	return Backoff
+}
 
 // numbers reads a list of numbers.
 func (v reply) numbers(i int) []int {

@@ -8,12 +8,15 @@ import (
 // A news is what the other instances are to be told of a lane.
 type news struct {
 	pause time.Time // until when it is paused; zero: nothing new
+	why   Source    // it is paused
 	order *Order    // nil: nothing new
 }
 
 // then returns n and what came after it as one.
 func (n news) then(next news) news {
-	next.pause = later(n.pause, next.pause)
+	if n.pause.After(next.pause) {
+		next.pause, next.why = n.pause, n.why
+	}
 	if next.order == nil {
 		next.order = n.order
 	}
@@ -21,8 +24,8 @@ func (n news) then(next news) news {
 }
 
 // Pause implements Shared. More than 47 hours is taken as that.
-func (r *Redis) Pause(key string, d time.Duration) error {
-	return r.tell(key, news{pause: time.Now().Add(min(d, believedPause))})
+func (r *Redis) Pause(key string, d time.Duration, why Source) error {
+	return r.tell(key, news{pause: time.Now().Add(min(d, believedPause)), why: why})
 }
 
 // Complain implements Shared.
@@ -80,7 +83,7 @@ func (r *Redis) sendUnsent() bool {
 
 func (r *Redis) send(key string, n news) error {
 	if rest := time.Until(n.pause); rest > 0 {
-		if _, err := r.call("pause", key, micros(rest)); err != nil {
+		if _, err := r.call("pause", key, micros(rest), string(n.why)); err != nil {
 			return err
 		}
 	}

@@ -371,7 +371,7 @@ func TestRedisWithFewRights(t *testing.T) {
 	l.End()
 	l.given()
 	eventually(t, "a message arrives", func() bool {
-		if err := one.Pause("b.example", time.Second); err != nil {
+		if err := one.Pause("b.example", time.Second, RetryAfter); err != nil {
 			t.Fatal(err)
 		}
 		select {
@@ -382,7 +382,7 @@ func TestRedisWithFewRights(t *testing.T) {
 		}
 	})
 	granted(t, other, Ask{Key: host, Limit: 1}).Cancel()
-	if err := errors.Join(one.Pause(host, time.Minute), one.Order(host, Order{Stop: true})); err != nil {
+	if err := errors.Join(one.Pause(host, time.Minute, RetryAfter), one.Order(host, Order{Stop: true})); err != nil {
 		t.Error(err)
 	}
 }

@@ -257,7 +257,7 @@ func TestPauseIsShared(t *testing.T) {
 	woken := make(chan string, 8)
 	in[1].Watch(func(key string) { woken <- key })
 	eventually(t, "a message arrives", func() bool {
-		if err := in[0].Pause(host, time.Minute); err != nil {
+		if err := in[0].Pause(host, time.Minute, RetryAfter); err != nil {
 			t.Fatal(err)
 		}
 		select {
@@ -267,13 +267,13 @@ func TestPauseIsShared(t *testing.T) {
 			return false
 		}
 	})
-	if err := in[1].Pause(host, time.Second); err != nil { // the longest counts
+	if err := in[1].Pause(host, time.Second, Backoff); err != nil { // the longest counts
 		t.Fatal(err)
 	}
 	for _, a := range []Ask{spaced(time.Second), {Key: host, Limit: 8}} {
 		answer := denied(t, in[1], a, 58*time.Second, time.Minute+time.Second)
-		if answer.Paused < 58*time.Second {
-			t.Errorf("paused for %v, want a minute", answer.Paused)
+		if answer.Paused < 58*time.Second || answer.PausedBy != RetryAfter {
+			t.Errorf("paused for %v by %q, want a minute by the longer one", answer.Paused, answer.PausedBy)
 		}
 	}
 }
@@ -346,7 +346,7 @@ func TestOrdersAreShared(t *testing.T) {
 	order(Order{Stop: true})
 	denied(t, in[1], Ask{Key: host, Limit: 8}, 0, time.Second)
 	server.Close()
-	eventually(t, "Redis is seen to be down", func() bool { return !in[1].Stats().Up || in[1].Pause("b.example", 0) == nil })
+	eventually(t, "Redis is seen to be down", func() bool { return !in[1].Stats().Up || in[1].Pause("b.example", 0, RetryAfter) == nil })
 	if answer := denied(t, in[1], Ask{Key: host, Limit: 8}, 0, 0); answer.Mode == ModeRedis || !answer.Order.Stop {
 		t.Errorf("while Redis is gone: %+v", answer)
 	}
@@ -394,7 +394,7 @@ func TestOrderIsNewerThanAnAnswer(t *testing.T) {
 	}
 	in[0].calls.Wait()
 	server.Close()
-	eventually(t, "Redis is seen to be down", func() bool { _ = in[0].Pause("b.example", time.Second); return !in[0].Stats().Up })
+	eventually(t, "Redis is seen to be down", func() bool { _ = in[0].Pause("b.example", time.Second, RetryAfter); return !in[0].Stats().Up })
 	if answer := lease(t, in[0], a); !answer.Order.Stop {
 		t.Errorf("while Redis is gone: %+v, want a stop", answer)
 	}
@@ -518,7 +518,7 @@ func TestNothingStaysForEver(t *testing.T) {
 	server, in := newMini(t, 2)
 	granted(t, in[0], spaced(time.Second))
 	lease(t, in[1], spaced(time.Second))
-	if err := in[0].Pause("b.example", time.Hour); err != nil {
+	if err := in[0].Pause("b.example", time.Hour, RetryAfter); err != nil {
 		t.Fatal(err)
 	}
 	if err := in[0].Order(host, Order{Stop: true, Until: time.Now().Add(time.Minute)}); err != nil {
@@ -597,7 +597,7 @@ func TestNewsIsNotLostWhileRedisIsDown(t *testing.T) {
 	server, in := newMini(t, 2)
 	server.Close()
 	for range 2 {
-		if err := in[0].Pause(host, time.Hour); err == nil {
+		if err := in[0].Pause(host, time.Hour, RetryAfter); err == nil {
 			t.Error("a pause was shared without Redis")
 		}
 		if err := in[0].Order("b.example", Order{Stop: true}); err == nil {

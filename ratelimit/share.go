@@ -173,7 +173,7 @@ func (ln *lane) complain(o Outcome, client string, sent time.Time) {
 // obey takes in what the operator and the host have said to other instances.
 func (ln *lane) obey(a Answer, now time.Time) {
 	if a.Paused > 0 && now.Add(a.Paused).Sub(ln.restrain().until) > pauseGrace {
-		ln.restraint.pause(now.Add(a.Paused), Backoff, now)
+		ln.restraint.pause(now.Add(a.Paused), a.PausedBy, now)
 	}
 	if ln.share.telling > 0 || !ln.share.asked.After(ln.share.told) {
 		return // what the operator has said here is newer

@@ -23,6 +23,7 @@ type club struct {
 	holders int
 	mark    time.Time
 	paused  time.Time
+	why     Source
 	heard   backoff
 	order   Order
 	rivals  []int
@@ -47,7 +48,7 @@ func (c *club) Lease(a Ask) (Answer, error) {
 	}
 	c.told = a.Last
 	now := time.Now()
-	answer := Answer{Gap: -1, Mode: cmp.Or(c.mode, ModeRedis), Order: c.order, Rivals: c.rivals, Last: c.last, Paused: max(0, c.paused.Sub(now))}
+	answer := Answer{Gap: -1, Mode: cmp.Or(c.mode, ModeRedis), Order: c.order, Rivals: c.rivals, Last: c.last, Paused: max(0, c.paused.Sub(now)), PausedBy: c.why}
 	if !c.mark.IsZero() {
 		answer.Gap = now.Sub(c.mark)
 	}
@@ -87,9 +88,9 @@ func (c *club) leaves() int {
 	return c.left
 }
 
-func (c *club) Pause(_ string, d time.Duration) error {
+func (c *club) Pause(_ string, d time.Duration, why Source) error {
 	c.mu.Lock()
-	c.paused = later(c.paused, time.Now().Add(d))
+	c.paused, c.why = later(c.paused, time.Now().Add(d)), why
 	c.mu.Unlock()
 	c.wake()
 	return nil
@@ -103,7 +104,7 @@ func (c *club) Complain(said Complaint) (Verdict, error) {
 	}
 	now := time.Now()
 	if c.heard.hear(Outcome{Status: 503}, said.Client, now.Add(-said.Ago), now) {
-		c.paused = later(c.paused, c.heard.until)
+		c.paused, c.why = later(c.paused, c.heard.until), Backoff
 	}
 	return Verdict{Paused: max(0, c.paused.Sub(now)), Streak: c.heard.streak}, nil
 }
@@ -261,13 +262,13 @@ func TestSharedPausesAndOrders(t *testing.T) {
 		_, in := newClub(t, 2, time.Millisecond)
 		r := Request{Key: host, Client: "a", MaxWait: time.Hour}
 		acquire(t, in[0], r).Release(Outcome{Status: 429, RetryAfter: time.Minute})
-		if g := acquire(t, in[1], r); g.Waited() < time.Minute-time.Second {
-			t.Errorf("another instance waited %v for a host that is paused for a minute", g.Waited())
-		} else {
-			g.Release(Outcome{Status: 200})
+		g := acquire(t, in[1], r)
+		if _, why := g.Required(); g.Waited() < time.Minute-time.Second || why != RetryAfter {
+			t.Errorf("another instance waited %v by %q for a host that has named a minute", g.Waited(), why)
 		}
+		g.Release(Outcome{Status: 200})
 
-		g := acquire(t, in[1], r) // so that somebody must wait
+		g = acquire(t, in[1], r) // so that somebody must wait
 		waits := make(chan error)
 		go func() {
 			_, err := in[1].Acquire(t.Context(), Request{Key: host, Client: "a", Delay: time.Second, MaxWait: time.Hour})

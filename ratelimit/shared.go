@@ -19,9 +19,9 @@ type Shared interface {
 	// Leave says that nobody waits in this instance for the Lease that was last refused. It does not block.
 	Leave(key string)
 
-	// Pause lets no request to key start for d, in any instance. Of several pauses the one that ends last counts. An
-	// error says that the other instances do not know yet; they will as soon as they can.
-	Pause(key string, d time.Duration) error
+	// Pause lets no request to key start for d, in any instance, and says why: Backoff or RetryAfter. Of several pauses the
+	// one that ends last counts. An error says that the other instances do not know yet; they will as soon as they can.
+	Pause(key string, d time.Duration, why Source) error
 
 	// Complain counts an answer of 429 or 503 that named no time, together with those that other instances got, and returns
 	// what that makes of the lane. An error says that nobody has counted it.
@@ -57,14 +57,15 @@ type Ask struct {
 
 // An Answer is what came of an Ask.
 type Answer struct {
-	Lease  Lease         // the right to send; nil if it is not its turn yet
-	Wait   time.Duration // when to ask again, if there is no Lease
-	Gap    time.Duration // since what a Delay counts from, in any instance; negative if nothing is known
-	Paused time.Duration // how long the lane still is paused
-	Order  Order         // the operator's, zero if there is none. While it is a stop, there is no Lease
-	Rivals []int         // how many wait in each other instance that has any; they take turns
-	Last   int64         // the number of the last Lease, of any instance
-	Mode   Mode
+	Lease    Lease         // the right to send; nil if it is not its turn yet
+	Wait     time.Duration // when to ask again, if there is no Lease
+	Gap      time.Duration // since what a Delay counts from, in any instance; negative if nothing is known
+	Paused   time.Duration // how long the lane still is paused
+	PausedBy Source        // why
+	Order    Order         // the operator's, zero if there is none. While it is a stop, there is no Lease
+	Rivals   []int         // how many wait in each other instance that has any; they take turns
+	Last     int64         // the number of the last Lease, of any instance
+	Mode     Mode
 }
 
 // A Complaint is a host's answer of 429 or 503 that named no time.

@@ -326,6 +326,9 @@ func (ln *lane) end(g *Grant, at time.Time) {
 	}
 	ln.mark, ln.seen = later(ln.mark, at), later(ln.seen, at)
 	ln.moves++
+	if g.rode {
+		ln.tellSent(g.delay) // it has no lease whose end would say so
+	}
 }
 
 // cancel takes g back as if it had not been granted. A mark that was moved since stays, as something was sent.

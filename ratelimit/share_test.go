@@ -341,6 +341,25 @@ func TestSharedComplaints(t *testing.T) {
 	})
 }
 
+// The Delay of other instances counts from the end of a ride.
+func TestSharedRideEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, in := newClub(t, 2, time.Millisecond)
+		r := Request{Key: host, Client: "a", Delay: 10 * time.Second, MaxWait: time.Hour}
+		acquire(t, in[0], r).Release(Outcome{Status: 200})
+		ride := r
+		ride.Ride = true
+		g := acquire(t, in[0], ride)
+		time.Sleep(3 * time.Second)
+		g.Release(Outcome{Status: 200})
+		end := time.Now()
+		acquire(t, in[1], r)
+		if got := time.Since(end); !g.Rode() || got < r.Delay {
+			t.Errorf("another instance sent %v after the end of a ride (%v), want %v", got, g.Rode(), r.Delay)
+		}
+	})
+}
+
 // A stop that is known here holds for a request that would ride as well.
 func TestSharedRide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -12,8 +12,8 @@ type Shared interface {
 	// may start by what this instance itself knows. The error is an *UnavailableError.
 	Lease(Ask) (Answer, error)
 
-	// Sent says that a request was sent to key without a Lease, from which the others keep their Delay. The one given
-	// here is its own. It does not block.
+	// Sent says that a request was sent to key without a Lease, or that one has ended, from which the others keep their
+	// Delay. The one given here is its own. It does not block.
 	Sent(key string, delay time.Duration)
 
 	// Leave says that nobody waits in this instance for the Lease that was last refused. It does not block.

@@ -115,10 +115,11 @@ func TestUploaderLeavesWhileItWaits(t *testing.T) {
 		}
 	}()
 	r.eventually("the wait", func() bool { return r.limiter.Stats().Waiting == 1 })
+	time.Sleep(2 * time.Millisecond) // a wait that is worth noting
 	cancel()
 	<-left
 	r.eventually("the leaving", func() bool { return r.limiter.Stats().Waiting == 0 })
-	if rec := r.last(2); !rec.SentAt.IsZero() || rec.Reason != policy.ReasonNone || rec.Error == "" {
+	if rec := r.last(2); !rec.SentAt.IsZero() || rec.Reason != policy.ReasonNone || rec.Error == "" || rec.Waited <= 0 {
 		t.Errorf("record: %+v", rec)
 	}
 	if got := r.site.Paths("a.example"); len(got) != 1 {

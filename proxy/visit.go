@@ -56,14 +56,20 @@ func (ex *exchange) awaitOpening(ctx context.Context) *Refusal {
 	return nil
 }
 
-// acquire waits for the host's next place, which is of no use if the site has closed meanwhile.
+// acquire waits for the host's next place, which is of no use if the site has closed meanwhile. A wait in vain is noted as
+// well, if it was one: an answer that was given at once may have taken a moment.
 func (ex *exchange) acquire(ctx context.Context) (*ratelimit.Grant, error) {
+	began := time.Now()
 	grant, err := ex.server.options.Limiter.Acquire(ctx, ex.asked)
 	if err == nil && ex.visit.closed(time.Now()) {
 		grant.Cancel()
-		return nil, errClosed
+		err = errClosed
 	}
-	return grant, err
+	if err != nil {
+		ex.rec.Waited += audit.Millis(time.Since(began).Truncate(time.Millisecond))
+		return nil, err
+	}
+	return grant, nil
 }
 
 // closedRefusal answers for a site that may not be visited before it opens.

@@ -67,7 +67,6 @@ sound(held, 'zset')
 sound(line, 'zset')
 sound(order, 'hash')
 sound(crowd, 'hash')
-sound(heard, 'zset')
 
 local mark = moment('mark', now + grace)
 local start = moment('start', now + grace)
@@ -76,11 +75,9 @@ local seq = moment('seq', 2 ^ 52)
 local fence = moment('fence', 2 ^ 52)
 local paused = moment('paused', now + 48 * 3600 * 1000000) -- twice the longest that a site may ask for
 
--- ordered reads a number of the order. What is no number from 0 to most is none, and set so.
-local function ordered(field, most)
-  local v = redis.call('HGET', order, field)
-  if not v then return 0 end
-  local n = tonumber(v)
+-- ordered returns v, which a field of the order holds. What is no number from 0 to most is none, and set so.
+local function ordered(field, v, most)
+  local n = tonumber(v or 0)
   if n and n >= 0 and n <= most then return n end
   corrupt = 1
   redis.call('HSET', order, field, '0')
@@ -166,8 +163,9 @@ local function lease(delay, limit, from, waiting, last)
   -- Nobody waits for this answer any more, as when a server that hung goes on: a lease would block the lane for nothing.
   if late > 0 and now > late then return '', -1, -1, 0, 0, 0, 0, {}, 0, '' end
   recall(last)
-  local floor, ends = ordered('floor', 366 * 24 * 60 * minute), ordered('until', 2 ^ 53)
-  local stop = ordered('stop', 1) == 1 and (ends == 0 or now < ends) and 1 or 0
+  local word = redis.call('HMGET', order, 'stop', 'floor', 'until')
+  local floor, ends = ordered('floor', word[2], 366 * 24 * 60 * minute), ordered('until', word[3], 2 ^ 53)
+  local stop = ordered('stop', word[1], 1) == 1 and (ends == 0 or now < ends) and 1 or 0
   if floor > delay then delay, limit, from = floor, 1, 'mark' end
   expire()
   local since = from == 'start' and start or mark
@@ -177,7 +175,8 @@ local function lease(delay, limit, from, waiting, last)
   if n >= limit then
     free = math.max(free, tonumber(redis.call('ZRANGE', held, n - limit, n - limit, 'WITHSCORES')[2]))
   end
-  local rest, why = math.max(0, paused - now), redis.call('HGET', lane, 'why') or ''
+  local rest = math.max(0, paused - now)
+  local why = rest > 0 and redis.call('HGET', lane, 'why') or ''
   if stop == 1 then return '', patience, gap, rest, stop, floor, ends, {}, seq, why end
   local before = redis.call('ZRANK', line, instance) or redis.call('ZCARD', line)
   if n < limit and now >= free and now >= math.max(free, opened) + before * patience then
@@ -277,6 +276,7 @@ function verbs.complain(client, ago, streak)
   local known = now - paused < forgiven and math.min(moment('streak', 60), 60) or 0
   streak = math.max(tonumber(streak), known)
   if now - tonumber(ago) < moment('began', now + grace) then return math.max(0, paused - now), streak end
+  sound(heard, 'zset')
   redis.call('ZREMRANGEBYSCORE', heard, '-inf', '(' .. text(now - minute))
   local earlier, another = redis.call('ZRANGE', heard, 0, -1), false
   for _, member in ipairs(earlier) do

@@ -6,6 +6,25 @@ import (
 	"time"
 )
 
+// TestPlacesThatAreNear has threads of one client ask at once that bear no wait, under a Delay no longer than what a client
+// may come back too early: each is told a moment of its own, and served then.
+func TestPlacesThatAreNear(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{})
+		r := Request{Key: host, Client: "a", Delay: time.Second}
+		send(t, l, r, 0)
+		for i := range 4 {
+			if we := turnedAway(t, l, r); !in(we.Wait, time.Duration(i+1)*time.Second) {
+				t.Errorf("thread %d is told to come back after %v, want %d s", i, we.Wait, i+1)
+			}
+		}
+		for range 4 {
+			time.Sleep(time.Second)
+			send(t, l, r, 0)
+		}
+	})
+}
+
 // TestPlaceThatIsLate has clients that bear no wait come back when they were told, to a place that is late since a request
 // took longer than foreseen: a moment is waited for, and more is not.
 func TestPlaceThatIsLate(t *testing.T) {

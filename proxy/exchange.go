@@ -47,7 +47,7 @@ type exchange struct {
 	preference string           // what was made of the client's Prefer; empty where it has none
 	reckoned   bool             // the pace is only reported on
 	robots     *robots.Snapshot // not nil: the answer is this file, and the origin is not asked
-	stream     bool             // the body's length is unknown: pass on each piece as it comes
+	length     int64            // of the origin's body; negative: unknown
 	bodyErr    error            // the origin's body broke off
 
 	mu      sync.Mutex // guards what follows: a body may be closed while it is read

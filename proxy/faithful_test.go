@@ -135,6 +135,34 @@ func TestStreamsOnTheWire(t *testing.T) {
 	}
 }
 
+// What the origin's answer lacks the client's lacks too, and the answer's own fields are kept. Nothing that has come is held
+// back for the rest of a body whose length is known.
+func TestAnswerOnTheWire(t *testing.T) {
+	for _, inTunnel := range []bool{false, true} {
+		t.Run(fmt.Sprintf("tunnel %t", inTunnel), func(t *testing.T) {
+			r := newRig(t, func(o *Options) { o.Snapshots = fixed("") })
+			arrived := make(chan net.Conn, 1)
+			authority := r.wire(arrived)
+			conn, target := r.raw(""), "http://"+authority
+			if inTunnel {
+				conn, target = r.tunnelTo(authority), ""
+			}
+			fmt.Fprintf(conn, "GET %s/ HTTP/1.1\r\nHost: %s\r\n\r\n", target, authority)
+			origin := <-arrived
+			defer origin.Close()
+			if _, err := http.ReadRequest(bufio.NewReader(origin)); err != nil {
+				t.Fatal(err)
+			}
+			io.WriteString(origin, "HTTP/1.1 200 OK\r\nDate: Sat, 01 Jan 2000 00:00:00 GMT\r\nConnection: keep-alive, X-Mine\r\nX-Mine: 1\r\nKeep-Alive: timeout=5\r\nTE: trailers\r\nX-Twice: 1\r\nContent-Length: 17\r\nX-Twice: 2\r\n\r\n<p>is")
+			exactly(t, conn, "HTTP/1.1 200 OK\r\nContent-Length: 17\r\nDate: Sat, 01 Jan 2000 00:00:00 GMT\r\nVia: 1.1 "+r.server.pseudonym+"\r\nX-Twice: 1\r\nX-Twice: 2\r\n\r\n<p>is")
+			io.WriteString(origin, " it ")
+			exactly(t, conn, " it ")
+			io.WriteString(origin, "HTML?</p")
+			exactly(t, conn, "HTML?</p")
+		})
+	}
+}
+
 // A client that waits for 100 gets it when the origin's turn has come, and a refusal in place of it where there is one.
 func TestContinueOnTheWire(t *testing.T) {
 	for _, way := range connections {

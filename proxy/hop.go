@@ -25,7 +25,6 @@ const ownPrefix = "Robotsproxy-"
 // removeHopFields removes from h what holds for the connection that h came by, and what its sender says holds for it.
 // WebSocket's upgrade is kept where it is asked for: it is forwarded as a request for the same upgrade.
 func removeHopFields(h http.Header, webSocket bool) {
-	trailers := httpguts.HeaderValuesContainsToken(h["Te"], "trailers")
 	for _, v := range h["Connection"] {
 		for name := range strings.SplitSeq(v, ",") {
 			name = textproto.CanonicalMIMEHeaderKey(textproto.TrimString(name))
@@ -40,10 +39,11 @@ func removeHopFields(h http.Header, webSocket bool) {
 	if webSocket {
 		h["Connection"], h["Upgrade"] = []string{"Upgrade"}, []string{"websocket"}
 	}
-	if trailers {
-		h["Te"] = []string{"trailers"} // gRPC asks for it; our transport keeps trailers
-	}
 }
+
+// asksTrailers reports whether a client wants trailers. Its TE is its connection's own (RFC 9110 section 10.1.4), but gRPC
+// asks the origin for them that way, and our transport keeps them.
+func asksTrailers(h http.Header) bool { return httpguts.HeaderValuesContainsToken(h["Te"], "trailers") }
 
 // asksWebSocket reports whether h is one side of WebSocket's handshake (RFC 6455 section 4). Every other upgrade is not
 // offered to the origin: nothing behind it could be judged.

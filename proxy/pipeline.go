@@ -205,6 +205,6 @@ func (p pipeline) receive(resp *http.Response, ex *exchange) {
 		resp.Header.Del("Content-Length")
 		resp.ContentLength = -1
 	}
-	ex.stream = resp.ContentLength < 0
+	ex.length = resp.ContentLength
 	resp.Body = &body{ReadCloser: resp.Body, ex: ex, resp: resp}
 }

@@ -387,9 +387,13 @@ func (ex *exchange) recovered(w *responseWriter, r *http.Request, v any) {
 
 // prepare makes r's header fit for the origin. It runs before goproxy takes Connection away.
 func (ex *exchange) prepare(r *http.Request) {
+	trailers := asksTrailers(r.Header)
 	ex.webSocket = asksWebSocket(r.Header)
 	removeHopFields(r.Header, ex.webSocket)
 	removeOwnFields(r.Header)
+	if trailers {
+		r.Header["Te"] = []string{"trailers"}
+	}
 	ex.server.via.add(r.Header, r.ProtoMajor)
 	if len(r.Trailer) > 0 {
 		cleanTrailer(r.Trailer) // what is announced

@@ -9,7 +9,7 @@ import (
 )
 
 // responseWriter is what goproxy writes an answer to. It copies bodies with pooled buffers, passes on each piece of a
-// body whose length is unknown as it comes, and remembers a connection that was taken over.
+// body as it comes, and remembers a connection that was taken over.
 type responseWriter struct {
 	http.ResponseWriter
 	ex       *exchange
@@ -20,14 +20,18 @@ type responseWriter struct {
 // Unwrap is for http.ResponseController.
 func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// WriteHeader sends the header of a stream at once: it alone tells a client that the stream has begun.
+// WriteHeader sends the header of a stream at once: it alone tells a client that the stream has begun. An answer without
+// Content-Type stays without: net/http would guess one from the body, and only the client may do that (RFC 9110 section 8.3).
 func (w *responseWriter) WriteHeader(status int) {
+	if h := w.Header(); h["Content-Type"] == nil {
+		h["Content-Type"] = nil
+	}
 	if status == http.StatusSwitchingProtocols {
 		gateIn(w.ex.ctx).pass() // before the client hears of it and answers in the other protocol
 	}
 	w.ResponseWriter.WriteHeader(status)
 	w.written = true
-	if w.ex.stream {
+	if w.ex.length < 0 {
 		w.Flush()
 	}
 }
@@ -61,7 +65,8 @@ func (w *responseWriter) release() {
 
 var buffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
 
-// ReadFrom copies a body. io.Copy would make a buffer of its own for every request.
+// ReadFrom copies a body, and holds nothing of it back while more is awaited. io.Copy would make a buffer of its own for
+// every request.
 func (w *responseWriter) ReadFrom(src io.Reader) (n int64, err error) {
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)
@@ -73,7 +78,7 @@ func (w *responseWriter) ReadFrom(src io.Reader) (n int64, err error) {
 			if err != nil {
 				return n, err
 			}
-			if w.ex.stream {
+			if w.ex.length < 0 || n < w.ex.length {
 				w.Flush()
 			}
 		}

@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
@@ -15,6 +18,9 @@ import (
 // form, path and query as they are, no userinfo, no fragment. What has no single meaning is refused.
 func (ex *exchange) normalise(r *http.Request) *Refusal {
 	if err := checkTarget(r); err != nil {
+		return targetRefusal(err)
+	}
+	if err := checkFrames(r); err != nil {
 		return targetRefusal(err)
 	}
 	if n := countFields(r.Header); n > maxFields {
@@ -114,6 +120,22 @@ func checkTarget(r *http.Request) error {
 		return errors.New(`the target "*" names no path, so no rule can be found for it`)
 	case r.URL.Path != "" && !strings.HasPrefix(r.URL.Path, "/"):
 		return errors.New("the target has no path that begins with a slash")
+	}
+	return nil
+}
+
+// checkFrames refuses what net/http lets pass in HTTP/2, which goes through no gate: a method that is no method, and a
+// content-length that is not one number or not that of a body that is not there (RFC 9113 section 8.1.1).
+func checkFrames(r *http.Request) error {
+	if r.ProtoMajor != 2 {
+		return nil
+	}
+	if !httpguts.ValidHeaderFieldName(r.Method) {
+		return errors.New("the method is no token (RFC 9110 section 9.1)")
+	}
+	length, there := r.Header["Content-Length"]
+	if there && (len(length) != 1 || length[0] != strconv.FormatInt(r.ContentLength, 10)) {
+		return errors.New("content-length is not that of the body (RFC 9113 section 8.1.1)")
 	}
 	return nil
 }

@@ -335,6 +335,11 @@ func TestHTTP2Tricks(t *testing.T) {
 		{"Connection", [][2]string{{"connection", "close"}}, "400", ""},
 		{"upper case", [][2]string{{"X-Upper", "1"}}, "reset", ""},
 		{"CR and LF in a value", [][2]string{{"x", "y\r\nHost: b.example"}}, "reset", ""},
+		{"space in the method", [][2]string{{":method", "GET /private/x"}}, "400", ""},
+		{"length without a body", [][2]string{{"content-length", "5"}}, "400", ""},
+		{"two lengths", [][2]string{{"content-length", "0"}, {"content-length", "5"}}, "400", ""},
+		{"signed length", [][2]string{{"content-length", "+0"}}, "400", ""},
+		{"length of no body", [][2]string{{"content-length", "0"}}, "200", "/page/1"},
 		{"space in the path", [][2]string{{":path", "/page/1 HTTP/1.1"}}, "", "/page/1%20HTTP/1.1"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

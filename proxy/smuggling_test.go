@@ -269,6 +269,24 @@ func TestRefusedBodyIsNoRequest(t *testing.T) {
 	}
 }
 
+// A client that does not send the body of a refused request is answered all the same, and does not keep its connection.
+func TestRefusedBodyIsNotWaitedFor(t *testing.T) {
+	for _, way := range connections {
+		for _, body := range []string{"Transfer-Encoding: chunked\r\n\r\n5\r\nhe", "Expect: 100-continue\r\nContent-Length: 5\r\n\r\n"} {
+			t.Run(way.name+"/"+body, func(t *testing.T) {
+				t.Parallel()
+				r := newRig(t, func(o *Options) { o.Snapshots = fixed(disallow) })
+				conn, target, host := way.open(r)
+				fmt.Fprintf(conn, "POST %s/private/x HTTP/1.1\r\nHost: %s\r\n%s", target, host, body)
+				if all, err := answers(conn); err != nil || len(all) != 1 || all[0].StatusCode != 403 || !all[0].Close {
+					t.Errorf("answers: %v, %v", all, err)
+				}
+				r.eventually("the end", func() bool { return r.server.Connections() == 0 })
+			})
+		}
+	}
+}
+
 // Octets of the other protocol that come before it was accepted end it; no answer of ours stands amid it.
 func TestFrameBeforeTheUpgrade(t *testing.T) {
 	for _, way := range connections {

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -29,6 +30,7 @@ type gate struct {
 	open    atomic.Bool
 	busy    atomic.Bool  // a request is being served
 	begun   atomic.Int64 // which, counted from the first
+	heard   atomic.Bool  // a handler has heard of it
 	fault   atomic.Pointer[malformed]
 
 	mu      sync.Mutex   // held while something is written
@@ -147,6 +149,30 @@ func (s *Server) refuseMalformed(g *gate, m *malformed) {
 	}
 }
 
+// unheard is called for what net/http answers by itself, before a handler has heard of the request: the framing is sound,
+// and it takes the target for no URL, Host for no host, or knows no such expectation. The client gets a refusal of ours in
+// its place.
+func (g *gate) unheard(own []byte) {
+	if g.told {
+		return
+	}
+	g.told = true
+	g.server.refuseMalformed(g, inOurWords(own))
+	linger(g.Conn)
+}
+
+// inOurWords reads what net/http answers: a status, and sometimes why.
+func inOurWords(own []byte) *malformed {
+	status, why, _ := bytes.Cut(own, []byte("\r\n"))
+	switch {
+	case bytes.HasPrefix(status, []byte("HTTP/1.1 417")):
+		return &malformed{status: http.StatusExpectationFailed, why: "expect is not 100-continue (RFC 9110 section 10.1.1)"}
+	case bytes.HasSuffix(why, []byte("malformed Host header")):
+		return bad("host is no host with or without a port (section 3.2)")
+	}
+	return bad("the target is no URL (RFC 3986), or trailer names a field that belongs in a header")
+}
+
 func malformedRefusal(m *malformed) *Refusal {
 	return &Refusal{Reason: policy.ReasonBadRequest, Status: m.status, Detail: "This is no sound HTTP/1.1 request (RFC 9112): " + m.why + ".", Err: m}
 }
@@ -180,10 +206,23 @@ func gateOf(c net.Conn) *gate {
 func noteState(c net.Conn, state http.ConnState) {
 	if g := gateOf(c); g != nil {
 		g.busy.Store(state == http.StateActive)
+		if state == http.StateIdle { // the answer was written
+			g.heard.Store(false)
+		}
 		if state == http.StateActive {
 			g.begun.Add(1)
 			g.writes.Store(0)
 		}
+	}
+}
+
+// hearing tells the gate of each request that it has come to a handler.
+func hearing(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if g := gateIn(r.Context()); g != nil {
+			g.heard.Store(true)
+		}
+		h(w, r)
 	}
 }
 

@@ -147,6 +147,7 @@ func TestPatience(t *testing.T) {
 				defer ours.Close()
 				go io.Copy(io.Discard, clients)
 				g := &gate{Conn: ours}
+				g.heard.Store(true)
 				ended := make(chan error, 1)
 				go func() { ended <- g.halfClosed() }()
 				io.WriteString(g, row.answer)

@@ -140,8 +140,7 @@ func New(o Options) (*Server, error) {
 	s.life, s.end = context.WithCancelCause(context.Background())
 	s.goproxy = s.newGoproxy()
 	s.tls = s.tlsConfig()
-	s.front = s.newHTTPServer(http.HandlerFunc(s.frontDoor))
-	s.innerHTTP = s.newHTTPServer(http.HandlerFunc(s.inner))
+	s.front, s.innerHTTP = s.newHTTPServer(s.frontDoor), s.newHTTPServer(s.inner)
 	s.innerHTTP.TLSConfig = s.tls // tells net/http to speak HTTP/2 where a client chose it
 	s.front.ConnContext, s.innerHTTP.ConnContext = gateContext, innerContext
 	s.innerHTTP.ConnState = s.watchTunnel
@@ -192,9 +191,9 @@ func (s *Server) newGoproxy() *goproxy.ProxyHttpServer {
 	return p
 }
 
-func (s *Server) newHTTPServer(h http.Handler) *http.Server {
+func (s *Server) newHTTPServer(h http.HandlerFunc) *http.Server {
 	return &http.Server{
-		Handler:                      h,
+		Handler:                      hearing(h),
 		BaseContext:                  func(net.Listener) context.Context { return s.life },
 		ReadHeaderTimeout:            s.options.HeaderTimeout,
 		IdleTimeout:                  s.options.IdleTimeout,

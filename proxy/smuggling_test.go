@@ -115,6 +115,43 @@ func TestSmuggling(t *testing.T) {
 	}
 }
 
+// What net/http refuses by itself, behind a sound framing, is refused in the same contract, and behind a good request too.
+func TestRefusedByNetHTTP(t *testing.T) {
+	for _, way := range connections {
+		for _, row := range []struct {
+			name, path, fields string
+			status             int
+			why                string
+		}{
+			{"target", "/100%-cotton", "", 400, "the target is no URL"},
+			{"Host", "/x", "Host: a b\r\n", 400, "host is no host"},
+			{"Expect", "/x", "Expect: 200-ok\r\n", 417, "expect is not 100-continue"},
+			{"Trailer", "/x", "Transfer-Encoding: chunked\r\nTrailer: Content-Length\r\n", 400, "trailer names a field"},
+		} {
+			t.Run(way.name+"/"+row.name, func(t *testing.T) {
+				r := newRig(t, func(o *Options) { o.Snapshots = fixed("") })
+				conn, target, host := way.open(r)
+				if !strings.HasPrefix(row.fields, "Host") {
+					row.fields += "Host: " + host + "\r\n"
+				}
+				fmt.Fprintf(conn, "GET %s/page/1 HTTP/1.1\r\nHost: %s\r\n\r\nPOST %s%s HTTP/1.1\r\n%s\r\nGET %s/page/2 HTTP/1.1\r\nHost: %s\r\n\r\n",
+					target, host, target, row.path, row.fields, target, host)
+				all, err := answers(conn)
+				if err != nil || len(all) != 2 || all[0].StatusCode != 200 || !isRefused(all[1], row.status) {
+					t.Fatalf("answers %v, %v", all, err)
+				}
+				rec := r.last(2)
+				if !strings.Contains(rec.Error, row.why) || rec.Status != row.status || rec.ID.String() != all[1].Header.Get("Robotsproxy-Request-Id") {
+					t.Errorf("record: %+v", rec)
+				}
+				if got := fmt.Sprint(r.site.Paths("a.example")); got != "[/page/1]" {
+					t.Errorf("the origin saw %s", got)
+				}
+			})
+		}
+	}
+}
+
 // statusOf returns how a row of brokenRequests is answered.
 func statusOf(octets string) int {
 	switch line, _, _ := strings.Cut(octets, "\n"); {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"reflect"
@@ -30,6 +31,7 @@ func (l *loader) check(now time.Time) {
 	l.checkOneOf("redis.url", c.Redis.URL, "redis.url_file", c.Redis.URLFile)
 	l.checkEgress()
 	l.checkAuth()
+	l.checkRefusal()
 	l.checkClients()
 	l.checkHosts()
 	l.checkExemptions(now)
@@ -135,6 +137,13 @@ func (l *loader) checkEgress() {
 }
 
 // checkAuth refuses what needs passwords where there are none.
+// checkRefusal refuses the one status that means another thing to every client: it would send, or ask for, a password.
+func (l *loader) checkRefusal() {
+	if l.cfg.Refusal.Status == http.StatusProxyAuthRequired {
+		l.fault("refusal.status", "found 407, expected another: 407 asks for a password")
+	}
+}
+
 func (l *loader) checkAuth() {
 	c := l.cfg
 	if c.Auth.HtpasswdFile != "" || !l.ok("auth.htpasswd_file") {

@@ -32,6 +32,7 @@ func TestChecks(t *testing.T) {
 		{"a user without a file", "clients: [{name: a, user: b}]", `f:1:27: clients[0].user: found "b", expected auth.htpasswd_file, which holds the passwords`},
 		{"no such file of passwords", "auth: {htpasswd_file: g}", "f:1:23: auth.htpasswd_file: expected a file that can be read: stat dir/g: no such file or directory"},
 		{"an exemption for a user", "auth: {htpasswd_file: robotsproxy.yaml}\nexemptions: [{host: a.example, client: news, effect: deny, reason: r, owner: o}]", ""},
+		{"a refusal that asks for a password", "refusal: {status: 407}", "f:1:19: refusal.status: found 407, expected another: 407 asks for a password"},
 		{"upstream proxy", "egress: {upstream_proxy: \"https://proxy.example\", upstream_proxy_credentials_file: robotsproxy.yaml}", ""},
 		{"upstream proxy with a password", "egress: {upstream_proxy: \"http://us:s3cr3t@proxy.example:3128\"}", `f:1:26: egress.upstream_proxy: found "http://***@proxy.example:3128", expected ` + proxyURL + "; credentials do not belong here but in egress.upstream_proxy_credentials_file, as user:password"},
 		{"upstream proxy with a password that is no URL", "egress: {upstream_proxy: \"http://us:s3/c#r?3t@proxy.example:3128\"}", `f:1:26: egress.upstream_proxy: found "http://***@proxy.example:3128", expected ` + proxyURL},

@@ -170,7 +170,7 @@ func inOurWords(own []byte) *malformed {
 	case bytes.HasSuffix(why, []byte("malformed Host header")):
 		return bad("host is no host with or without a port (section 3.2)")
 	}
-	return bad("the target is no URL (RFC 3986), or trailer names a field that belongs in a header")
+	return bad("the target is no URL (RFC 3986: two hexadecimal digits follow each %%), or trailer names a field that belongs in a header")
 }
 
 func malformedRefusal(m *malformed) *Refusal {

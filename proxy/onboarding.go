@@ -28,8 +28,15 @@ func Onboarding(ca *certs.Authority, here func() Flags) http.Handler {
 		_, _ = w.Write(ca.PEM())
 	})
 	mux.HandleFunc("GET /proxy.pac", func(w http.ResponseWriter, r *http.Request) { WritePAC(w, reachedAt(r)) })
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, notHere, http.StatusNotFound) })
 	return mux
 }
+
+// notHere is for a program that takes the proxy for the site.
+const notHere = `404 Not a page of robotsproxy
+
+This is the proxy itself. A request for a site names it whole (GET http://a.example/page), as programs do that are told of
+a proxy. GET / tells how.`
 
 // Flags are those that a command needs to find a proxy on the same machine, each with a space in front.
 type Flags struct {

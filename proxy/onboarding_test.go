@@ -121,8 +121,8 @@ func TestOnboardingThroughTheProxy(t *testing.T) {
 					t.Errorf("%v: GET %s: %s\n%s", how, url, resp.Status, body)
 				}
 			}
-			if resp, _ := r.get(r.client(http1), "https://robots.proxy/page/1"); resp.StatusCode != 404 {
-				t.Errorf("%v: a page that is not there: %s", how, resp.Status)
+			if resp, body := r.get(r.client(http1), "https://robots.proxy/page/1"); resp.StatusCode != 404 || !strings.Contains(string(body), "This is the proxy itself.") {
+				t.Errorf("%v: a page that is not there: %s\n%s", how, resp.Status, body)
 			}
 			if resp, body := r.get(r.client(http1), "http://robots.proxy:8080/"); resp.StatusCode == 200 {
 				t.Errorf("%v: another port: %s\n%s", how, resp.Status, body)

@@ -102,7 +102,7 @@ func (r *Refusal) phrase() string { return cut(visible(string(r.Reason)+": "+r.D
 
 // response writes r for a client that sent req and whose record is id; without a record, id is empty.
 func (r *Refusal) response(req *http.Request, id string) *http.Response {
-	contentType, body := r.body(req.Header.Get("Accept"), id)
+	contentType, body := r.body(strings.Join(req.Header["Accept"], ","), id)
 	h := http.Header{
 		"Content-Type":           {contentType},
 		"Content-Length":         {strconv.Itoa(len(body))},
@@ -175,12 +175,13 @@ func (r *Refusal) body(accept, id string) (contentType string, body []byte) {
 		Rule: r.Rule, RetryAfter: r.retryAfter(), RequestID: id,
 	}
 	var b bytes.Buffer
+	asHTML, asJSON, asText := wanted(accept, "text/html"), wanted(accept, "json"), wanted(accept, "text/plain")
 	switch {
-	case strings.Contains(accept, "text/html"):
+	case asHTML > 0 && asHTML >= max(asJSON, asText):
 		if err := page.Execute(&b, p); err == nil {
 			return "text/html; charset=utf-8", b.Bytes()
 		}
-	case strings.Contains(accept, "json"):
+	case asJSON > 0 && asJSON >= asText:
 		if j, err := json.Marshal(p); err == nil {
 			return "application/problem+json", append(j, '\n')
 		}
@@ -198,6 +199,28 @@ func (r *Refusal) body(accept, id string) (contentType string, body []byte) {
 	}
 	b.WriteString("\nThis answer was made by robotsproxy, not by the origin.\n")
 	return "text/plain; charset=utf-8", b.Bytes()
+}
+
+// wanted returns how much a client wants a media type whose name holds kind, from 0 to 1 (RFC 9110 section 12.5.1).
+func wanted(accept, kind string) (most float64) {
+	for media := range strings.SplitSeq(strings.ToLower(accept), ",") {
+		name, parameters, _ := strings.Cut(media, ";")
+		if strings.Contains(name, kind) {
+			most = max(most, weight(parameters))
+		}
+	}
+	return most
+}
+
+// weight returns the q among a media type's parameters, 1 where there is none, and 0 where it is no number.
+func weight(parameters string) float64 {
+	for parameter := range strings.SplitSeq(parameters, ";") {
+		if name, value, _ := strings.Cut(strings.TrimSpace(parameter), "="); name == "q" {
+			q, _ := strconv.ParseFloat(value, 64)
+			return q
+		}
+	}
+	return 1
 }
 
 var page = template.Must(template.New("refusal").Parse(`<!DOCTYPE html>

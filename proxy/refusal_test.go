@@ -44,6 +44,12 @@ func TestRefusalContract(t *testing.T) {
 		"application/json":                "application/problem+json",
 		"application/problem+json":        "application/problem+json",
 		"text/html,application/xhtml+xml": "text/html; charset=utf-8",
+		"application/problem+json, text/html;q=0.5":          "application/problem+json",
+		"text/html; level=1 ;q=0.5, Application/JSON; q=0.4": "text/html; charset=utf-8",
+		"application/json, text/plain, */*":                  "application/problem+json",
+		"text/html;q=0.1, text/plain":                        "text/plain; charset=utf-8",
+		"text/html;q=0, application/json;q=0":                "text/plain; charset=utf-8",
+		"text/html;q=none":                                   "text/plain; charset=utf-8",
 	} {
 		t.Run(accept, func(t *testing.T) {
 			req := &http.Request{Method: "GET", Header: http.Header{"Accept": {accept}}}

@@ -75,7 +75,7 @@ type Options struct {
 	ServeRobots    bool            // answer requests for /robots.txt with the file that is enforced
 	Query          audit.QueryMode // what records keep of queries; if zero, credentials are masked
 	HeaderTimeout  time.Duration   // for a request's header and a TLS handshake; if zero, 10 s
-	IdleTimeout    time.Duration   // for a connection between two requests, and an unread tunnel; if zero, 2 minutes
+	IdleTimeout    time.Duration   // for a connection between two requests, a WebSocket, and an unread tunnel; if zero, 2 minutes
 	Limits         Limits          // what clients can hold
 	Onboarding     http.Handler    // what a browser sees that opens the proxy itself; if nil, 404
 	Logger         *slog.Logger    // if nil, nothing is logged

@@ -48,11 +48,12 @@ func (w *responseWriter) Flush() { _ = http.NewResponseController(w.ResponseWrit
 // open after the origin closed its own.
 func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
-	if err == nil {
-		w.hijacked = conn
-		w.ex.server.track(conn)
+	if err != nil {
+		return nil, nil, err
 	}
-	return conn, rw, err
+	w.hijacked = newWebSocket(conn, w.ex, w.ex.server.options.IdleTimeout)
+	w.ex.server.track(w.hijacked)
+	return w.hijacked, rw, nil
 }
 
 // release ends a connection that was taken over.

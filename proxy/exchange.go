@@ -147,16 +147,18 @@ func (ex *exchange) refuse(req *http.Request, ref *Refusal) *http.Response {
 	if req.Method != http.MethodHead {
 		ex.rec.Bytes = resp.ContentLength
 	}
-	ex.hurry(req)
+	if ex.writer != nil {
+		hurry(ex.writer, req)
+	}
 	ex.end(nil)
 	return resp
 }
 
 // hurry bounds how long a body is waited for that nobody wants. net/http reads the rest of a small one before it sends the
 // answer, so that the connection can be used again, and that of one that is held back (Expect) behind it.
-func (ex *exchange) hurry(req *http.Request) {
-	if req.ProtoMajor == 1 && req.ContentLength != 0 && ex.writer != nil {
-		_ = http.NewResponseController(ex.writer).SetReadDeadline(time.Now().Add(lingering))
+func hurry(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 1 && r.ContentLength != 0 {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(lingering))
 	}
 }
 

@@ -22,6 +22,8 @@ type framing struct {
 	octets int // of the head, the chunk's line or the trailers so far
 	field  field
 	known  [fields]bool // which fields the head has
+	whole  bool         // the target is a whole URL, or none of a path
+	named  []byte       // what Host says beside a whole URL
 	old    bool         // HTTP/1.0; before a request line, that of the request before
 	tunnel bool         // the method is CONNECT
 	post   bool         // the method is POST; before a request line, that of the request before
@@ -29,6 +31,8 @@ type framing struct {
 	left   uint64       // octets of the body, or of the chunk, to come
 	excess int64        // octets around chunks beyond what their content is worth
 	heads  int64        // complete heads so far
+
+	checkHost func(host string) error // what Host may say beside a whole URL, which makes net/http forget it; nil: anything
 }
 
 // phase is what is awaited next.
@@ -74,6 +78,7 @@ const (
 type malformed struct {
 	status int
 	why    string
+	target error // why the request is for somebody else, or for nobody; nil: that is not what is wrong
 	body   int64 // whose body it is in, counted from the first request of the connection; 0 where it is in a head
 }
 
@@ -139,7 +144,9 @@ func (f *framing) skip(n int) int {
 }
 
 // end stands behind a complete request.
-func (f *framing) end() { *f = framing{post: f.post, old: f.old, heads: f.heads} }
+func (f *framing) end() {
+	*f = framing{post: f.post, old: f.old, heads: f.heads, checkHost: f.checkHost}
+}
 
 // checkSize bounds what is not a body.
 func (f *framing) checkSize() *malformed {
@@ -199,6 +206,7 @@ func (f *framing) takeRequestLine(p []byte) (int, *malformed) {
 	set := isToken
 	if f.phase == target {
 		set = isTarget
+		f.whole = f.whole || f.size == 0 && p[0] != '/'
 	}
 	n := f.run(p, set)
 	if n == len(p) {
@@ -242,10 +250,14 @@ func (f *framing) takeField(p []byte) (int, *malformed) {
 	case fieldName:
 		return f.takeName(p)
 	}
-	if f.field <= host {
-		return f.endValue(p, span(p, isText)) // the value is not ours to read
+	if f.field > host {
+		return f.endValue(p, f.run(p, isText))
 	}
-	return f.endValue(p, f.run(p, isText))
+	n := span(p, isText) // the value is not ours to read
+	if f.field == host && f.whole && f.checkHost != nil {
+		f.named = append(f.named, p[:n]...)
+	}
+	return f.endValue(p, n)
 }
 
 func (f *framing) takeFieldStart(c byte) (int, *malformed) {
@@ -299,12 +311,23 @@ func (f *framing) endValue(p []byte, n int) (int, *malformed) {
 	f.endLine(fieldLine)
 	value := bytes.Trim(f.text(), " \t")
 	switch {
+	case f.field == host && f.whole && f.checkHost != nil:
+		return n + 1, f.readHost()
 	case f.field == contentLength:
 		return n + 1, f.readLength(value)
 	case f.field == transferEncoding && !bytes.EqualFold(value, []byte("chunked")):
 		return 0, bad("transfer-encoding is not chunked alone (section 6.1)")
 	}
 	return n + 1, nil
+}
+
+// readHost hears whether Host agrees with the target beside it.
+func (f *framing) readHost() *malformed {
+	err := f.checkHost(string(bytes.Trim(f.named, " \t")))
+	if err == nil {
+		return nil
+	}
+	return &malformed{why: err.Error(), target: err}
 }
 
 // readLength reads 1*DIGIT of at most eighteen digits, which cannot overflow.

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
@@ -46,7 +47,13 @@ type secureGate struct {
 
 func (g secureGate) ConnectionState() tls.ConnectionState { return g.tls.ConnectionState() }
 
-func (s *Server) newGate(c net.Conn, t *tunnel) *gate { return &gate{Conn: c, server: s, tunnel: t} }
+func (s *Server) newGate(c net.Conn) *gate { return &gate{Conn: c, server: s} }
+
+// newInnerGate returns the gate of a tunnel through which requests for o come.
+func (s *Server) newInnerGate(c net.Conn, t *tunnel, o origin.Origin) *gate {
+	agrees := func(host string) error { return checkHost(host, o) }
+	return &gate{Conn: c, server: s, tunnel: t, framing: framing{checkHost: agrees}}
+}
 
 // Read reads sound octets.
 func (g *gate) Read(p []byte) (int, error) {
@@ -174,6 +181,9 @@ func inOurWords(own []byte) *malformed {
 }
 
 func malformedRefusal(m *malformed) *Refusal {
+	if m.target != nil {
+		return targetRefusal(m.target)
+	}
 	return &Refusal{Reason: policy.ReasonBadRequest, Status: m.status, Detail: "This is no sound HTTP/1.1 request (RFC 9112): " + m.why + ".", Err: m}
 }
 
@@ -188,7 +198,7 @@ func (l gateListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.server.newGate(c, nil), nil
+	return l.server.newGate(c), nil
 }
 
 // gateOf returns the gate that net/http reads c through; nil where it has none.

@@ -324,10 +324,15 @@ func (s *Server) frontDoor(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodConnect:
 		s.connect(w, r)
 	case isVisit(r):
-		s.options.Onboarding.ServeHTTP(w, r)
+		s.receiveVisit(w, r)
 	default:
 		s.serve(w, r, nil)
 	}
+}
+
+func (s *Server) receiveVisit(w http.ResponseWriter, r *http.Request) {
+	hurry(w, r)
+	s.options.Onboarding.ServeHTTP(w, r)
 }
 
 // isVisit reports whether r is for the proxy itself: a path alone, or a page of onboarding.

@@ -65,7 +65,8 @@ func targetRefusal(err error) *Refusal {
 }
 
 // readOrigin finds out which server r is for. Outside a tunnel the absolute target says so, whatever Host says (RFC 9112
-// section 3.2.2). Inside, the tunnel does, and whatever r says must agree.
+// section 3.2.2). Inside, the tunnel does, and whatever r says must agree. (A Host beside an absolute target is not in r: the
+// gate has looked at it.)
 func (ex *exchange) readOrigin(r *http.Request) (origin.Origin, error) {
 	if ex.tunnel == nil {
 		return origin.FromURL(r.URL)
@@ -87,15 +88,20 @@ func (ex *exchange) readOrigin(r *http.Request) (origin.Origin, error) {
 	if r.Host == want.Authority() {
 		return want, nil // as most clients write it
 	}
-	host, port, err := origin.SplitAuthority(r.Host)
+	return want, checkHost(r.Host, want)
+}
+
+// checkHost refuses a Host that names another server than want.
+func checkHost(host string, want origin.Origin) error {
+	name, port, err := origin.SplitAuthority(host)
 	if err != nil {
-		return want, err
+		return err
 	}
-	got, err := origin.New(want.Scheme(), host, port)
+	got, err := origin.New(want.Scheme(), name, port)
 	if err == nil && got != want {
 		err = fmt.Errorf("%w: %s, not %s", errMisdirected, want, got)
 	}
-	return want, err
+	return err
 }
 
 // checkHostField refuses an HTTP/2 request whose Host field names another server than its :authority (RFC 9113 section

@@ -279,6 +279,44 @@ func TestLaterRequestsOfATunnel(t *testing.T) {
 	}
 }
 
+// Inside a tunnel a Host beside an absolute target must agree too, though net/http passes over it.
+func TestHostBesideAnAbsoluteTarget(t *testing.T) {
+	for _, way := range connections[1:] {
+		for _, row := range []struct {
+			host   string
+			status int
+		}{
+			{"HOST", 200}, {" \tA.EXAMPLE.:PORT ", 200}, {"b.example:PORT", 421}, {"a.example:1", 421}, {"HOST/private?x", 400}, {"user@HOST", 400}, {"", 400},
+		} {
+			t.Run(way.name+"/"+row.host, func(t *testing.T) {
+				r := newRig(t, func(o *Options) { o.Snapshots = fixed("") })
+				conn, _, host := way.open(r)
+				scheme, want := "http", []string{"/page/1"}
+				if way.name == "tunnel with TLS" {
+					scheme = "https"
+				}
+				fmt.Fprintf(conn, "GET %s://%s/page/1 HTTP/1.1\r\nHost:%s\r\n\r\n", scheme, host, host)
+				named := strings.NewReplacer("HOST", host, "PORT", host[len("a.example:"):]).Replace(row.host)
+				for _, piece := range strings.SplitAfter(fmt.Sprintf("GET %s://%s/page/2 HTTP/1.1\r\nHost:%s\r\nConnection: close\r\n\r\n", scheme, host, named), "a") {
+					io.WriteString(conn, piece)
+				}
+				all, err := answers(conn)
+				if err != nil || len(all) != 2 || all[0].StatusCode != 200 || all[1].StatusCode != row.status || !all[1].Close {
+					t.Fatalf("answers: %v, %v", all, err)
+				}
+				if row.status == 200 {
+					want = append(want, "/page/2")
+				} else if rec := r.last(2); rec.Status != row.status || rec.Reason != policy.Reason(all[1].Header.Get("Robotsproxy-Reason")) {
+					t.Errorf("record: %+v", rec)
+				}
+				if got := r.site.Paths("a.example"); !slices.Equal(got, want) {
+					t.Errorf("the origin saw %s, want %s", got, want)
+				}
+			})
+		}
+	}
+}
+
 // An upgrade to anything but WebSocket is no upgrade: the request is judged and sent without it.
 func TestOtherUpgrades(t *testing.T) {
 	for _, way := range connections {
@@ -403,6 +441,7 @@ func TestNoWayThroughTheFrontDoor(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Snapshots = fixed("") })
 	for request, status := range map[string]int{
 		"GET /page/1 HTTP/1.1\r\nHost: HOST\r\n\r\n":                           404, // a visit
+		"POST / HTTP/1.1\r\nHost: HOST\r\nContent-Length: 5\r\n\r\n":           404, // one whose body does not come
 		"GET http://HOST/page/1 HTTP/1.1\r\nHost: HOST\r\nVia: 1.1 US\r\n\r\n": 508,
 		"GET http://PROXY/ HTTP/1.1\r\nHost: PROXY\r\n\r\n":                    403,
 		"CONNECT HOST HTTP/1.1\r\nHost: HOST\r\nContent-Length: 1\r\n\r\n":     400,

@@ -294,7 +294,7 @@ func (s *Server) upgrade(c *tunnelConn) (net.Conn, error) {
 	if first[0] == 0x16 {
 		return s.handshake(c)
 	}
-	return s.newGate(c, c.tunnel), c.SetDeadline(time.Time{})
+	return s.newInnerGate(c, c.tunnel, c.tunnel.clear), c.SetDeadline(time.Time{})
 }
 
 // handshake ends the client's TLS, in a time of its own behind that of the first octet. It is done before the inner server
@@ -319,7 +319,7 @@ func (s *Server) handshake(c *tunnelConn) (net.Conn, error) {
 	if secure.ConnectionState().NegotiatedProtocol == "h2" {
 		return secure, nil
 	}
-	return secureGate{s.newGate(secure, c.tunnel), secure}, nil
+	return secureGate{s.newInnerGate(secure, c.tunnel, c.tunnel.secure), secure}, nil
 }
 
 // tlsConfig is the one configuration of all tunnels, so that a client can resume its session in its next tunnel.
@@ -364,7 +364,7 @@ func (s *Server) recordTunnel(c *tunnelConn, ref *Refusal) {
 func (s *Server) inner(w http.ResponseWriter, r *http.Request) {
 	t, _ := r.Context().Value(tunnelKey{}).(*tunnel)
 	if t.isVisit() {
-		s.options.Onboarding.ServeHTTP(w, r)
+		s.receiveVisit(w, r)
 		return
 	}
 	s.serve(w, r, t)

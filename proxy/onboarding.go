@@ -8,6 +8,7 @@ import (
 	"net/netip"
 
 	"github.com/robotsproxy/robotsproxy/certs"
+	"github.com/robotsproxy/robotsproxy/origin"
 )
 
 // Onboarding is what a person sees who opens the proxy's own address, or robots.proxy through it: what this is,
@@ -44,10 +45,21 @@ type Flags struct {
 	Listen string // of its address, which "env" needs too
 }
 
-// fromHere reports whether r comes from this machine. Nobody else needs to know its folders.
+// fromHere reports whether r comes from this machine, and not from a page of another site whose name was made to lead here
+// (DNS rebinding). Nobody else needs to know its folders.
 func fromHere(r *http.Request) bool {
-	ap, err := netip.ParseAddrPort(r.RemoteAddr)
-	return err == nil && isLocal(effective(ap.Addr()))
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && isLocal(effective(from.Addr())) && isOurName(r.Host)
+}
+
+// isOurName reports whether a Host cannot be a name of somebody else's.
+func isOurName(authority string) bool {
+	host, _, err := origin.SplitAuthority(authority)
+	if err != nil {
+		return false
+	}
+	_, err = netip.ParseAddr(host)
+	return err == nil || host == "localhost" || host == onboarding.Host()
 }
 
 // welcomed is what the page tells.

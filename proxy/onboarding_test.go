@@ -134,17 +134,29 @@ func TestOnboardingThroughTheProxy(t *testing.T) {
 // The commands on the page are those for this proxy, where they can be used.
 func TestOnboardingNamesTheFlags(t *testing.T) {
 	handler := Onboarding(onboardingCA(t), func() Flags { return Flags{" --data-dir '/var/lib/x y'", " --listen '127.0.0.1:4128'"} })
-	for from, told := range map[string]bool{"127.0.0.1:5000": true, "[::1]:5000": true, "[::ffff:127.0.0.1]:5000": true, "192.0.2.7:5000": false, "": false} {
+	for _, row := range []struct {
+		from, host string
+		told       bool
+	}{
+		{"127.0.0.1:5000", "127.0.0.1:4128", true},
+		{"[::1]:5000", "[::1]:4128", true},
+		{"[::ffff:127.0.0.1]:5000", "localhost:4128", true},
+		{"127.0.0.1:5000", "robots.proxy", true},
+		{"192.0.2.7:5000", "127.0.0.1:4128", false},
+		{"", "127.0.0.1:4128", false},
+		{"127.0.0.1:5000", "rebound.example:4128", false},
+		{"127.0.0.1:5000", "", false},
+	} {
 		r := httptest.NewRequest("GET", "/", nil)
-		r.RemoteAddr = from
+		r.RemoteAddr, r.Host = row.from, row.host
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, r)
 		page := html.UnescapeString(w.Body.String())
-		if got := strings.Contains(page, `"$(robotsproxy env --data-dir '/var/lib/x y' --listen '127.0.0.1:4128')"`); got != told {
-			t.Errorf("from %q the flags of env are told: %t, want %t: %s", from, got, told, page)
+		if got := strings.Contains(page, `"$(robotsproxy env --data-dir '/var/lib/x y' --listen '127.0.0.1:4128')"`); got != row.told {
+			t.Errorf("%+v: the flags of env are told: %t, want %t: %s", row, got, row.told, page)
 		}
-		if got := strings.Contains(page, "/var/lib/"); got != told {
-			t.Errorf("from %q the folder is told: %t, want %t", from, got, told)
+		if got := strings.Contains(page, "/var/lib/"); got != row.told {
+			t.Errorf("%+v: the folder is told: %t, want %t", row, got, row.told)
 		}
 	}
 }

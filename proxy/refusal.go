@@ -94,6 +94,10 @@ func (r *Refusal) retryAfter() int {
 // retryOverload is when those come back who met a limit or a lack of ours.
 const retryOverload = 5 * time.Second
 
+// maxWords is how many octets of a rule or a detail go into a field. The body has them all; a header of more than 8 or
+// 16 KiB is one that some clients do not take, so that a long rule would hide why it refuses.
+const maxWords = 1 << 10
+
 // nothingRead stands for the request of a client that was answered before it was heard.
 var nothingRead = &http.Request{Method: http.MethodGet, Header: http.Header{}}
 
@@ -117,7 +121,7 @@ func (r *Refusal) response(req *http.Request, id string) *http.Response {
 		h.Set("Robotsproxy-Request-Id", id)
 	}
 	if r.Rule != "" {
-		h.Set("Robotsproxy-Rule", visible(r.Rule))
+		h.Set("Robotsproxy-Rule", visible(cut(r.Rule, maxWords)))
 	}
 	if r.Status == http.StatusProxyAuthRequired {
 		h.Set("Proxy-Authenticate", `Basic realm="robotsproxy"`) // RFC 9110 section 15.5.8 wants it
@@ -151,7 +155,7 @@ func (r *Refusal) rateLimit(h http.Header, seconds int) {
 
 // proxyStatus is the field of RFC 9209 for an answer that we made ourselves, written as that document writes it.
 func proxyStatus(proxyError, details string) string {
-	quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(visible(details)) // sf-string, RFC 9651 section 3.3.3
+	quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(visible(cut(details, maxWords))) // sf-string, RFC 9651 section 3.3.3
 	return "robotsproxy; error=" + proxyError + `; details="` + quoted + `"`
 }
 

@@ -136,3 +136,19 @@ func TestRateLimitFields(t *testing.T) {
 		}
 	}
 }
+
+// A site cannot make its refusals unreadable with a long rule: Node, for one, takes 16 KiB of header.
+func TestLongRuleFitsTheHeader(t *testing.T) {
+	rule := "line 1: Disallow: /" + strings.Repeat("\u00e9", 8<<10)
+	ref := &Refusal{Reason: policy.ReasonRobots, Detail: "robots.txt " + rule, Rule: rule}
+	ref.complete(0)
+	resp := ref.response(&http.Request{Method: "GET", Header: http.Header{}}, "id1")
+	var head strings.Builder
+	resp.Header.Write(&head)
+	if head.Len() > 8<<10 || !strings.HasPrefix(resp.Header.Get("Robotsproxy-Rule"), "line 1: Disallow: /%C3%A9") {
+		t.Errorf("a header of %d octets: %.300s", head.Len(), head.String())
+	}
+	if body, _ := io.ReadAll(resp.Body); !strings.Contains(string(body), rule) {
+		t.Errorf("the body lacks the rule: %.300s", body)
+	}
+}

@@ -212,6 +212,9 @@ func (f *framing) takeRequestLine(p []byte) (int, *malformed) {
 	if n == len(p) {
 		return n, nil
 	}
+	if f.phase == method && f.size == 0 && otherProtocols[p[n]] != "" {
+		return 0, bad("%s", otherProtocols[p[n]])
+	}
 	if p[n] != ' ' || f.size == 0 {
 		return 0, bad("the first line is not a method, a target and a version with one space between them")
 	}
@@ -220,6 +223,13 @@ func (f *framing) takeRequestLine(p []byte) (int, *malformed) {
 	}
 	f.phase, f.size = f.phase+1, 0
 	return n + 1, nil
+}
+
+// otherProtocols are told by their first octet, for who has mistaken what this is.
+var otherProtocols = map[byte]string{
+	0x04: "it is SOCKS, and this is an HTTP proxy",
+	0x05: "it is SOCKS, and this is an HTTP proxy",
+	0x16: "it is TLS, and HTTP in clear is spoken here: a proxy for https, too, is named by http://",
 }
 
 const versions = "HTTP/1."

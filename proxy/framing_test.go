@@ -108,7 +108,8 @@ var brokenRequests = map[string]struct{ octets, why string }{
 	"7.1.2/a folded trailer":              {post + "0\r\nX: y\r\n z\r\n\r\n", "folded"},
 	"3/a head without end":                {"GET / HTTP/1.1\r\nHost: a\r\n" + strings.Repeat("X: y\r\n", maxHead/6), "more than"},
 	"3/a target without end":              {"GET /" + strings.Repeat("x", maxHead), "more than"},
-	"TLS":                                 {"\x16\x03\x01\x02\x00\x01", "method"},
+	"TLS":                                 {"\x16\x03\x01\x02\x00\x01", "it is TLS"},
+	"SOCKS":                               {"\x05\x01\x00", "it is SOCKS"},
 	"SSH":                                 {"SSH-2.0-OpenSSH_9.6\r\n", "one space"},
 	"SMTP":                                {"EHLO client.example\r\n", "one space"},
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/origin"
@@ -38,7 +39,7 @@ func NewTransport(o TransportOptions) *Transport {
 		}
 		t.clear = newTransport(o, false)
 		t.clear.Proxy = http.ProxyURL(u.proxyURL())
-		t.clear.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return o.Egress.dialUpstream(ctx) }
+		t.clear.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return hearOut(o.Egress.dialUpstream(ctx)) }
 		t.clear.MaxIdleConnsPerHost = t.clear.MaxIdleConns // they are all to one host
 	}
 	if len(o.InsecureHosts) > 0 {
@@ -52,7 +53,9 @@ func NewTransport(o TransportOptions) *Transport {
 
 func newTransport(o TransportOptions, insecure bool) *http.Transport {
 	return &http.Transport{
-		DialContext:            o.Egress.DialContext,
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return hearOut(o.Egress.DialContext(ctx, network, addr))
+		},
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.RootCAs, InsecureSkipVerify: insecure},
 		TLSHandshakeTimeout:    10 * time.Second,
 		ResponseHeaderTimeout:  60 * time.Second,
@@ -66,6 +69,47 @@ func newTransport(o TransportOptions, insecure bool) *http.Transport {
 		ReadBufferSize:         16 << 10,
 		WriteBufferSize:        4 << 10,
 	}
+}
+
+// heardOut is a connection to an origin that is heard out: one that answers and closes under an upload makes writing
+// fail, and the transport, which takes whatever it sees first, would not look at the answer then.
+type heardOut struct {
+	net.Conn
+	once sync.Once
+	end  chan struct{} // closed when no more is read
+}
+
+// hearOut takes what a dial returned.
+func hearOut(c net.Conn, err error) (net.Conn, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &heardOut{Conn: c, end: make(chan struct{})}, nil
+}
+
+func (c *heardOut) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err != nil {
+		c.once.Do(func() { close(c.end) })
+	}
+	return n, err
+}
+
+// Write fails when reading has come to its end, or has had the time to.
+func (c *heardOut) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if err != nil {
+		select {
+		case <-c.end:
+		case <-time.After(lingering):
+		}
+	}
+	return n, err
+}
+
+func (c *heardOut) Close() error {
+	c.once.Do(func() { close(c.end) })
+	return c.Conn.Close()
 }
 
 // RoundTrip sends r to the host of its URL.

@@ -41,6 +41,8 @@ type exchange struct {
 	visit      visit                   // when the site may be visited
 	unpaced    error                   // why the pace had no place for its repetition
 	writer     http.ResponseWriter
+	held       bool             // the request's body is in memory, whole
+	upload     *upload          // the request's body on its way; nil: none, held, or of HTTP/2
 	http10     bool             // the client speaks HTTP/1.0
 	webSocket  bool             // the client asks for the upgrade
 	unread     bool             // a tunnel whose octets are passed on unread: no path is judged
@@ -239,17 +241,20 @@ func (ex *exchange) got1xx(code int, header textproto.MIMEHeader) error {
 // body counts what passes and ends the exchange at its end, however that comes.
 type body struct {
 	io.ReadCloser
-	ex   *exchange
-	resp *http.Response // the transport fills its Trailer at the end
+	ex    *exchange
+	resp  *http.Response // the transport fills its Trailer at the end
+	whole bool           // it was read to its end
+	early bool           // it is there before its request was sent, and the origin may read on
 }
 
 func (b *body) Read(p []byte) (n int, err error) {
 	defer b.recovered(&err)
-	n, err = b.ReadCloser.Read(p)
+	n, err = b.ReadCloser.Read(b.holdBack(p))
 	b.ex.rec.Bytes += int64(n)
 	switch err {
 	case nil:
 	case io.EOF:
+		b.whole = true
 		cleanTrailer(b.resp.Trailer)
 		b.ex.end(nil)
 	default:
@@ -283,7 +288,25 @@ func (ex *exchange) whoLeft(err error) error {
 	return err
 }
 
+// holdBack keeps the last octet of an early answer of HTTP/1.1 back until its request is sent: 50 ms after it has read that,
+// the transport closes the connection.
+func (b *body) holdBack(p []byte) []byte {
+	left := b.resp.ContentLength - b.ex.rec.Bytes
+	switch {
+	case !b.early || b.resp.ProtoMajor != 1 || left < 1 || left > int64(len(p)):
+		return p
+	case left > 1:
+		return p[:left-1]
+	}
+	b.ex.upload.sent(false)
+	return p
+}
+
+// Close ends the answer, and in HTTP/2 the whole stream: an early one waits until its request is sent.
 func (b *body) Close() error {
+	if b.early && b.whole && b.resp.ProtoMajor == 2 {
+		b.ex.upload.sent(b.ex.upload.known)
+	}
 	err := b.ReadCloser.Close()
 	b.ex.end(b.ex.whoLeft(errClientLeft))
 	return err

@@ -37,6 +37,7 @@ type gate struct {
 	mu      sync.Mutex   // held while something is written
 	writes  atomic.Int64 // of the final answer, since the request began
 	expired atomic.Bool  // the deadline of reading has passed already
+	spent   atomic.Bool  // the rest of a request is nobody's, and no other may begin in it
 }
 
 // secureGate is a gate behind TLS that was begun. net/http asks it for the state that it finds in a tls.Conn itself.
@@ -57,6 +58,9 @@ func (s *Server) newInnerGate(c net.Conn, t *tunnel, o origin.Origin) *gate {
 
 // Read reads sound octets.
 func (g *gate) Read(p []byte) (int, error) {
+	if g.spent.Load() {
+		return 0, errRefused
+	}
 	if m := g.fault.Load(); m != nil {
 		return 0, g.fail(m)
 	}
@@ -78,8 +82,8 @@ func (g *gate) Read(p []byte) (int, error) {
 	return 0, g.fail(m)
 }
 
-// errRefused is what net/http gets to see of a refused connection. It answers nothing to an error of reading.
-var errRefused = &net.OpError{Op: "read", Net: "tcp", Err: errors.New("the request is malformed, and was answered")}
+// errRefused is what net/http gets to see where no more is to be read. It answers nothing to an error of reading.
+var errRefused = &net.OpError{Op: "read", Net: "tcp", Err: errors.New("what follows is no request, or nobody's")}
 
 // fail is what comes behind the last sound octet. Who reads on there is told by where the fault is, and whether a request
 // is being served.
@@ -109,8 +113,24 @@ func (g *gate) watch() error {
 	return g.halfClosed()
 }
 
-// CloseWrite ends the sending side.
-func (g *gate) CloseWrite() error { return closeWrite(g.Conn) }
+// spend ends what net/http reads, amid a request.
+func (g *gate) spend() {
+	if g == nil {
+		return
+	}
+	g.spent.Store(true)
+	_ = g.SetReadDeadline(time.Unix(1, 0)) // for a read under way
+}
+
+// CloseWrite ends the sending side. net/http does so before it closes a connection whose client may be sending still, and
+// then waits without reading.
+func (g *gate) CloseWrite() error {
+	if g.spent.Load() {
+		linger(g.Conn)
+		return nil
+	}
+	return closeWrite(g.Conn)
+}
 
 // pass lets everything through from now on.
 func (g *gate) pass() {

@@ -3,6 +3,7 @@ package proxy
 import (
 	"crypto/rand"
 	"io"
+	"maps"
 	"net/http"
 	"net/textproto"
 	"slices"
@@ -76,12 +77,14 @@ func cleanTrailer(trailer http.Header) {
 type trailedBody struct {
 	io.ReadCloser
 	trailer http.Header // net/http fills it at the end
+	sent    http.Header // the transport's own: net/http may be ahead of it
 }
 
 func (b trailedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err == io.EOF {
-		cleanTrailer(b.trailer)
+		maps.Copy(b.sent, b.trailer)
+		cleanTrailer(b.sent)
 	}
 	return n, err
 }

@@ -39,7 +39,7 @@ func (p pipeline) pace(req *http.Request, ex *exchange, d policy.Decision) *Refu
 	if d.Mode == policy.Off {
 		return nil
 	}
-	if err := readSmallBody(req); err != nil {
+	if err := ex.readSmallBody(req); err != nil {
 		if errors.Is(context.Cause(ex.ctx), errTooLong) {
 			return ex.gone(err)
 		}

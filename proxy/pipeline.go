@@ -113,6 +113,7 @@ func (p pipeline) forward(req *http.Request, ex *exchange) *http.Response {
 		return p.answerRobots(req, ex)
 	}
 	ex.rec.SentAt = time.Now()
+	ex.carry(req)
 	resp, err := p.options.Transport.RoundTrip(req)
 	ex.gotHeader()
 	if err == nil {
@@ -122,6 +123,7 @@ func (p pipeline) forward(req *http.Request, ex *exchange) *http.Response {
 		err = ex.checkStatus(resp)
 	}
 	if err != nil {
+		defer ex.upload.leave()
 		return ex.refuse(req, upstreamRefusal(req, ex, err))
 	}
 	p.receive(resp, ex)
@@ -131,7 +133,7 @@ func (p pipeline) forward(req *http.Request, ex *exchange) *http.Response {
 // checkStatus closes an answer whose status means nothing here.
 func (ex *exchange) checkStatus(resp *http.Response) error {
 	switch {
-	case resp.StatusCode == http.StatusSwitchingProtocols && ex.webSocket && asksWebSocket(resp.Header):
+	case resp.StatusCode == http.StatusSwitchingProtocols && ex.webSocket && asksWebSocket(resp.Header) && ex.upload.complete():
 		return nil
 	case resp.StatusCode == http.StatusSwitchingProtocols:
 		resp.Body.Close()
@@ -157,7 +159,7 @@ const smallBody = 64 << 10
 // readSmallBody takes a small body out of the connection. net/http sees that a client has left only once the body is
 // read, and a request must not be sent for a client that left while it waited. A larger body, one of unknown length, and
 // one that is held back until it is asked for (Expect) stay where they are: such a client is noticed when it is sent.
-func readSmallBody(req *http.Request) error {
+func (ex *exchange) readSmallBody(req *http.Request) error {
 	if req.ContentLength <= 0 || req.ContentLength > smallBody || req.Header.Get("Expect") != "" {
 		return nil
 	}
@@ -165,8 +167,21 @@ func readSmallBody(req *http.Request) error {
 	if err != nil {
 		return fmt.Errorf("reading the request's body: %w", err)
 	}
-	req.Body = io.NopCloser(bytes.NewReader(data))
+	req.Body, ex.held = io.NopCloser(bytes.NewReader(data)), true
 	return nil
+}
+
+// carry lets the request's body be sent, and its trailers behind it.
+func (ex *exchange) carry(req *http.Request) {
+	if req.ProtoMajor == 1 && req.Body != nil && req.Body != http.NoBody && !ex.held {
+		ex.upload = newUpload(req, ex)
+		req.Body = ex.upload
+	}
+	if len(req.Trailer) > 0 {
+		cleanTrailer(req.Trailer) // what is announced
+		body := trailedBody{req.Body, req.Trailer, req.Trailer.Clone()}
+		req.Body, req.Trailer = body, body.sent
+	}
 }
 
 func (ex *exchange) gotHeader() {
@@ -174,6 +189,10 @@ func (ex *exchange) gotHeader() {
 	defer ex.mu.Unlock()
 	ex.header = true
 }
+
+// wantsRest reports whether an origin may read on what it has answered already. The transport takes an answer of HTTP/2 that
+// is no 2xx for a no, and so is one of HTTP/1.1 taken here.
+func wantsRest(resp *http.Response) bool { return resp.StatusCode < 300 && !resp.Close }
 
 // receive prepares the origin's answer for the client: its fields, its body, and the record that ends with it.
 func (p pipeline) receive(resp *http.Response, ex *exchange) {
@@ -206,5 +225,9 @@ func (p pipeline) receive(resp *http.Response, ex *exchange) {
 		resp.ContentLength = -1
 	}
 	ex.length = resp.ContentLength
-	resp.Body = &body{ReadCloser: resp.Body, ex: ex, resp: resp}
+	early := ex.upload.answered(resp)
+	if early {
+		ex.length = -1 // the client may wait for what is there before it sends the rest
+	}
+	resp.Body = &body{ReadCloser: resp.Body, ex: ex, resp: resp, early: early && wantsRest(resp)}
 }

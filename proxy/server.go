@@ -354,6 +354,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, t *tunnel) {
 	defer ex.startClock(s.options.Limits.RequestTimeout)()
 	rw := &responseWriter{ResponseWriter: w, ex: ex}
 	defer rw.release()
+	defer func() { ex.upload.leave() }()
 	defer func() { ex.end(ex.whoLeft(nil)) }()
 	defer func() {
 		if v := recover(); v != nil {
@@ -368,10 +369,15 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, t *tunnel) {
 	r = r.WithContext(ex.withTrace(ex.ctx)) // a copy: net/http looks at the body of its own to know what became of it
 	ex.prepare(r)
 	s.goproxy.ServeHTTP(rw, r)
-	gateIn(ex.ctx).settle(rw)
-	if ex.bodyErr != nil {
-		rw.Flush()                  // what came is the client's, as it would be without us
+	switch g := gateIn(ex.ctx); {
+	case ex.bodyErr != nil:
+		rw.Flush() // what came is the client's, as it would be without us
+		g.settle(rw)
 		panic(http.ErrAbortHandler) // a body that broke off must not look whole: goproxy lets it end in good order
+	case ex.upload != nil:
+		ex.upload.settle()
+	default:
+		g.settle(rw)
 	}
 }
 
@@ -399,10 +405,6 @@ func (ex *exchange) prepare(r *http.Request) {
 		r.Header["Te"] = []string{"trailers"}
 	}
 	ex.server.via.add(r.Header, r.ProtoMajor)
-	if len(r.Trailer) > 0 {
-		cleanTrailer(r.Trailer) // what is announced
-		r.Body = trailedBody{r.Body, r.Trailer}
-	}
 	r.Close = false // the client's "Connection: close" is about its own connection
 	if _, ok := r.Header["User-Agent"]; !ok {
 		r.Header["User-Agent"] = []string{""} // net/http would invent one

@@ -137,6 +137,7 @@ type server struct {
 	dir   string // its data directory
 	ca    string // path of its CA
 	log   *lockedBuffer
+	said  chan struct{} // closed when the log is complete
 }
 
 var (
@@ -147,7 +148,7 @@ var (
 // startServer starts the program and waits for its greeting.
 func startServer(dir string, env []string, args ...string) (*server, error) {
 	all := append([]string{"serve", "--data-dir", dir, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...)
-	s := &server{cmd: exec.Command(binaryPath, all...), dir: dir, ca: filepath.Join(dir, "ca.pem"), log: &lockedBuffer{}}
+	s := &server{cmd: exec.Command(binaryPath, all...), dir: dir, ca: filepath.Join(dir, "ca.pem"), log: &lockedBuffer{}, said: make(chan struct{})}
 	s.cmd.Env, s.cmd.Dir = env, filepath.Dir(dir)
 	pipe, err := s.cmd.StderrPipe()
 	if err != nil {
@@ -167,17 +168,21 @@ func startServer(dir string, env []string, args ...string) (*server, error) {
 			break
 		}
 	}
-	go io.Copy(s.log, lines)
+	go func() {
+		defer close(s.said)
+		io.Copy(s.log, lines)
+	}()
 	greeting := s.log.String()
 	s.proxy, s.admin = proxyLine.FindStringSubmatch(greeting)[1], adminLine.FindStringSubmatch(greeting)[1]
 	return s, nil
 }
 
-// stop asks the program to end and returns how it did.
+// stop asks the program to end and returns how it did. The log has its last words then.
 func (s *server) stop() error {
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
+	<-s.said // Wait closes the pipe, whatever is still in it
 	return s.cmd.Wait()
 }
 

@@ -45,14 +45,14 @@ func testMain(m *testing.M) int {
 }
 
 // The scripts in testdata/script are sessions with the built program. Besides testscript's own commands they have
-// site, serve, halt, crash and records, see below; $HTTP, $HTTPS are the ports of the fake site, $CONFIG a configuration that
-// finds a.example, b.example and c.example there.
+// site, serve, halt, crash, records and metric, see below; $HTTP, $HTTPS are the ports of the fake site, $CONFIG a
+// configuration that finds a.example, b.example and c.example there.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:   "testdata/script",
 		Setup: setUp,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"site": scriptSite, "serve": scriptServe, "halt": scriptHalt, "crash": scriptCrash, "records": scriptRecords,
+			"site": scriptSite, "serve": scriptServe, "halt": scriptHalt, "crash": scriptCrash, "records": scriptRecords, "metric": scriptMetric,
 		},
 		Condition: scriptCondition,
 	})
@@ -244,6 +244,27 @@ func scriptRecords(ts *testscript.TestScript, _ bool, args []string) {
 		}
 		if time.Now().After(deadline) {
 			ts.Fatalf("%d records wanted, and these are there:\n%s", want, data)
+		}
+	}
+}
+
+// metric waits until a number among the metrics of this script's proxy is N: metric NAME N.
+func scriptMetric(ts *testscript.TestScript, _ bool, args []string) {
+	var want int
+	if len(args) != 2 {
+		ts.Fatalf("usage: metric NAME N")
+	}
+	_, err := fmt.Sscan(args[1], &want)
+	ts.Check(err)
+	s := *ts.Value(serverKey{}).(**server)
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		got, err := s.metric(args[0])
+		ts.Check(err)
+		if got == want {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("%s is %d, want %d", args[0], got, want)
 		}
 	}
 }

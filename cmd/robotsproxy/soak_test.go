@@ -169,24 +169,31 @@ func resident(t *testing.T, s *server) int {
 	return kib
 }
 
-// metric reads a gauge of the program's own.
+// metric reads a number of the program's own.
 func metric(t *testing.T, s *server, name string) int {
 	t.Helper()
-	resp, err := http.Get("http://" + s.admin + "/metrics")
+	n, err := s.metric(name)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return n
+}
+
+func (s *server) metric(name string) (int, error) {
+	resp, err := http.Get("http://" + s.admin + "/metrics")
+	if err != nil {
+		return 0, err
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
-		t.Fatal(err)
+		return 0, err
 	}
 	m := regexp.MustCompile(`(?m)^` + name + ` (\d+)$`).FindSubmatch(body)
 	if m == nil {
-		t.Fatalf("the metrics do not tell %s", name)
+		return 0, fmt.Errorf("the metrics do not tell %s", name)
 	}
-	n, _ := strconv.Atoi(string(m[1]))
-	return n
+	return strconv.Atoi(string(m[1]))
 }
 
 // settle waits until what a burst begins has come about.

@@ -38,6 +38,8 @@ func newMini(t *testing.T, n int) (*miniredis.Miniredis, []*Redis) {
 	for _, r := range instances {
 		r.beat(instanceLasts) // so that each knows all
 	}
+	channel := instances[0].channel
+	eventually(t, "each hears of all", func() bool { return server.PubSubNumSub(channel)[channel] == n })
 	return server, instances
 }
 
@@ -654,7 +656,7 @@ func TestNobodyIsKnown(t *testing.T) {
 }
 
 // slowly is a hook of a client whose server answers one question for a lease at a time, and each a little late. All else
-// it answers at once: with the renewals of leases in the line as well, the line would never end.
+// it answers at once: with what becomes of the leases in the line as well, the line would never end.
 type slowly struct{ mu sync.Mutex }
 
 func (h *slowly) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -670,7 +672,7 @@ func (h *slowly) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		}
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(2 * time.Millisecond)
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -683,12 +685,14 @@ func TestManyHostsAtOnce(t *testing.T) {
 	_, in := newMini(t, 1)
 	in[0].client.AddHook(&slowly{})
 	var wg sync.WaitGroup
-	for i := range 400 {
+	for i := range 600 {
 		wg.Go(func() {
 			answer, err := in[0].Lease(Ask{Key: fmt.Sprint("host", i), Limit: 1})
 			if err != nil || answer.Lease == nil || answer.Mode != ModeRedis {
 				t.Errorf("host %d: %+v, %v, want a Lease by Redis", i, answer, err)
+				return
 			}
+			answer.Lease.End()
 		})
 	}
 	wg.Wait()

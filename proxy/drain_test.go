@@ -102,7 +102,7 @@ func TestShutdownTellsWhoWaits(t *testing.T) {
 
 // A POST's client is watched too while it waits: its small body is read first.
 func TestUploaderLeavesWhileItWaits(t *testing.T) {
-	r := newRig(t, func(o *Options) { o.Snapshots = fixed("User-agent: *\nCrawl-delay: 0.5\n") })
+	r := newRig(t, func(o *Options) { o.Snapshots = fixed("User-agent: *\nCrawl-delay: 100\n") })
 	c := r.client(true)
 	r.get(c, r.url("http", "/page/1"))
 	ctx, cancel := context.WithCancel(context.Background())

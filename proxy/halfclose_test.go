@@ -164,17 +164,20 @@ func TestPatience(t *testing.T) {
 // The 100 of a probe stands before the answer, never in it, and the origin's half close is no end before its time.
 func TestProbesStandBeforeTheAnswer(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Snapshots = fixed("") })
+	probed := make(chan struct{})
 	authority := r.rawOrigin(func(conn net.Conn) {
-		time.Sleep(50 * time.Millisecond)
+		<-probed
 		io.WriteString(conn, sound+"\r\nfirst ")
 		time.Sleep(150 * time.Millisecond)
 		io.WriteString(conn, "second")
 	})
 	conn := r.raw("GET http://" + authority + "/x HTTP/1.1\r\nHost: a\r\n\r\n")
 	endSending(t, conn)
+	exactly(t, conn, interim)
+	close(probed)
 	octets, err := io.ReadAll(conn)
 	before, after, found := strings.Cut(string(octets), "HTTP/1.1 200 OK\r\n")
-	if err != nil || !found || strings.ReplaceAll(before, interim, "") != "" || before == "" || strings.Contains(after, "100 Continue") {
+	if err != nil || !found || strings.ReplaceAll(before, interim, "") != "" || strings.Contains(after, "100 Continue") {
 		t.Fatalf("answer %q, %v", octets, err)
 	}
 	resp, err := http.ReadResponse(bufio.NewReader(strings.NewReader("HTTP/1.1 200 OK\r\n"+after)), nil)

@@ -316,12 +316,8 @@ func TestShutdownEndsPassages(t *testing.T) {
 
 func TestPassageToADeadOrigin(t *testing.T) {
 	r := pinned(t, policy.Options{Mode: policy.Off}, nil)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	l.Close()
+	_, refuses, _ := net.SplitHostPort(robotstest.Refusing(t))
+	port, _ := strconv.Atoi(refuses)
 	resp, _, _ := r.connect(port, "", "")
 	if resp.StatusCode != 502 || resp.Header.Get("Robotsproxy-Reason") != "upstream" || !strings.Contains(resp.Header.Get("Proxy-Status"), "connection_refused") {
 		t.Errorf("%s %v", resp.Status, resp.Header)

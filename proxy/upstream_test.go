@@ -234,18 +234,17 @@ func TestTheGuardStandsBeforeTheUpstreamProxy(t *testing.T) {
 
 // Whatever is wrong with the upstream proxy, it is told as that, and nothing is sent by another way.
 func TestUpstreamProxyFailsClosed(t *testing.T) {
-	dead, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dead.Close()
+	dead := robotstest.Refusing(t)
+	names := newNameserver(t) // that of this machine may take its time
+	names.set("a.example", []string{"93.184.215.14"})
+	here := EgressOptions{Resolver: names.resolver()}
 	for _, row := range []struct {
 		name    string
 		change  func(*upstreamProxy, *Upstream)
 		schemes string
 		want    string // Proxy-Status error and what the details say
 	}{
-		{"down", func(_ *upstreamProxy, up *Upstream) { up.URL = &url.URL{Scheme: "http", Host: dead.Addr().String()} }, "http https", "connection_refused; the upstream proxy failed: connection refused"},
+		{"down", func(_ *upstreamProxy, up *Upstream) { up.URL = &url.URL{Scheme: "http", Host: dead} }, "http https", "connection_refused; the upstream proxy failed: connection refused"},
 		{"unknown name", func(_ *upstreamProxy, up *Upstream) {
 			up.URL = &url.URL{Scheme: "http", Host: "proxy.invalid:3128"}
 		}, "http https", "dns_error; the upstream proxy failed: dns error"},
@@ -282,12 +281,12 @@ func TestUpstreamProxyFailsClosed(t *testing.T) {
 						t.Errorf("%s: the origin was asked by another way: %v", stage, got)
 					}
 				}
-				check("robots.txt", 503, behind(t, up, EgressOptions{}))
+				check("robots.txt", 503, behind(t, up, here))
 				pageStatus := 502
 				if errorType == "proxy_loop_detected" {
 					pageStatus = 508
 				}
-				check("a page", pageStatus, behind(t, up, EgressOptions{}, knowsRules))
+				check("a page", pageStatus, behind(t, up, here, knowsRules))
 			})
 		}
 	}

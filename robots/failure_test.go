@@ -37,7 +37,7 @@ func TestFailures(t *testing.T) {
 	head := "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n" + file
 
 	for _, row := range []struct{ name, from, want string }{
-		{"9209 2.3/nobody listens", "http://" + refusing(t), "connection_refused"},
+		{"9209 2.3/nobody listens", "http://" + robotstest.Refusing(t), "connection_refused"},
 		{"9209 2.3/no such name", "http://no-such-name.example", "dns_error"},
 		{"9209 2.3/closed before the head", raw(t, answer("")), "connection_terminated"},
 		{"9209 2.3/closed in the head", raw(t, answer("HTTP/1.1 200 OK\r\nServer: x\r\n")), "http_response_incomplete"},
@@ -218,16 +218,6 @@ func reset(text string) func(*net.TCPConn) {
 		time.Sleep(20 * time.Millisecond) // a RST overtakes what has not been read
 		_ = conn.SetLinger(0)
 	}
-}
-
-// refusing is an address where nobody listens.
-func refusing(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
-	return l.Addr().String()
 }
 
 // alerting speaks no version of TLS that others do.

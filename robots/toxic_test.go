@@ -79,7 +79,7 @@ func TestToxicNetworks(t *testing.T) {
 		{"nothing comes through, and it is closed", origin, soon, down("timeout", map[string]int{"timeout": 50}), "unreachable 0 connection_terminated"},
 		{"closed in the head", origin, soon, down("limit_data", map[string]int{"bytes": 20}), "unreachable 0 http_protocol_error"}, // net/http sees a bad field
 		{"closed in the body", origin, soon, down("limit_data", map[string]int{"bytes": 5000}), "unreachable 0 http_response_incomplete"},
-		{"nothing behind it", refusing(t), soon, nil, "unreachable 0 connection_terminated"},
+		{"nothing behind it", robotstest.Refusing(t), soon, nil, "unreachable 0 connection_terminated"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()

@@ -2,28 +2,24 @@ package main
 
 import (
 	"errors"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
 // Only where nobody listens is there no instance: one that breaks off, or takes its time, is told as what it is.
 func TestInstanceThatBreaksOff(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 	defer server.Close()
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed.Close()
 	for _, tt := range []struct {
 		name, address, words string
 		notRunning           bool
 	}{
 		{"it breaks off", server.Listener.Addr().String(), "asking robotsproxy", false},
-		{"nobody listens", closed.Addr().String(), "no robotsproxy answers at", true},
+		{"nobody listens", robotstest.Refusing(t), "no robotsproxy answers at", true},
 	} {
 		i := newInstance(tt.address, "token")
 		err := i.call(t.Context(), http.MethodPost, "/api/cache/refresh", nil, nil)

@@ -87,13 +87,9 @@ func TestFetchesWithWallsRefused(t *testing.T) {
 func checkFetches(t *testing.T, rows []fetchRow, config string) {
 	site := robotstest.New(t)
 	names := []string{"hop-0.example", "hop-1.example", "hop-2.example", "hop-3.example", "hop-4.example", "hop-5.example", "refuses.example", "expired.example"}
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed.Close()
+	_, refuses, _ := net.SplitHostPort(robotstest.Refusing(t))
 	port := fmt.Sprint(site.Port())
-	ports := strings.NewReplacer("HTTPS", fmt.Sprint(site.TLSPort()), "HTTP", port, "REFUSES", fmt.Sprint(closed.Addr().(*net.TCPAddr).Port))
+	ports := strings.NewReplacer("HTTPS", fmt.Sprint(site.TLSPort()), "HTTP", port, "REFUSES", refuses)
 	for i, f := range rows {
 		f.robots.Redirect = ports.Replace(f.robots.Redirect)
 		site.SetRobots(rowHost(i), f.robots)

@@ -117,7 +117,7 @@ func TestClientLeavesBehindTheHandshake(t *testing.T) {
 func TestOtherEndsOfAHandshake(t *testing.T) {
 	log := &lockedLog{}
 	r := newRig(t, func(o *Options) {
-		o.Logger, o.HeaderTimeout = slog.New(slog.NewTextHandler(log, nil)), 300*time.Millisecond
+		o.Logger, o.HeaderTimeout = slog.New(slog.NewTextHandler(log, nil)), time.Second
 	})
 	r.get(r.client(false), r.url("https", "/page/1"))
 	for name, do := range map[string]func(net.Conn){

@@ -17,10 +17,11 @@ import (
 // A long request through one way does not keep the other from draining: a tunnel takes no new requests meanwhile.
 func TestShutdownDrainsTunnelsAtOnce(t *testing.T) {
 	r := newRig(t, nil)
+	release := r.heldPage()
 	long := make(chan struct{})
 	go func() {
 		defer close(long)
-		resp, err := r.client(true).Get(r.url("http", "/delay/1500ms"))
+		resp, err := r.client(true).Get(r.url("http", "/held"))
 		if err != nil || resp.StatusCode != 200 {
 			t.Errorf("the request under way: %v, %v", resp, err)
 		}
@@ -60,6 +61,7 @@ func TestShutdownDrainsTunnelsAtOnce(t *testing.T) {
 	if answers > 100 {
 		t.Error("the tunnel went on serving while the proxy drained")
 	}
+	release()
 	if err := <-stopped; err != nil {
 		t.Errorf("Shutdown: %v", err)
 	}

@@ -177,6 +177,27 @@ func (r *rig) eventually(what string, ok func() bool) {
 	}
 }
 
+// heldPage has a.example answer for /held when release is called, and not before.
+func (r *rig) heldPage() (release func()) {
+	held := make(chan struct{})
+	r.site.SetPage("a.example", "/held", func(_ http.ResponseWriter, req *http.Request) {
+		select {
+		case <-held:
+		case <-req.Context().Done():
+		}
+	})
+	return func() { close(held) }
+}
+
+// refuses reports whether the proxy takes no connections any more.
+func (r *rig) refuses() bool {
+	conn, err := net.Dial("tcp", r.addr)
+	if err == nil {
+		conn.Close()
+	}
+	return err != nil
+}
+
 // recorder keeps records in memory, and can refuse.
 type recorder struct {
 	mu     sync.Mutex

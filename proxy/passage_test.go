@@ -294,13 +294,7 @@ func TestShutdownEndsPassages(t *testing.T) {
 	defer endGrace()
 	stopped := make(chan error, 1)
 	go func() { stopped <- r.server.Shutdown(ctx) }()
-	r.eventually("the stop", func() bool {
-		c, err := net.Dial("tcp", r.addr)
-		if err == nil {
-			c.Close()
-		}
-		return err != nil
-	})
+	r.eventually("the stop", r.refuses)
 	io.WriteString(conn, "still here")
 	if got, err := in.Peek(len("hello still here")); err != nil || string(got) != "hello still here" {
 		t.Errorf("in the grace: %q, %v", got, err)

@@ -487,7 +487,8 @@ func TestUploadWithContinue(t *testing.T) {
 func TestClientLeavesWhileItWaits(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
-			r := newRig(t, func(o *Options) { o.Snapshots = fixed("User-agent: *\nCrawl-delay: 0.5\n") })
+			t.Parallel()
+			r := newRig(t, func(o *Options) { o.Snapshots = fixed("User-agent: *\nCrawl-delay: 2\n") }) // longer than a busy machine stalls
 			c := r.client(way.http1)
 			r.get(c, r.url(way.scheme, "/page/1"))
 			ctx, cancel := context.WithCancel(context.Background())
@@ -662,9 +663,10 @@ func TestShutdownDrains(t *testing.T) {
 			r := newRig(t, nil)
 			c := r.client(way.http1)
 			r.get(c, r.url(way.scheme, "/page/1"))
+			release := r.heldPage()
 			answered := make(chan error, 1)
 			go func() {
-				resp, err := c.Get(r.url(way.scheme, "/delay/500ms"))
+				resp, err := c.Get(r.url(way.scheme, "/held"))
 				if err == nil {
 					_, err = io.ReadAll(resp.Body)
 				}
@@ -673,7 +675,11 @@ func TestShutdownDrains(t *testing.T) {
 			r.eventually("the request", func() bool { return r.server.Active() == 1 })
 			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 			defer cancel()
-			if err := r.server.Shutdown(ctx); err != nil {
+			stopped := make(chan error, 1)
+			go func() { stopped <- r.server.Shutdown(ctx) }()
+			r.eventually("the stop", r.refuses)
+			release()
+			if err := <-stopped; err != nil {
 				t.Errorf("Shutdown: %v", err)
 			}
 			if err := <-answered; err != nil {

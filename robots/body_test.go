@@ -186,7 +186,7 @@ func TestEndless(t *testing.T) {
 func TestDrip(t *testing.T) {
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
-	f := newFetcherOver(t, transport, func(o *robots.FetcherOptions) { o.Timeout = 200 * time.Millisecond })
+	f := newFetcherOver(t, transport, func(o *robots.FetcherOptions) { o.Timeout = time.Second })
 	addr := serveRaw(t, func(conn *net.TCPConn) {
 		readHead(conn)
 		_, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")

@@ -77,6 +77,7 @@ func TestFailures(t *testing.T) {
 
 // TestTimeouts has an origin that hangs at each step: there a Fetcher's own time ends, and a bare transport's.
 func TestTimeouts(t *testing.T) {
+	const soon = 600 * time.Millisecond // in which a busy machine does what stands before the step
 	site := robotstest.New(t)
 	silent := func(conn *net.TCPConn) { readHead(conn); hang(conn) }
 	body := func(conn *net.TCPConn) {
@@ -94,7 +95,7 @@ func TestTimeouts(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			transport := failing(t, site)
-			f := newFetcherOver(t, transport, func(o *robots.FetcherOptions) { o.Timeout = 200 * time.Millisecond })
+			f := newFetcherOver(t, transport, func(o *robots.FetcherOptions) { o.Timeout = soon })
 			snap := fetch(t, f, row.from)
 			if got, want := outline(snap), "unreachable 0 "+row.want; got != want {
 				t.Errorf("Fetch(%s) = %s, want %s; the error: %v", row.from, got, want, snap.Err)
@@ -106,7 +107,7 @@ func TestTimeouts(t *testing.T) {
 				return // a bare transport has no time-out for that
 			}
 			transport = failing(t, site)
-			transport.TLSHandshakeTimeout, transport.ResponseHeaderTimeout = 200*time.Millisecond, 200*time.Millisecond
+			transport.TLSHandshakeTimeout, transport.ResponseHeaderTimeout = soon, soon
 			if err := exchange(transport, row.from); robots.ErrorType(err) != row.want {
 				t.Errorf("ErrorType(%v) = %s, want %s", err, robots.ErrorType(err), row.want)
 			}
@@ -138,7 +139,7 @@ func exchange(transport http.RoundTripper, from string) error {
 // failing is a transport that really dials, and asks a name server that knows few names.
 func failing(t *testing.T, site *robotstest.Site) *http.Transport {
 	server := nameServer(t)
-	dialer := net.Dialer{Timeout: 400 * time.Millisecond, Resolver: &net.Resolver{
+	dialer := net.Dialer{Timeout: time.Second, Resolver: &net.Resolver{
 		PreferGo: true,
 		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "udp", server)
@@ -251,7 +252,7 @@ func full(t *testing.T) string {
 	}
 	addr := fmt.Sprintf("127.0.0.1:%d", name.(*syscall.SockaddrInet4).Port)
 	for range 16 {
-		conn, err := net.DialTimeout("tcp", addr, 100*time.Millisecond)
+		conn, err := net.DialTimeout("tcp", addr, 500*time.Millisecond)
 		if err != nil {
 			return addr
 		}

@@ -56,7 +56,7 @@ func TestToxicNetworks(t *testing.T) {
 	origin := fmt.Sprintf("127.0.0.1:%d", site.Port())
 	down := func(kind string, attributes map[string]int) []toxin { return []toxin{{kind, "downstream", attributes}} }
 	up := func(kind string, attributes map[string]int) []toxin { return []toxin{{kind, "upstream", attributes}} }
-	const soon, hasty = ample, 300 * time.Millisecond // how long the Fetcher waits
+	const soon, hasty = ample, time.Second // how long the Fetcher waits
 	for _, row := range []struct {
 		name     string
 		upstream string

@@ -76,7 +76,7 @@ func (s *Server) Restart() {
 	if err := s.cmd.Start(); err != nil {
 		s.tb.Fatal(err)
 	}
-	for range 500 {
+	for range 2000 {
 		if c, err := net.Dial("tcp", s.addr); err == nil {
 			c.Close()
 			return

@@ -76,6 +76,9 @@ func TestLoadTokenOfTheOperator(t *testing.T) {
 			if err := os.WriteFile(path, []byte(tt.text), tt.mode); err != nil {
 				t.Fatal(err)
 			}
+			if err := os.Chmod(path, tt.mode); err != nil { // whatever the umask is
+				t.Fatal(err)
+			}
 			token, created, err := LoadToken(path)
 			if tt.want == "" {
 				if token != secret || created || err != nil {

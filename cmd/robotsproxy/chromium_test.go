@@ -39,6 +39,9 @@ var quiet = map[string]any{
 	"disable-component-update": true,
 }
 
+// browserTime is what a browser may take on a cold and busy machine, for its start and for all that a test has it do.
+const browserTime = 2 * time.Minute
+
 // newBrowser starts one that finds its proxy by flag, such as "proxy-server".
 func newBrowser(t *testing.T, c crawl, flag, value string) *browser {
 	t.Helper()
@@ -47,6 +50,7 @@ func newBrowser(t *testing.T, c crawl, flag, value string) *browser {
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
 		chromedp.ExecPath("chromium"), chromedp.Env("HOME="+home), chromedp.UserDataDir(filepath.Join(home, "chromium")),
 		chromedp.Flag("proxy-bypass-list", "<-loopback>"), chromedp.Flag(flag, value), chromedp.DisableGPU,
+		chromedp.WSURLReadTimeout(browserTime),
 	)
 	for flag, value := range quiet {
 		options = append(options, chromedp.Flag(flag, value))
@@ -58,7 +62,7 @@ func newBrowser(t *testing.T, c crawl, flag, value string) *browser {
 	t.Cleanup(stop)
 	tab, closeTab := chromedp.NewContext(allocator)
 	t.Cleanup(closeTab)
-	ctx, cancel := context.WithTimeout(tab, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(tab, browserTime)
 	t.Cleanup(cancel)
 	return &browser{t, ctx}
 }

@@ -17,7 +17,7 @@ import (
 
 // What an idle tunnel keeps, of heap and stacks, is small. The clients' side is no more than a socket.
 func TestIdleTunnelIsSmall(t *testing.T) {
-	const tunnels, most = 200, 32 << 10
+	const tunnels, most = 500, 32 << 10
 	for name, open := range map[string]func(*rig, net.Conn){
 		"HTTP/1.1": (*rig).idleHTTP1, "HTTP/2": (*rig).idleHTTP2, "unread": func(*rig, net.Conn) {},
 	} {

@@ -148,6 +148,9 @@ func (e *Egress) dialUpstream(ctx context.Context) (net.Conn, error) {
 	}
 	conn, err := e.upstream.DialContext(ctx, "tcp", addr)
 	if err != nil {
+		if own := e.CheckUpstream(ctx); errors.Is(own, ErrOurselves) {
+			err = own // the dialler tells of the first address of several only
+		}
 		return nil, &UpstreamError{Err: err}
 	}
 	if u.URL.Scheme != "https" {

@@ -315,13 +315,15 @@ func TestUpstreamProxyIsNotOurselves(t *testing.T) {
 	}
 	defer l.Close()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
+	names := newNameserver(t)
+	names.set("two.example", []string{"::1", "127.0.0.1"}) // as localhost is, where the first is not listened at
 	for host, ours := range map[string]bool{
-		"127.0.0.1:" + port: true, "[::ffff:127.0.0.1]:" + port: true, "localhost:" + port: true, "mapped.example:" + port: true,
+		"127.0.0.1:" + port: true, "[::ffff:127.0.0.1]:" + port: true, "localhost:" + port: true, "mapped.example:" + port: true, "two.example:" + port: true,
 		"proxy.invalid:3128": false, "127.0.0.1:1": false, "10.0.0.1": false,
 	} {
 		up := &Upstream{URL: &url.URL{Scheme: "http", Host: host}}
 		mapped := map[string]netip.Addr{"mapped.example": netip.MustParseAddr("127.0.0.1"), "a.example": netip.MustParseAddr("93.184.215.14")}
-		e := NewEgress(EgressOptions{Upstream: up, Resolve: mapped})
+		e := NewEgress(EgressOptions{Upstream: up, Resolve: mapped, Resolver: names.resolver()})
 		e.Protect(l.Addr())
 		err := e.CheckUpstream(t.Context())
 		if found := err != nil && strings.Contains(err.Error(), "it is this proxy itself"); found != ours {

@@ -41,7 +41,7 @@ type progress struct{ resolving, connected atomic.Bool }
 func (p *progress) watch(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		DNSStart: func(httptrace.DNSStartInfo) { p.resolving.Store(true) },
-		DNSDone:  func(httptrace.DNSDoneInfo) { p.resolving.Store(false) },
+		DNSDone:  func(done httptrace.DNSDoneInfo) { p.resolving.Store(done.Err != nil) }, // without an address there is nothing to connect to
 		GotConn:  func(httptrace.GotConnInfo) { p.connected.Store(true) },
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptrace"
 	"reflect"
 	"testing"
 	"time"
@@ -165,5 +166,21 @@ func fill(t *testing.T, name string, f reflect.Value) {
 		f.SetUint(1)
 	default:
 		t.Fatalf("%s has the type %s, which this test does not know", name, f.Type())
+	}
+}
+
+// A name server that does not answer may use up the time of the fetch as well as its own: it is the cause all the same.
+func TestFailedLookUpIsNoConnecting(t *testing.T) {
+	for _, row := range []struct {
+		lookUp error
+		want   string
+	}{{context.DeadlineExceeded, "dns_timeout"}, {nil, "connection_timeout"}} {
+		var p progress
+		trace := httptrace.ContextClientTrace(p.watch(t.Context()))
+		trace.DNSStart(httptrace.DNSStartInfo{})
+		trace.DNSDone(httptrace.DNSDoneInfo{Err: row.lookUp})
+		if got := ErrorType(p.explain(context.DeadlineExceeded)); got != row.want {
+			t.Errorf("out of time after a look-up that ended with %v: %s, want %s", row.lookUp, got, row.want)
+		}
 	}
 }

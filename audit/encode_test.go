@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"reflect"
+	"strconv"
 	"testing"
 	"time"
 
@@ -28,6 +29,17 @@ func TestEncodingFollowsTheTags(t *testing.T) {
 		fill(t, reflect.ValueOf(&r).Elem())
 		if got, want := string(appendRecord(nil, &r))+"\n", byTags(t, &r); got != want {
 			t.Errorf("appendRecord(%+v)\n got %s\nwant %s", r, got, want)
+		}
+	})
+}
+
+// Milliseconds are the numbers that they would be as floating point, in their shortest form.
+func TestMillisAreNumbers(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := Millis(rapid.OneOf(rapid.Int64Range(-1e12, 1e12), rapid.Map(rapid.Int64Range(-1e9, 1e9), func(n int64) int64 { return n * 1e6 })).Draw(t, "nanoseconds"))
+		want := strconv.FormatFloat(float64(time.Duration(m).Microseconds())/1000, 'f', -1, 64)
+		if got := string(m.append([]byte("100"))); got != "100"+want {
+			t.Errorf("Millis(%d).append() = %q behind 100, want %q", m, got, want)
 		}
 	})
 }

@@ -12,6 +12,7 @@
 package audit
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"strconv"
@@ -91,7 +92,16 @@ func (m Millis) MarshalJSON() ([]byte, error) {
 }
 
 func (m Millis) append(b []byte) []byte {
-	return strconv.AppendFloat(b, float64(time.Duration(m).Microseconds())/1000, 'f', -1, 64)
+	micros := time.Duration(m).Microseconds()
+	if micros < 0 {
+		b, micros = append(b, '-'), -micros
+	}
+	b = strconv.AppendInt(b, micros/1000, 10)
+	if rest := micros % 1000; rest > 0 {
+		b = append(b, '.', byte('0'+rest/100), byte('0'+rest/10%10), byte('0'+rest%10))
+		b = bytes.TrimRight(b, "0")
+	}
+	return b
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.

@@ -179,18 +179,18 @@ func waitRefusal(ex *exchange, r ratelimit.Request, wait *ratelimit.WaitError) *
 
 // upstreamRefusal words a failure of the origin: what kind it was, and no address.
 func upstreamRefusal(req *http.Request, ex *exchange, err error) *Refusal {
-	if m := gateIn(ex.ctx).brokenBody(); m != nil {
+	if m := ex.gate.brokenBody(); m != nil {
 		return malformedRefusal(m)
 	}
 	if Prohibited(err) {
 		ex.grant.Cancel() // nothing was sent, so no place in the pace is taken
 		return egressRefusal(ex, err)
 	}
-	if ex.ctx.Err() != nil {
-		return ex.gone(errClientLeft)
-	}
 	if ex.unpaced != nil {
 		return paceRefusal(ex, ex.asked, ex.unpaced)
+	}
+	if ex.ctx.Err() != nil {
+		return ex.gone(errClientLeft)
 	}
 	var failure *UpstreamError
 	if errors.As(err, &failure) {

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"sync"
@@ -14,25 +13,21 @@ var errTooLong = errors.New("the request took longer than limits.request_timeout
 // clock ends an exchange that takes too long: it cancels the request's context, which frees what waits for the origin,
 // and bounds what waits for the client.
 type clock struct {
-	limit  time.Duration
-	cancel context.CancelCauseFunc
-	client *http.ResponseController
+	ex    *exchange
+	limit time.Duration
 
 	mu    sync.Mutex // guards what follows
 	timer *time.Timer
 	over  bool // the exchange has ended: its connection may be another's by now
 }
 
-// startClock bounds ex from now on, where there is a limit. What it returns must be called at the end.
-func (ex *exchange) startClock(limit time.Duration) (stop func()) {
+// startClock bounds ex from now on, where there is a limit. The clock must be stopped at the end.
+func (ex *exchange) startClock(limit time.Duration) {
 	if limit == 0 {
-		return func() {}
+		return
 	}
-	c := &clock{limit: limit, client: http.NewResponseController(ex.writer)}
-	ex.ctx, c.cancel = context.WithCancelCause(ex.ctx)
-	c.timer = time.AfterFunc(limit, c.strike)
-	ex.clock = c
-	return c.stop
+	ex.clock = &clock{ex: ex, limit: limit}
+	ex.clock.timer = time.AfterFunc(limit, ex.clock.strike)
 }
 
 // pause stops the clock while the request waits for its turn, which has a bound of its own. A nil clock does nothing.
@@ -56,15 +51,19 @@ func (c *clock) strike() {
 	if c.over {
 		return
 	}
-	c.cancel(errTooLong)
-	_ = c.client.SetReadDeadline(time.Now())
-	_ = c.client.SetWriteDeadline(time.Now().Add(lingering))
+	c.ex.cancel(errTooLong)
+	client := http.NewResponseController(c.ex.writer)
+	_ = client.SetReadDeadline(time.Now())
+	_ = client.SetWriteDeadline(time.Now().Add(lingering))
 }
 
+// stop ends the clock with its exchange.
 func (c *clock) stop() {
+	if c == nil {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.over = true
 	c.timer.Stop()
-	c.cancel(nil)
 }

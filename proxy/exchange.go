@@ -33,9 +33,10 @@ type exchange struct {
 	lane   string // whose pace is kept
 	hops   int    // redirects that led here on one slot
 
+	gate       *gate                   // that the request came through; nil: none, as in HTTP/2
 	ctx        context.Context         // the request's: it ends when the client leaves
+	cancel     context.CancelCauseFunc // ends ctx
 	clock      *clock                  // nil: the request may take as long as it likes
-	abort      context.CancelCauseFunc // ends the attempt to send it
 	wrote      atomic.Bool             // its header was written to the origin
 	asked      ratelimit.Request       // of the pace
 	visit      visit                   // when the site may be visited
@@ -71,7 +72,7 @@ func exchangeOf(ctx context.Context) *exchange {
 // newExchange begins the record of r, whose sender is to be identified.
 func (s *Server) newExchange(w http.ResponseWriter, r *http.Request, t *tunnel) *exchange {
 	now := time.Now()
-	ex := &exchange{server: s, tunnel: t, writer: w, ctx: r.Context(), http10: !r.ProtoAtLeast(1, 1)}
+	ex := &exchange{server: s, tunnel: t, writer: w, gate: gateIn(r.Context()), ctx: r.Context(), http10: !r.ProtoAtLeast(1, 1)}
 	ex.rec = audit.Record{
 		ID: s.ids.Next(now), Time: now, Via: audit.Plain, Method: cut(r.Method, 64),
 		ClientAddr: r.RemoteAddr, UserAgent: cut(r.UserAgent(), 1024), Tag: cut(r.Header.Get(ownPrefix+"Tag"), 256),
@@ -182,13 +183,17 @@ func (ex *exchange) note(ref *Refusal) {
 	}
 }
 
-// withTrace returns ctx so that ex can be found in it, and hears from the transport: which address was reached, and
-// what the origin says before its final header.
-func (ex *exchange) withTrace(ctx context.Context) context.Context {
-	ctx = context.WithValue(ctx, exchangeKey{}, ex)
-	ctx, ex.abort = context.WithCancelCause(ctx)
+// enter makes a context of its own for ex, in which it can be found and which it can end. net/http ends it at the latest
+// when the request is over.
+func (ex *exchange) enter(ctx context.Context) {
+	ex.ctx, ex.cancel = context.WithCancelCause(context.WithValue(ctx, exchangeKey{}, ex))
+}
+
+// traced returns ex's context so that ex hears from the transport: which address was reached, and what the origin says
+// before its final header.
+func (ex *exchange) traced() context.Context {
 	wrote := func() { ex.wrote.Store(true) }
-	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: ex.gotConn, WroteHeaders: wrote, Got1xxResponse: ex.got1xx})
+	return httptrace.WithClientTrace(ex.ctx, &httptrace.ClientTrace{GotConn: ex.gotConn, WroteHeaders: wrote, Got1xxResponse: ex.got1xx})
 }
 
 // maxInterim bounds the 1xx answers to one request.
@@ -259,7 +264,7 @@ func (b *body) Read(p []byte) (n int, err error) {
 		b.ex.end(nil)
 	default:
 		b.ex.bodyErr = err
-		b.ex.end(b.ex.whoLeft(err))
+		b.ex.breakOff(err)
 	}
 	return n, err
 }
@@ -275,13 +280,26 @@ func (b *body) recovered(err *error) {
 	}
 }
 
+// breakOff ends what has not come to its own end, because of err or of what is behind it.
+func (ex *exchange) breakOff(err error) {
+	if !ex.over() {
+		ex.end(ex.whoLeft(err))
+	}
+}
+
+func (ex *exchange) over() bool {
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	return ex.ended
+}
+
 // whoLeft returns err, or what is behind it: the client left or sent a broken body, or the proxy is stopping.
 func (ex *exchange) whoLeft(err error) error {
 	switch ended := context.Cause(ex.ctx); {
 	case errors.Is(ended, errStopping), errors.Is(ended, errTooLong):
 		return ended
-	case gateIn(ex.ctx).brokenBody() != nil:
-		return gateIn(ex.ctx).brokenBody()
+	case ex.gate.brokenBody() != nil:
+		return ex.gate.brokenBody()
 	case ended != nil:
 		return errClientLeft
 	}
@@ -308,6 +326,6 @@ func (b *body) Close() error {
 		b.ex.upload.sent(b.ex.upload.known)
 	}
 	err := b.ReadCloser.Close()
-	b.ex.end(b.ex.whoLeft(errClientLeft))
+	b.ex.breakOff(errClientLeft)
 	return err
 }

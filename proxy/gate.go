@@ -38,6 +38,10 @@ type gate struct {
 	writes  atomic.Int64 // of the final answer, since the request began
 	expired atomic.Bool  // the deadline of reading has passed already
 	spent   atomic.Bool  // the rest of a request is nobody's, and no other may begin in it
+
+	waits    sync.Mutex // guards what follows
+	deadline time.Time  // of reading
+	moved    bool       // to there, which Conn has not been told
 }
 
 // secureGate is a gate behind TLS that was begun. net/http asks it for the state that it finds in a tls.Conn itself.
@@ -60,6 +64,9 @@ func (s *Server) newInnerGate(c net.Conn, t *tunnel, o origin.Origin) *gate {
 func (g *gate) Read(p []byte) (int, error) {
 	if g.spent.Load() {
 		return 0, errRefused
+	}
+	if err := g.tellDeadline(); err != nil {
+		return 0, err
 	}
 	if m := g.fault.Load(); m != nil {
 		return 0, g.fail(m)

@@ -79,8 +79,35 @@ func isInterim(p []byte) bool {
 	return bytes.HasPrefix(p, []byte("HTTP/1.1 1")) && !bytes.HasPrefix(p, []byte("HTTP/1.1 101"))
 }
 
-// SetReadDeadline remembers a deadline that has passed, by which net/http ends a read.
+// SetReadDeadline has a deadline that has passed take effect at once: by it net/http ends a read. Any other is for the
+// reads that begin behind it, and between two of them net/http moves it up to five times.
 func (g *gate) SetReadDeadline(t time.Time) error {
-	g.expired.Store(!t.IsZero() && time.Until(t) < 0)
-	return g.Conn.SetReadDeadline(t)
+	g.waits.Lock()
+	defer g.waits.Unlock()
+	past := !t.IsZero() && time.Until(t) <= 0
+	g.expired.Store(past)
+	g.deadline, g.moved = t, !past
+	if past {
+		return g.Conn.SetReadDeadline(t)
+	}
+	return nil
+}
+
+// SetDeadline is what net/http calls when it lets go of a connection, which may then be read past the gate.
+func (g *gate) SetDeadline(t time.Time) error {
+	g.waits.Lock()
+	defer g.waits.Unlock()
+	g.moved = false
+	return g.Conn.SetDeadline(t)
+}
+
+// tellDeadline lets Conn know the last deadline.
+func (g *gate) tellDeadline() error {
+	g.waits.Lock()
+	defer g.waits.Unlock()
+	if !g.moved {
+		return nil
+	}
+	g.moved = false
+	return g.Conn.SetReadDeadline(g.deadline)
 }

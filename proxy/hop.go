@@ -91,6 +91,9 @@ func (b trailedBody) Read(p []byte) (int, error) {
 
 // dropOwnStatus removes members of Proxy-Status that speak in our name: those of the origin's side are kept.
 func dropOwnStatus(h http.Header) {
+	if len(h["Proxy-Status"]) == 0 {
+		return
+	}
 	h["Proxy-Status"] = slices.DeleteFunc(h["Proxy-Status"], func(v string) bool { return strings.HasPrefix(v, "robotsproxy") })
 	if len(h["Proxy-Status"]) == 0 {
 		delete(h, "Proxy-Status")

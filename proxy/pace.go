@@ -103,12 +103,14 @@ func (ex *exchange) paced(req *http.Request, delay time.Duration) (r ratelimit.R
 }
 
 // giveRides lets others go on the slot of ex, which was just answered.
-func (ex *exchange) giveRides(resp *http.Response) {
-	now := time.Now()
+func (ex *exchange) giveRides(resp *http.Response, now time.Time) {
 	if ex.server.options.Pace.RideRedirects {
 		ex.server.rides.redirected(ex, resp, now)
 	}
-	if page, _ := isPage(resp.Request.Header); page && ex.client.Pages && ex.grant != nil {
+	if !ex.client.Pages || ex.grant == nil {
+		return
+	}
+	if page, _ := isPage(resp.Request.Header); page {
 		ex.server.rides.page(ex, now)
 	}
 }
@@ -155,8 +157,8 @@ func (ex *exchange) noteGap(gap time.Duration, known bool) {
 
 // hear tells the pace what the origin answered, before its body is read. Requests in mode report are told of as well: a
 // host that pushes back does so for everybody.
-func (ex *exchange) hear(resp *http.Response) {
-	o := outcome(resp, time.Now())
+func (ex *exchange) hear(resp *http.Response, now time.Time) {
+	o := outcome(resp, now)
 	ex.grant.Hear(o)
 	if ex.reckoned {
 		ex.server.options.Limiter.Hear(ex.lane, ex.client.Name, o)

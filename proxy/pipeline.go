@@ -115,18 +115,17 @@ func (p pipeline) forward(req *http.Request, ex *exchange) *http.Response {
 	ex.rec.SentAt = time.Now()
 	ex.carry(req)
 	resp, err := p.options.Transport.RoundTrip(req)
+	now := time.Now()
 	ex.gotHeader()
 	if err == nil {
-		ex.rec.FirstByte = audit.Millis(time.Since(ex.rec.SentAt))
-	}
-	if err == nil {
+		ex.rec.FirstByte = audit.Millis(now.Sub(ex.rec.SentAt))
 		err = ex.checkStatus(resp)
 	}
 	if err != nil {
 		defer ex.upload.leave()
 		return ex.refuse(req, upstreamRefusal(req, ex, err))
 	}
-	p.receive(resp, ex)
+	p.receive(resp, ex, now)
 	return resp
 }
 
@@ -195,10 +194,10 @@ func (ex *exchange) gotHeader() {
 func wantsRest(resp *http.Response) bool { return resp.StatusCode < 300 && !resp.Close }
 
 // receive prepares the origin's answer for the client: its fields, its body, and the record that ends with it.
-func (p pipeline) receive(resp *http.Response, ex *exchange) {
+func (p pipeline) receive(resp *http.Response, ex *exchange, now time.Time) {
 	ex.rec.Status = resp.StatusCode
-	ex.hear(resp)
-	ex.giveRides(resp)
+	ex.hear(resp, now)
+	ex.giveRides(resp, now)
 	switching := resp.StatusCode == http.StatusSwitchingProtocols
 	removeHopFields(resp.Header, switching)
 	removeOwnFields(resp.Header)

@@ -24,8 +24,10 @@ func (ex *exchange) repace(conn net.Conn) {
 	grant, err := ex.acquire(ex.ctx)
 	ex.clock.restart()
 	if err != nil {
-		ex.unpaced = err
-		ex.abort(err)
+		if ex.ctx.Err() == nil {
+			ex.unpaced = err
+			ex.cancel(err)
+		}
 		closeUnshared(conn)
 		return
 	}

@@ -351,11 +351,13 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, t *tunnel) {
 	s.active.Add(1)
 	defer s.active.Add(-1)
 	ex := s.newExchange(w, r, t)
-	defer ex.startClock(s.options.Limits.RequestTimeout)()
+	ex.enter(r.Context())
+	ex.startClock(s.options.Limits.RequestTimeout)
+	defer ex.clock.stop()
 	rw := &responseWriter{ResponseWriter: w, ex: ex}
 	defer rw.release()
 	defer func() { ex.upload.leave() }()
-	defer func() { ex.end(ex.whoLeft(nil)) }()
+	defer ex.breakOff(nil)
 	defer func() {
 		if v := recover(); v != nil {
 			ex.recovered(rw, r, v)
@@ -366,18 +368,18 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, t *tunnel) {
 		writeResponse(rw, r, ex.refuse(r, ref))
 		return
 	}
-	r = r.WithContext(ex.withTrace(ex.ctx)) // a copy: net/http looks at the body of its own to know what became of it
+	r = r.WithContext(ex.traced()) // a copy: net/http looks at the body of its own to know what became of it
 	ex.prepare(r)
 	s.goproxy.ServeHTTP(rw, r)
-	switch g := gateIn(ex.ctx); {
+	switch {
 	case ex.bodyErr != nil:
 		rw.Flush() // what came is the client's, as it would be without us
-		g.settle(rw)
+		ex.gate.settle(rw)
 		panic(http.ErrAbortHandler) // a body that broke off must not look whole: goproxy lets it end in good order
 	case ex.upload != nil:
 		ex.upload.settle()
 	default:
-		g.settle(rw)
+		ex.gate.settle(rw)
 	}
 }
 

@@ -20,6 +20,9 @@ func outcome(resp *http.Response, now time.Time) ratelimit.Outcome {
 // neither, is 0; more seconds than a number holds are the most that it does.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	v := h.Get("Retry-After")
+	if v == "" {
+		return 0
+	}
 	if s, err := strconv.ParseUint(v, 10, 63); err == nil || errors.Is(err, strconv.ErrRange) {
 		return seconds(int64(s))
 	}

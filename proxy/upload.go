@@ -171,7 +171,7 @@ func (u *upload) leave() {
 	u.pipe.CloseWithError(errCutShort)
 	if !u.whole.Load() {
 		closeBehind(u.ex.writer)
-		gateIn(u.ex.ctx).spend()
+		u.ex.gate.spend()
 	}
 	<-u.over
 }

@@ -271,11 +271,27 @@ func (r Request) agent() string {
 // otherForms returns how a server may read target other than it is written, which is what serverForms does, and the same
 // of what it takes for slashes: nginx decodes %2F before it resolves dot segments, and to some a backslash is one.
 func otherForms(target string) []string {
+	if !ambiguous(target) {
+		return nil // as most are
+	}
 	forms := serverForms(target)
 	if decoded, changed := decodeSlashes(target); changed {
 		forms = append(append(forms, decoded), serverForms(decoded)...)
 	}
 	return forms
+}
+
+// ambiguous reports whether there may be other forms of target: its path has an encoded octet, a backslash, or a slash with
+// another or a dot behind it.
+func ambiguous(target string) bool {
+	for i, before := 0, byte(0); i < len(target) && target[i] != '?'; i++ {
+		c := target[i]
+		if c == '%' || c == '\\' || before == '/' && (c == '/' || c == '.') {
+			return true
+		}
+		before = c
+	}
+	return false
 }
 
 // serverForms returns target with its dot segments resolved (RFC 3986 section 5.2.4), and before that with each run of

@@ -280,6 +280,33 @@ func TestDecodeSlashes(t *testing.T) {
 	}
 }
 
+// What is not ambiguous has no other form: every target of six octets out of those that matter.
+func TestOnlyAmbiguousTargetsHaveForms(t *testing.T) {
+	const octets = `/.%2eE\?`
+	target := []byte("/-----")
+	var each func(i int)
+	each = func(i int) {
+		if i < len(target) {
+			for j := range len(octets) {
+				target[i] = octets[j]
+				each(i + 1)
+			}
+			return
+		}
+		s := string(target)
+		_, dots := resolveDots(s)
+		_, merged := mergeSlashes(s)
+		_, decoded := decodeSlashes(s)
+		if (dots || merged || decoded) && !ambiguous(s) {
+			t.Fatalf("ambiguous(%q) = false", s)
+		}
+	}
+	each(1)
+	if ambiguous("/a/b.c/d-e_f?g=/../%2F//") {
+		t.Error("a plain path is taken for an ambiguous one")
+	}
+}
+
 func ExamplePolicy_Decide() {
 	p, _ := New(Options{})
 	o, _ := origin.Parse("https://a.example")

@@ -236,8 +236,7 @@ func (ex *exchange) got1xx(code int, header textproto.MIMEHeader) error {
 	for name, values := range header {
 		h[name] = values
 	}
-	removeHopFields(h, false)
-	removeOwnFields(h)
+	cleanHeader(h, false)
 	ex.writer.WriteHeader(code)
 	clear(h)
 	return nil

@@ -12,30 +12,38 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// hopFields are the fields that hold for one connection only (RFC 9110 section 7.6.1), in both directions.
-var hopFields = []string{
-	"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization",
-	"Te", "Transfer-Encoding", "Upgrade",
-}
-
-// keptFields may not be removed by naming them in Connection: they belong to the message, or are ours.
+// keptFields may not be removed by naming them in Connection: they belong to the message.
 var keptFields = []string{"Host", "Content-Length", "Via", "Cache-Control", "Proxy-Status"}
 
 const ownPrefix = "Robotsproxy-"
 
-// removeHopFields removes from h what holds for the connection that h came by, and what its sender says holds for it.
-// WebSocket's upgrade is kept where it is asked for: it is forwarded as a request for the same upgrade.
-func removeHopFields(h http.Header, webSocket bool) {
+// isHopField reports whether a field holds for one connection only (RFC 9110 section 7.6.1), in both directions.
+func isHopField(name string) bool {
+	switch name {
+	case "Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Transfer-Encoding", "Upgrade":
+		return true
+	}
+	return false
+}
+
+// isOwnField reports whether a field is one of our own control fields, which nobody else may set.
+func isOwnField(name string) bool { return strings.HasPrefix(name, ownPrefix) }
+
+// cleanHeader removes from h what holds for the connection that h came by, what its sender says holds for it, and what is
+// ours. WebSocket's upgrade is kept where it is asked for: it is forwarded as a request for the same upgrade.
+func cleanHeader(h http.Header, webSocket bool) {
 	for _, v := range h["Connection"] {
 		for name := range strings.SplitSeq(v, ",") {
 			name = textproto.CanonicalMIMEHeaderKey(textproto.TrimString(name))
-			if !slices.Contains(keptFields, name) && !strings.HasPrefix(name, ownPrefix) {
+			if !slices.Contains(keptFields, name) {
 				delete(h, name)
 			}
 		}
 	}
-	for _, name := range hopFields {
-		delete(h, name)
+	for name := range h {
+		if isHopField(name) || isOwnField(name) {
+			delete(h, name)
+		}
 	}
 	if webSocket {
 		h["Connection"], h["Upgrade"] = []string{"Upgrade"}, []string{"websocket"}
@@ -53,21 +61,11 @@ func asksWebSocket(h http.Header) bool {
 		httpguts.HeaderValuesContainsToken(h["Upgrade"], "websocket")
 }
 
-// removeOwnFields removes our own control fields, which nobody else may set.
-func removeOwnFields(h http.Header) {
-	for name := range h {
-		if strings.HasPrefix(name, ownPrefix) {
-			delete(h, name)
-		}
-	}
-}
-
 // cleanTrailer removes from trailers what is ours, and what may stand in a header only (RFC 9110 section 6.5.1): who merges
 // them would read the message otherwise than it came.
 func cleanTrailer(trailer http.Header) {
-	removeOwnFields(trailer)
 	for name := range trailer {
-		if !httpguts.ValidTrailerHeader(name) {
+		if isOwnField(name) || !httpguts.ValidTrailerHeader(name) {
 			delete(trailer, name)
 		}
 	}

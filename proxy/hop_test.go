@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestRemoveHopFields(t *testing.T) {
+func TestCleanHeader(t *testing.T) {
 	for _, row := range []struct {
 		name      string
 		in        http.Header
@@ -31,9 +31,9 @@ func TestRemoveHopFields(t *testing.T) {
 		},
 		{
 			"Connection may not remove what belongs to the message",
-			http.Header{"Connection": {"Host, Content-Length, Via, Robotsproxy-Reason"}, "Content-Length": {"3"}, "Via": {"1.1 x"}, "Robotsproxy-Reason": {"robots"}},
+			http.Header{"Connection": {"Host, Content-Length, Via"}, "Content-Length": {"3"}, "Via": {"1.1 x"}},
 			false,
-			http.Header{"Content-Length": {"3"}, "Via": {"1.1 x"}, "Robotsproxy-Reason": {"robots"}},
+			http.Header{"Content-Length": {"3"}, "Via": {"1.1 x"}},
 		},
 		{
 			"6455 4/WebSocket is asked for again",
@@ -41,9 +41,15 @@ func TestRemoveHopFields(t *testing.T) {
 			true,
 			http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Key": {"x"}},
 		},
+		{
+			"ours are removed, named in Connection or not",
+			http.Header{"Connection": {"Robotsproxy-Rule"}, "Robotsproxy-Rule": {"x"}, "Robotsproxy-Reason": {"robots"}, "Robotsproxy": {"x"}},
+			false,
+			http.Header{"Robotsproxy": {"x"}},
+		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			removeHopFields(row.in, row.webSocket)
+			cleanHeader(row.in, row.webSocket)
 			if diff := cmp.Diff(row.want, row.in); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -199,8 +199,7 @@ func (p pipeline) receive(resp *http.Response, ex *exchange, now time.Time) {
 	ex.hear(resp, now)
 	ex.giveRides(resp, now)
 	switching := resp.StatusCode == http.StatusSwitchingProtocols
-	removeHopFields(resp.Header, switching)
-	removeOwnFields(resp.Header)
+	cleanHeader(resp.Header, switching)
 	dropOwnStatus(resp.Header)
 	dropConnectionAuth(resp.Header)
 	p.via.add(resp.Header, resp.ProtoMajor)

@@ -401,8 +401,7 @@ func (ex *exchange) recovered(w *responseWriter, r *http.Request, v any) {
 func (ex *exchange) prepare(r *http.Request) {
 	trailers := asksTrailers(r.Header)
 	ex.webSocket = asksWebSocket(r.Header)
-	removeHopFields(r.Header, ex.webSocket)
-	removeOwnFields(r.Header)
+	cleanHeader(r.Header, ex.webSocket)
 	if trailers {
 		r.Header["Te"] = []string{"trailers"}
 	}

@@ -18,7 +18,7 @@ var ErrUnavailable = errors.New("audit: records cannot be written and the buffer
 
 const (
 	flushEvery = 50 * time.Millisecond // longest that a finished record is in memory only
-	flushBytes = 64 << 10              // as many bytes are written at once
+	flushBytes = 256 << 10             // as many bytes are written at once: each write costs the scheduler more than its octets
 	retryEvery = time.Second           // after a write that failed
 )
 

@@ -55,6 +55,9 @@ func (rs *rides) redirected(ex *exchange, resp *http.Response, now time.Time) {
 func (rs *rides) hop(ex *exchange, now time.Time) bool {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
+	if len(rs.hops) == 0 {
+		return false
+	}
 	r := ride{ex.client.Name, ex.origin.String() + ex.target}
 	h, ok := rs.hops[r]
 	delete(rs.hops, r)

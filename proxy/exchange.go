@@ -124,7 +124,7 @@ func (ex *exchange) end(cause error) {
 		ex.rec.Error = cause.Error()
 	}
 	ex.rec.EndedAt = time.Now()
-	ex.grant.Release(ratelimit.Outcome{}) // what the origin answered was told before: see hear
+	ex.grant.Release(ratelimit.Outcome{Ended: ex.rec.EndedAt}) // what the origin answered was told before: see hear
 	if ex.begun {
 		ex.server.options.Recorder.End(&ex.rec)
 	}

@@ -296,7 +296,7 @@ func (ln *lane) release(g *Grant, o Outcome, now time.Time) Pause {
 	pause := ln.hear(g, o, now)
 	ln.settle(now)
 	if !g.done {
-		ln.end(g, now)
+		ln.end(g, o.end(g.start, now))
 	}
 	ln.pump(now)
 	return pause

@@ -209,6 +209,34 @@ func TestReleaseAfterUnseen(t *testing.T) {
 	})
 }
 
+// TestReleaseOfWhatHasEnded has a request of 5 s released as it ends, or later than that.
+func TestReleaseOfWhatHasEnded(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		ended time.Duration // since its start
+		want  time.Duration // that the next one waits
+	}{
+		{"before", 3 * time.Second, 8 * time.Second},
+		{"now", 5 * time.Second, 10 * time.Second},
+		{"later than now", 6 * time.Second, 10 * time.Second},
+		{"before its start", -time.Second, 5 * time.Second},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLimiter(t, Options{})
+				r := Request{Key: host, Delay: 10 * time.Second, MaxWait: time.Hour}
+				begin := time.Now()
+				g := acquire(t, l, r)
+				time.Sleep(5 * time.Second)
+				g.Release(Outcome{Status: 200, Ended: begin.Add(test.ended)})
+				if got := send(t, l, r, 0); !in(got, test.want) {
+					t.Errorf("after Release at 5s of a request that ended at %v, the next waited %v, want %v", test.ended, got, test.want)
+				}
+			})
+		})
+	}
+}
+
 func TestReleaseTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})

@@ -18,6 +18,17 @@ type Outcome struct {
 	// Spent is for how long nothing remains of the quota that the response's RateLimit fields tell of. It counts
 	// whatever the status, up to an hour. Zero and less are as good as none.
 	Spent time.Duration
+
+	// Ended is when the request ended, if that was before it was released. If zero, it is that moment.
+	Ended time.Time
+}
+
+// end returns when a request ended that was sent at start and is released now.
+func (o Outcome) end(start, now time.Time) time.Time {
+	if o.Ended.IsZero() || o.Ended.After(now) {
+		return now
+	}
+	return later(start, o.Ended)
 }
 
 // Bounds of what a host may ask for. A RateLimit field comes with every answer, so a wrong one is not to cost a day.

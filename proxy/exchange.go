@@ -57,7 +57,7 @@ type exchange struct {
 	rec     audit.Record
 	begun   bool
 	ended   bool
-	grant   *ratelimit.Grant
+	grant   ratelimit.Grant
 	header  bool // the final header was received; no 1xx may follow
 	interim int  // how many 1xx came
 }

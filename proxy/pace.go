@@ -107,7 +107,7 @@ func (ex *exchange) giveRides(resp *http.Response, now time.Time) {
 	if ex.server.options.Pace.RideRedirects {
 		ex.server.rides.redirected(ex, resp, now)
 	}
-	if !ex.client.Pages || ex.grant == nil {
+	if !ex.client.Pages || ex.grant.IsZero() {
 		return
 	}
 	if page, _ := isPage(resp.Request.Header); page {
@@ -135,7 +135,7 @@ func (ex *exchange) reckon() {
 }
 
 // hold takes over the place in the pace, and notes what it was worth.
-func (ex *exchange) hold(g *ratelimit.Grant) {
+func (ex *exchange) hold(g ratelimit.Grant) {
 	ex.grant = g
 	ex.rec.PacingMode = string(g.Mode())
 	ex.rec.Waited += audit.Millis(g.Waited())

@@ -360,7 +360,11 @@ func TestSubresourcesShareTheirPage(t *testing.T) {
 
 func TestRidesAreBounded(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Pace.RideRedirects = true })
-	ex := &exchange{server: r.server, client: local, origin: mustOrigin(t, "http://a.example"), lane: "a.example", grant: &ratelimit.Grant{}}
+	grant, err := r.limiter.Acquire(t.Context(), ratelimit.Request{Key: "a.example"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ex := &exchange{server: r.server, client: local, origin: mustOrigin(t, "http://a.example"), lane: "a.example", grant: grant}
 	var rs rides
 	for i := range 3 * mostRides {
 		req := &http.Request{URL: &url.URL{Scheme: "http", Host: "a.example", Path: "/"}}

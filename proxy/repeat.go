@@ -15,7 +15,7 @@ import (
 //
 // The first sending counts as a request, since nobody knows whether it arrived.
 func (ex *exchange) repace(conn net.Conn) {
-	if ex.grant == nil {
+	if ex.grant.IsZero() {
 		return // mode report or off: nothing is changed
 	}
 	ex.grant.Release(ratelimit.Outcome{})

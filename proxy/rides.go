@@ -32,7 +32,7 @@ const (
 
 // redirected remembers a redirect: the hop to its Location may ride, unless it leads to another lane or is one too many.
 func (rs *rides) redirected(ex *exchange, resp *http.Response, now time.Time) {
-	if ex.grant == nil || resp.StatusCode < 300 || resp.StatusCode > 399 || ex.hops >= mostHops {
+	if ex.grant.IsZero() || resp.StatusCode < 300 || resp.StatusCode > 399 || ex.hops >= mostHops {
 		return
 	}
 	to, err := resp.Location()

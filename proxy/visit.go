@@ -58,7 +58,7 @@ func (ex *exchange) awaitOpening(ctx context.Context) *Refusal {
 
 // acquire waits for the host's next place, which is of no use if the site has closed meanwhile. A wait in vain is noted as
 // well, if it was one: an answer that was given at once may have taken a moment.
-func (ex *exchange) acquire(ctx context.Context) (*ratelimit.Grant, error) {
+func (ex *exchange) acquire(ctx context.Context) (ratelimit.Grant, error) {
 	began := time.Now()
 	grant, err := ex.server.options.Limiter.Acquire(ctx, ex.asked)
 	if err == nil && ex.visit.closed(time.Now()) {
@@ -67,7 +67,7 @@ func (ex *exchange) acquire(ctx context.Context) (*ratelimit.Grant, error) {
 	}
 	if err != nil {
 		ex.rec.Waited += audit.Millis(time.Since(began).Truncate(time.Millisecond))
-		return nil, err
+		return ratelimit.Grant{}, err
 	}
 	return grant, nil
 }

@@ -115,7 +115,7 @@ func TestCurve(t *testing.T) {
 func TestOneStormOnePause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
-		var grants []*Grant
+		var grants []Grant
 		for i := range 8 {
 			grants = append(grants, acquire(t, l, Request{Key: host, Client: string(rune('a' + i))}))
 		}
@@ -381,8 +381,8 @@ func TestInterveneWithoutALane(t *testing.T) {
 	if got := (&StoppedError{}).Error(); got != "ratelimit: the key is stopped" {
 		t.Errorf("StoppedError.Error() = %q", got)
 	}
-	if _, source := (*Grant)(nil).Required(); source != "" {
-		t.Errorf("Required() of a nil Grant tells of %q", source)
+	if _, source := (Grant{}).Required(); source != "" {
+		t.Errorf("Required() of the zero Grant tells of %q", source)
 	}
-	(*Grant)(nil).Hear(Outcome{RetryAfter: math.MaxInt64, Status: 429})
+	Grant{}.Hear(Outcome{RetryAfter: math.MaxInt64, Status: 429})
 }

@@ -66,7 +66,7 @@ func TestGateSlotsAreGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{AddrDelay: time.Minute})
 		r := Request{Client: "a", MaxWait: time.Hour, Addr: shared}
-		ask := func(ctx context.Context, key string) (*Grant, error) {
+		ask := func(ctx context.Context, key string) (Grant, error) {
 			r := r
 			r.Key = key
 			return l.Acquire(ctx, r)

@@ -47,7 +47,7 @@ func newLane(l *Limiter, key string) *lane {
 
 // enter grants r if it may start now, makes it wait if the wait is bearable, and turns it away otherwise: exactly one of
 // the results is not nil.
-func (ln *lane) enter(ctx context.Context, r Request, now time.Time) (*Grant, *waiter, error) {
+func (ln *lane) enter(ctx context.Context, r Request, now time.Time) (*flight, *waiter, error) {
 	delay := ln.restraint.delay(r.delay())
 	ln.longest = max(ln.longest, delay)
 	ln.settle(now)
@@ -55,7 +55,7 @@ func (ln *lane) enter(ctx context.Context, r Request, now time.Time) (*Grant, *w
 		return nil, nil, err
 	}
 	if ln.share == nil && ln.vacant(now) && ln.until(now, delay) <= 0 && ln.limiter.passes(r.Addr, now) {
-		return ln.grant(now, now, r.Client, r.delay()), nil, nil
+		return ln.start(now, now, r.Client, r.delay()), nil, nil
 	}
 	rides := r.Ride && ln.restraint.rest(now) <= 0 && ln.restraint.stop(now) == nil
 	if rides && !ln.blocked(0) {
@@ -151,8 +151,8 @@ func (ln *lane) full(client string) bool {
 func (ln *lane) leave(w *waiter, now time.Time) {
 	select {
 	case a := <-w.ready:
-		if a.grant != nil {
-			ln.cancel(a.grant, now)
+		if !a.grant.IsZero() {
+			ln.cancel(a.grant.valid(), now)
 		}
 	default:
 		ln.remove(w, now)
@@ -188,14 +188,14 @@ func (ln *lane) pump(now time.Time) {
 		ln.queue.pop(w)
 		ln.left(w)
 		if w.rides {
-			w.ready <- answer{grant: ln.ride(now, w.arrived, w.client, w.delay)}
+			w.ready <- answer{grant: ln.ride(now, w.arrived, w.client, w.delay).grant(ln)}
 			continue
 		}
-		g := ln.grant(now, w.arrived, w.client, w.delay)
-		if d := ln.limiter.rules().AddrDelay; w.gated && d > g.delay {
-			g.delay, g.source = d, Address
+		f := ln.start(now, w.arrived, w.client, w.delay)
+		if d := ln.limiter.rules().AddrDelay; w.gated && d > f.delay {
+			f.delay, f.source = d, Address
 		}
-		w.ready <- answer{grant: g}
+		w.ready <- answer{grant: f.grant(ln)}
 	}
 }
 
@@ -259,45 +259,54 @@ func (ln *lane) wake(d time.Duration) {
 	ln.queue.timer.Reset(d)
 }
 
-// grant lets a request start now, whose own Delay is delay.
-func (ln *lane) grant(now, arrived time.Time, client string, delay time.Duration) *Grant {
+// start lets a request start now, whose own Delay is delay.
+func (ln *lane) start(now, arrived time.Time, client string, delay time.Duration) *flight {
 	t := ln.share.take()
 	if t != nil && t.Gap >= 0 {
 		ln.seen = later(ln.seen, now.Add(-t.Gap))
 	}
-	g := &Grant{
-		lane: ln, client: client, start: now, waited: now.Sub(arrived),
-		turn: t, hasGap: !ln.seen.IsZero(), spaced: ln.restraint.delay(delay) > 0, mark: ln.mark, seen: ln.seen,
-	}
-	if g.hasGap {
-		g.gap = now.Sub(ln.seen)
-	}
-	g.delay, g.source = ln.required(delay)
-	g.overtaken = g.spaced && g.hasGap && g.gap < g.delay.Truncate(time.Microsecond) // which is what instances agree on
-	ln.draw(now, g.spaced)
+	f := ln.limiter.takeOff()
+	f.client, f.turn, f.spaced, f.done, f.heard = client, t, ln.restraint.delay(delay) > 0, false, false
+	f.mark, f.seen = ln.mark, ln.seen
+	f.terms = ln.terms(now, arrived, delay, f)
+	ln.draw(now, f.spaced)
 	ln.mark, ln.seen = now, now
 	ln.moves++
-	g.moves = ln.moves
-	ln.flights.add(g)
-	ln.limiter.granted.Add(1)
-	return g
+	f.moves = ln.moves
+	ln.flights.add(f)
+	return f
+}
+
+// terms returns on what terms f starts.
+func (ln *lane) terms(now, arrived time.Time, delay time.Duration, f *flight) terms {
+	t := terms{start: now, waited: now.Sub(arrived), mode: f.turn.mode(), hasGap: !ln.seen.IsZero()}
+	if t.hasGap {
+		t.gap = now.Sub(ln.seen)
+	}
+	t.delay, t.source = ln.required(delay)
+	t.overtaken = f.spaced && t.hasGap && t.gap < t.delay.Truncate(time.Microsecond) // which is what instances agree on
+	return t
 }
 
 // ride lets a request start now on the slot of another.
-func (ln *lane) ride(now, arrived time.Time, client string, delay time.Duration) *Grant {
-	g := ln.grant(now, arrived, client, delay)
-	g.rode = true
+func (ln *lane) ride(now, arrived time.Time, client string, delay time.Duration) *flight {
+	f := ln.start(now, arrived, client, delay)
+	f.rode = true
 	ln.tellSent(delay)
-	return g
+	return f
 }
 
-// release ends the request of g, and returns the pause that its answer begins.
-func (ln *lane) release(g *Grant, o Outcome, now time.Time) Pause {
-	pause := ln.hear(g, o, now)
-	ln.settle(now)
-	if !g.done {
-		ln.end(g, o.end(g.start, now))
+// release ends f, and returns the pause that its answer begins. What was given back before changes nothing.
+func (ln *lane) release(f *flight, o Outcome, now time.Time) Pause {
+	if f == nil {
+		return Pause{}
 	}
+	pause := ln.hear(f, o, now)
+	ln.settle(now)
+	if !f.done {
+		ln.end(f, o.end(f.start, now))
+	}
+	ln.limiter.ground(f)
 	ln.pump(now)
 	return pause
 }
@@ -305,47 +314,51 @@ func (ln *lane) release(g *Grant, o Outcome, now time.Time) Pause {
 // settle ends the requests that have gone on for longer than ReleaseAfter, each at its own moment. Nothing happens in a
 // lane before it has settled, so it is enough to do this when somebody looks.
 func (ln *lane) settle(now time.Time) {
-	for g := ln.flights.oldest; g != nil; g = ln.flights.oldest {
-		end := g.start.Add(ln.limiter.rules().ReleaseAfter)
+	for f := ln.flights.oldest; f != nil; f = ln.flights.oldest {
+		end := f.start.Add(ln.limiter.rules().ReleaseAfter)
 		if end.After(now) {
 			return
 		}
-		ln.end(g, end)
+		ln.end(f, end)
 	}
 }
 
-// end takes g out of the requests under way.
-func (ln *lane) end(g *Grant, at time.Time) {
-	g.done = true
-	g.turn.end()
-	ln.share.freed(g.turn)
-	ln.flights.remove(g)
-	ln.learn(at.Sub(g.start))
+// end takes f out of the requests under way.
+func (ln *lane) end(f *flight, at time.Time) {
+	f.done = true
+	f.turn.end()
+	ln.share.freed(f.turn)
+	ln.flights.remove(f)
+	ln.learn(at.Sub(f.start))
 	if ln.limiter.rules().SpacingStart {
 		return
 	}
 	ln.mark, ln.seen = later(ln.mark, at), later(ln.seen, at)
 	ln.moves++
-	if g.rode {
-		ln.tellSent(g.delay) // it has no lease whose end would say so
+	if f.rode {
+		ln.tellSent(f.delay) // it has no lease whose end would say so
 	}
 }
 
-// cancel takes g back as if it had not been granted. A mark that was moved since stays, as something was sent.
-func (ln *lane) cancel(g *Grant, now time.Time) {
-	ln.settle(now)
-	if g.done {
+// cancel takes f back as if it had not started. A mark that was moved since stays, as something was sent. What was given
+// back before changes nothing.
+func (ln *lane) cancel(f *flight, now time.Time) {
+	if f == nil {
 		return
 	}
-	g.done = true
-	g.turn.cancel()
-	ln.flights.remove(g)
+	defer ln.limiter.ground(f)
+	ln.settle(now)
+	if f.done {
+		return
+	}
+	f.turn.cancel()
+	ln.flights.remove(f)
 	ln.limiter.cancelled.Add(1)
-	if ln.moves == g.moves {
-		ln.mark, ln.seen = g.mark, g.seen
+	if ln.moves == f.moves {
+		ln.mark, ln.seen = f.mark, f.seen
 		ln.moves--
 	}
-	if !g.spaced && ln.limiter.rules().DefaultDelay > 0 {
+	if !f.spaced && ln.limiter.rules().DefaultDelay > 0 {
 		ln.bucket.AllowN(now, -1) // a Reservation cannot be cancelled once its time has come
 	}
 }

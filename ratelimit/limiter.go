@@ -52,6 +52,7 @@ type Limiter struct {
 	shared    Shared // nil: there are no other instances
 	patiences patiences
 	gates     gates
+	hangar    sync.Pool // of *flight that are not under way
 
 	// mu guards lanes and ring, and nothing inside a lane. A lane's own lock is never waited for while mu is held.
 	mu    sync.RWMutex
@@ -159,23 +160,24 @@ func (r Request) delay() time.Duration { return min(max(r.Delay, 0), longestDela
 // long requests of this lane have taken of late (a moving average, or the age of the oldest one under way if that is
 // more). It is at least the time to the next start plus one Delay for each request between. Clients that join the lane
 // later take turns too, which nobody can foresee.
-func (l *Limiter) Acquire(ctx context.Context, r Request) (*Grant, error) {
+func (l *Limiter) Acquire(ctx context.Context, r Request) (Grant, error) {
 	if err := ctx.Err(); err != nil {
 		l.abandoned.Add(1)
-		return nil, err
+		return Grant{}, err
 	}
 	ln, err := l.lane(r.Key)
 	if err != nil {
 		l.throttled.Add(1)
-		return nil, err
+		return Grant{}, err
 	}
-	g, w, err := ln.enter(ctx, r, time.Now())
+	f, w, err := ln.enter(ctx, r, time.Now())
+	g := f.grant(ln)
 	ln.mu.Unlock()
 	if err != nil {
 		l.throttled.Add(1)
-		return nil, err
+		return Grant{}, err
 	}
-	if g != nil {
+	if w == nil {
 		return g, nil
 	}
 	return l.wait(ctx, ln, w)
@@ -183,7 +185,7 @@ func (l *Limiter) Acquire(ctx context.Context, r Request) (*Grant, error) {
 
 // wait waits until w has its grant or ctx ends. When both happen at once, select may see either; a client that has left
 // must not have its request sent, so the grant goes back in both cases.
-func (l *Limiter) wait(ctx context.Context, ln *lane, w *waiter) (*Grant, error) {
+func (l *Limiter) wait(ctx context.Context, ln *lane, w *waiter) (Grant, error) {
 	select {
 	case a := <-w.ready:
 		if ctx.Err() != nil {
@@ -192,7 +194,7 @@ func (l *Limiter) wait(ctx context.Context, ln *lane, w *waiter) (*Grant, error)
 		}
 		if a.err != nil {
 			l.throttled.Add(1)
-			return nil, a.err
+			return Grant{}, a.err
 		}
 		l.patiences.waited(w.asker(), a.grant.waited, a.grant.start)
 		return a.grant, nil
@@ -204,7 +206,7 @@ func (l *Limiter) wait(ctx context.Context, ln *lane, w *waiter) (*Grant, error)
 		ln.mu.Unlock()
 	}
 	l.abandoned.Add(1)
-	return nil, ctx.Err()
+	return Grant{}, ctx.Err()
 }
 
 // Reckon says how long Acquire would have made r wait if all requests like it had been paced, and whether it would have

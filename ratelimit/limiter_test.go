@@ -23,7 +23,7 @@ func send(t *testing.T, l *Limiter, r Request, took time.Duration) time.Duration
 	return g.Waited()
 }
 
-func acquire(t *testing.T, l *Limiter, r Request) *Grant {
+func acquire(t *testing.T, l *Limiter, r Request) Grant {
 	t.Helper()
 	g, err := l.Acquire(t.Context(), r)
 	if err != nil {
@@ -38,7 +38,7 @@ func turnedAway(t *testing.T, l *Limiter, r Request) *WaitError {
 	before := time.Now()
 	g, err := l.Acquire(t.Context(), r)
 	var we *WaitError
-	if !errors.As(err, &we) || g != nil {
+	if !errors.As(err, &we) || !g.IsZero() {
 		t.Fatalf("Acquire(%+v) = %v, %v, want a *WaitError", r, g, err)
 	}
 	if took := time.Since(before); took != 0 {
@@ -262,12 +262,12 @@ func TestReleaseTwice(t *testing.T) {
 	})
 }
 
-func TestNilGrant(t *testing.T) {
-	var g *Grant
+func TestZeroGrant(t *testing.T) {
+	var g Grant
 	g.Release(Outcome{})
 	g.Cancel()
 	if gap, ok := g.Gap(); g.Waited() != 0 || gap != 0 || ok {
-		t.Errorf("a nil Grant waited %v and has the gap %v, %v, want none", g.Waited(), gap, ok)
+		t.Errorf("the zero Grant waited %v and has the gap %v, %v, want none", g.Waited(), gap, ok)
 	}
 }
 
@@ -282,7 +282,7 @@ func TestGap(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLimiter(t, Options{SpacingStart: test.start})
 			var got []time.Duration
-			gap := func(g *Grant) *Grant {
+			gap := func(g Grant) Grant {
 				d, ok := g.Gap()
 				if ok != (len(got) > 0) {
 					t.Errorf("request %d: Gap() = %v, %v", len(got), d, ok)
@@ -312,8 +312,8 @@ func TestContextEnded(t *testing.T) {
 		l := newLimiter(t, Options{})
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if g, err := l.Acquire(ctx, Request{Key: host}); g != nil || err != context.Canceled {
-			t.Errorf("Acquire(ended) = %v, %v, want nil, %v", g, err, context.Canceled)
+		if g, err := l.Acquire(ctx, Request{Key: host}); !g.IsZero() || err != context.Canceled {
+			t.Errorf("Acquire(ended) = %v, %v, want none, %v", g, err, context.Canceled)
 		}
 		if diff := cmp.Diff(Stats{Abandoned: 1}, l.Stats()); diff != "" {
 			t.Errorf("Stats() (-want +got):\n%s", diff)
@@ -352,8 +352,8 @@ func TestLeftWhenGranted(t *testing.T) {
 					}
 					test.leaves(ln, leave, end.Add(time.Second))
 					ln.mu.Unlock()
-					if g, err := l.wait(ctx, ln, w); g != nil || err != context.Canceled {
-						t.Errorf("wait of a client that has left = %v, %v, want nil, %v", g, err, context.Canceled)
+					if g, err := l.wait(ctx, ln, w); !g.IsZero() || err != context.Canceled {
+						t.Errorf("wait of a client that has left = %v, %v, want none, %v", g, err, context.Canceled)
 					}
 					if got := l.Stats(); got.Cancelled != test.cancelled || got.Abandoned != 1 {
 						t.Errorf("Stats() = %+v, want %d cancelled and 1 abandoned", got, test.cancelled)
@@ -374,7 +374,7 @@ func TestCancel(t *testing.T) {
 		r := Request{Key: host, Delay: 10 * time.Second, MaxWait: time.Hour}
 		send(t, l, r, time.Second)
 		g := acquire(t, l, r)
-		waiting := make(chan *Grant)
+		waiting := make(chan Grant)
 		go func() { waiting <- acquire(t, l, r) }()
 		time.Sleep(time.Second)
 		g.Cancel()
@@ -394,7 +394,7 @@ func TestCancel(t *testing.T) {
 func TestCancelOutOfOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{SpacingStart: true})
-		two := func() (*Grant, *Grant) { return acquire(t, l, Request{Key: host}), acquire(t, l, Request{Key: host}) }
+		two := func() (Grant, Grant) { return acquire(t, l, Request{Key: host}), acquire(t, l, Request{Key: host}) }
 
 		first, second := two()
 		second.Cancel()
@@ -852,7 +852,7 @@ func TestRide(t *testing.T) {
 		if first.Rode() {
 			t.Error("a request rides where the way is free")
 		}
-		rides := []*Grant{acquire(t, l, ride), acquire(t, l, ride)}
+		rides := []Grant{acquire(t, l, ride), acquire(t, l, ride)}
 		for i, g := range rides {
 			if !g.Rode() || g.Waited() != 0 || g.Overtaken() {
 				t.Errorf("ride %d: Rode() = %v after %v, Overtaken() = %v; want true at once, and not", i, g.Rode(), g.Waited(), g.Overtaken())

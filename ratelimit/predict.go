@@ -71,9 +71,9 @@ func (ln *lane) expectUnpaused(now time.Time, delay, took time.Duration) time.Du
 	return plus(rest, delay)
 }
 
-// rest returns how long g will go on, if it takes took.
-func rest(g *Grant, now time.Time, took time.Duration) time.Duration {
-	return max(0, g.start.Add(took).Sub(now))
+// rest returns how long f will go on, if it takes took.
+func rest(f *flight, now time.Time, took time.Duration) time.Duration {
+	return max(0, f.start.Add(took).Sub(now))
 }
 
 // step returns the time from the start of one request to the start of the next, which has this delay.

@@ -30,9 +30,9 @@ type waiter struct {
 	gated bool              // the gate made it wait
 }
 
-// An answer ends the wait: exactly one of the fields is not nil.
+// An answer ends the wait: exactly one of the fields is not zero.
 type answer struct {
-	grant *Grant
+	grant Grant
 	err   error
 }
 

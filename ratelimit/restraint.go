@@ -66,13 +66,14 @@ func (ln *lane) required(delay time.Duration) (time.Duration, Source) {
 	return delay, source
 }
 
-// hear takes in the host's answer to the request of g, and returns the pause that this begins, if it does.
-func (ln *lane) hear(g *Grant, o Outcome, now time.Time) Pause {
-	if g.heard {
+// hear takes in the host's answer to f, and returns the pause that this begins, if it does. What was given back before is
+// not heard.
+func (ln *lane) hear(f *flight, o Outcome, now time.Time) Pause {
+	if f == nil || f.heard {
 		return Pause{}
 	}
-	g.heard = true
-	return ln.answered(o, g.client, g.start, now)
+	f.heard = true
+	return ln.answered(o, f.client, f.start, now)
 }
 
 // answered takes in what the host answered to a request that client sent, and returns the pause that this begins.

@@ -57,12 +57,12 @@ func TestRidesBeyondTheLimit(t *testing.T) {
 func TestRidesThatWaitAreTurnedAway(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		happen func(*Limiter, *Grant)
+		happen func(*Limiter, Grant)
 		served bool
 	}{
-		{"a stop", func(l *Limiter, _ *Grant) { _ = l.Stop(host, time.Time{}) }, false},
-		{"a long pause", func(_ *Limiter, g *Grant) { g.Hear(Outcome{Status: 429, RetryAfter: time.Hour}) }, false},
-		{"a pause", func(_ *Limiter, g *Grant) { g.Hear(Outcome{Status: 429, RetryAfter: 10 * time.Second}) }, true},
+		{"a stop", func(l *Limiter, _ Grant) { _ = l.Stop(host, time.Time{}) }, false},
+		{"a long pause", func(_ *Limiter, g Grant) { g.Hear(Outcome{Status: 429, RetryAfter: time.Hour}) }, false},
+		{"a pause", func(_ *Limiter, g Grant) { g.Hear(Outcome{Status: 429, RetryAfter: 10 * time.Second}) }, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -395,7 +395,7 @@ func TestSharedUnavailable(t *testing.T) {
 func TestSharedLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, in := newClub(t, 2, time.Millisecond)
-		var grants []*Grant
+		var grants []Grant
 		for i := range 8 {
 			grants = append(grants, acquire(t, in[i%2], Request{Key: host, Client: "a"}))
 		}

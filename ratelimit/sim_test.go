@@ -45,7 +45,7 @@ func (s *site) visit(ctx context.Context, r Request, took time.Duration) error {
 	if err != nil {
 		return err
 	}
-	v := visit{client: r.Client, delay: r.Delay, asked: asked, start: time.Now(), moves: g.moves}
+	v := visit{client: r.Client, delay: r.Delay, asked: asked, start: time.Now(), moves: g.flight.moves}
 	v.gap, v.hasGap = g.Gap()
 	s.mu.Lock()
 	v.grantsSinceAsked = len(s.visits) - before

@@ -46,6 +46,7 @@ type exchange struct {
 	upload     *upload          // the request's body on its way; nil: none, held, or of HTTP/2
 	http10     bool             // the client speaks HTTP/1.0
 	webSocket  bool             // the client asks for the upgrade
+	upgraded   io.Closer        // the origin's side of a WebSocket
 	unread     bool             // a tunnel whose octets are passed on unread: no path is judged
 	preference string           // what was made of the client's Prefer; empty where it has none
 	reckoned   bool             // the pace is only reported on

@@ -214,6 +214,7 @@ func (p pipeline) receive(resp *http.Response, ex *exchange, now time.Time) {
 		resp.Header.Set("Robotsproxy-Waited", fmt.Sprintf("%.3f", time.Duration(ex.rec.Waited).Seconds()))
 	}
 	if switching {
+		ex.upgraded = resp.Body
 		ex.grant.Release(ratelimit.Outcome{}) // a WebSocket gives the lane back; its end ends the record
 		return
 	}

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -24,7 +25,7 @@ func TestSilentWebSocket(t *testing.T) {
 				defer client.Close()
 				ex := &exchange{ctx: t.Context()}
 				began := time.Now()
-				ws := newWebSocket(ours, ex, time.Minute)
+				ws := newWebSocket(ours, io.NopCloser(nil), ex, time.Minute)
 				go io.Copy(io.Discard, client)
 				go func() {
 					for range 8 { // longer than the time-out in all
@@ -36,7 +37,7 @@ func TestSilentWebSocket(t *testing.T) {
 						}
 					}
 				}()
-				if _, err := io.Copy(io.Discard, ws); !errors.Is(err, os.ErrDeadlineExceeded) {
+				if _, err := io.Copy(io.Discard, ws); !errors.Is(err, io.ErrClosedPipe) {
 					t.Errorf("it ended with %v", err)
 				}
 				if took, want := time.Since(began), 8*59*time.Second+time.Minute; took != want || ex.rec.Error != errSilent.Error() {
@@ -75,6 +76,57 @@ func TestSilentWebSocketIsClosed(t *testing.T) {
 				t.Errorf("record: %+v", rec)
 			}
 			r.eventually("the end", func() bool { return r.server.Connections() == 0 && r.server.Tunnels() == 0 })
+		})
+	}
+}
+
+// A WebSocket whose origin does not listen, so that what the client says is stuck, ends as every other: when it is idle,
+// when it takes too long, and when the proxy stops.
+func TestDeafWebSocket(t *testing.T) {
+	for name, row := range map[string]struct {
+		change func(*Options)
+		stop   bool
+		want   error
+	}{
+		"idle":               {func(o *Options) { o.IdleTimeout = 300 * time.Millisecond }, false, errSilent},
+		"too long":           {func(o *Options) { o.Limits.RequestTimeout = 1500 * time.Millisecond }, false, errTooLong},
+		"the end of a grace": {nil, true, errStopping},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, func(o *Options) {
+				o.Snapshots = fixed("")
+				if row.change != nil {
+					row.change(o)
+				}
+			})
+			arrived := make(chan net.Conn, 1)
+			authority := r.wire(arrived)
+			client := r.raw("GET http://" + authority + "/ws HTTP/1.1\r\nHost: " + authority + "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+			origin := <-arrived
+			defer origin.Close()
+			if _, err := http.ReadRequest(bufio.NewReader(origin)); err != nil {
+				t.Fatal(err)
+			}
+			io.WriteString(origin, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+			if resp, err := http.ReadResponse(bufio.NewReader(client), nil); err != nil || resp.StatusCode != 101 {
+				t.Fatalf("answer %v, %v", resp, err)
+			}
+			said := make(chan error, 1)
+			go func() {
+				_, err := client.Write(make([]byte, 64<<20)) // more than lies in between
+				said <- err
+			}()
+			if row.stop {
+				r.server.Close()
+			}
+			if err := <-said; err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("the client said it all, or was left alone: %v", err)
+			}
+			if rec := r.last(1); rec.Status != 101 || rec.Error != row.want.Error() {
+				t.Errorf("record: %+v", rec)
+			}
+			r.eventually("the end", func() bool { return r.server.Active() == 0 && r.server.Connections() == 0 && r.server.Tunnels() == 0 })
 		})
 	}
 }

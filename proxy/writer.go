@@ -51,7 +51,7 @@ func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	w.hijacked = newWebSocket(conn, w.ex, w.ex.server.options.IdleTimeout)
+	w.hijacked = newWebSocket(conn, w.ex.upgraded, w.ex, w.ex.server.options.IdleTimeout)
 	w.ex.server.track(w.hijacked)
 	return w.hijacked, rw, nil
 }

@@ -199,7 +199,7 @@ func (g *gate) unheard(own []byte) {
 func inOurWords(own []byte) *malformed {
 	status, why, _ := bytes.Cut(own, []byte("\r\n"))
 	switch {
-	case bytes.HasPrefix(status, []byte("HTTP/1.1 417")):
+	case bytes.Contains(status, []byte(" 417 ")):
 		return &malformed{status: http.StatusExpectationFailed, why: "expect is not 100-continue (RFC 9110 section 10.1.1)"}
 	case bytes.HasSuffix(why, []byte("malformed Host header")):
 		return bad("host is no host with or without a port (section 3.2)")

@@ -119,14 +119,15 @@ func TestSmuggling(t *testing.T) {
 func TestRefusedByNetHTTP(t *testing.T) {
 	for _, way := range connections {
 		for _, row := range []struct {
-			name, path, fields string
-			status             int
-			why                string
+			name, target, fields string
+			status               int
+			why                  string
 		}{
-			{"target", "/100%-cotton", "", 400, "the target is no URL"},
-			{"Host", "/x", "Host: a b\r\n", 400, "host is no host"},
-			{"Expect", "/x", "Expect: 200-ok\r\n", 417, "expect is not 100-continue"},
-			{"Trailer", "/x", "Transfer-Encoding: chunked\r\nTrailer: Content-Length\r\n", 400, "trailer names a field"},
+			{"target", "/100%-cotton HTTP/1.1", "", 400, "the target is no URL"},
+			{"Host", "/x HTTP/1.1", "Host: a b\r\n", 400, "host is no host"},
+			{"Expect", "/x HTTP/1.1", "Expect: 200-ok\r\n", 417, "expect is not 100-continue"},
+			{"Expect of HTTP/1.0", "/x HTTP/1.0", "Expect: 200-ok\r\n", 417, "expect is not 100-continue"},
+			{"Trailer", "/x HTTP/1.1", "Transfer-Encoding: chunked\r\nTrailer: Content-Length\r\n", 400, "trailer names a field"},
 		} {
 			t.Run(way.name+"/"+row.name, func(t *testing.T) {
 				r := newRig(t, func(o *Options) { o.Snapshots = fixed("") })
@@ -134,8 +135,8 @@ func TestRefusedByNetHTTP(t *testing.T) {
 				if !strings.HasPrefix(row.fields, "Host") {
 					row.fields += "Host: " + host + "\r\n"
 				}
-				fmt.Fprintf(conn, "GET %s/page/1 HTTP/1.1\r\nHost: %s\r\n\r\nPOST %s%s HTTP/1.1\r\n%s\r\nGET %s/page/2 HTTP/1.1\r\nHost: %s\r\n\r\n",
-					target, host, target, row.path, row.fields, target, host)
+				fmt.Fprintf(conn, "GET %s/page/1 HTTP/1.1\r\nHost: %s\r\n\r\nPOST %s%s\r\n%s\r\nGET %s/page/2 HTTP/1.1\r\nHost: %s\r\n\r\n",
+					target, host, target, row.target, row.fields, target, host)
 				all, err := answers(conn)
 				if err != nil || len(all) != 2 || all[0].StatusCode != 200 || !isRefused(all[1], row.status) {
 					t.Fatalf("answers %v, %v", all, err)

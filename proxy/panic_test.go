@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -74,6 +76,34 @@ func TestPanicInAnyStage(t *testing.T) {
 				if n := strings.Count(r.log.String(), "a panic while a request was served"); n != i+1 || len(r.records.all()) != i+1 {
 					t.Errorf("%s: %d lines and %d records of %d panics", way.name, n, len(r.records.all()), i+1)
 				}
+			}
+		})
+	}
+}
+
+// One amid an upload lets go of the body: the answer waits for no more of it, and the next request is not looked for in it.
+func TestPanicAmidAnUpload(t *testing.T) {
+	for _, way := range connections {
+		t.Run(way.name, func(t *testing.T) {
+			rest := make(chan error, 1)
+			r := newRig(t, func(o *Options) {
+				o.Snapshots = fixed("")
+				o.Transport = roundTripper(func(req *http.Request) (*http.Response, error) {
+					exactly(t, req.Body, "hello")
+					go func() {
+						_, err := io.ReadAll(req.Body)
+						rest <- err
+					}()
+					panic(fault)
+				})
+			})
+			conn, target, host := way.open(r)
+			fmt.Fprintf(conn, "POST %s/ HTTP/1.1\r\nHost: %s\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", target, host)
+			if all, err := answers(conn); err != nil || len(all) != 1 || all[0].StatusCode != 500 || !all[0].Close {
+				t.Errorf("%v, %v", all, err)
+			}
+			if err := <-rest; !errors.Is(err, errCutShort) {
+				t.Errorf("the rest of the body ended with %v", err)
 			}
 		})
 	}

@@ -32,6 +32,7 @@ func (p pipeline) RoundTrip(req *http.Request, _ *goproxy.ProxyCtx) (resp *http.
 	defer func() {
 		if v := recover(); v != nil {
 			resp = ex.panicked(req, v)
+			ex.upload.leave()
 		}
 	}()
 	if ref := p.admit(req, ex); ref != nil {

@@ -80,6 +80,7 @@ func (u *upload) run() {
 	defer close(u.over)
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)
+	u.ask()
 	for u.spare.Load() >= 0 {
 		n, err := u.body.Read(*buf)
 		u.whole.Store(err == io.EOF)
@@ -93,6 +94,16 @@ func (u *upload) run() {
 			u.pipe.CloseWithError(err)
 			return
 		}
+	}
+}
+
+// ask has a client that waits for it send its body. net/http would do so at the first read, amid the hints that an origin
+// may send meanwhile.
+func (u *upload) ask() {
+	u.ex.mu.Lock()
+	defer u.ex.mu.Unlock()
+	if u.awaits && !u.ex.http10 && !u.ex.header {
+		u.ex.writer.WriteHeader(http.StatusContinue)
 	}
 }
 

@@ -490,6 +490,38 @@ func TestAnswerInPlaceOfContinue(t *testing.T) {
 	})
 }
 
+// An origin's hints, and the word to send the body, come whole, however close to each other.
+func TestHintsWithContinue(t *testing.T) {
+	const hint = "HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\n"
+	r := newRig(t, func(o *Options) { o.Snapshots = fixed("") })
+	arrived := make(chan net.Conn, 1)
+	authority := r.wire(arrived)
+	for range 20 { // it takes some to meet
+		conn := r.raw("POST http://" + authority + "/ HTTP/1.1\r\nHost: " + authority + "\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n")
+		origin := <-arrived
+		req, err := http.ReadRequest(bufio.NewReader(origin))
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(origin, interim+hint+hint)
+		told, in := map[string]int{}, bufio.NewReader(conn)
+		for range 3 {
+			resp, err := http.ReadResponse(in, nil)
+			if err != nil {
+				t.Fatalf("behind %v came %v", told, err)
+			}
+			told[resp.Status]++
+		}
+		if told["100 Continue"] != 1 || told["103 Early Hints"] != 2 {
+			t.Errorf("the client was told %v", told)
+		}
+		io.WriteString(conn, "hello")
+		exactly(t, req.Body, "hello")
+		conn.Close()
+		origin.Close()
+	}
+}
+
 // Another protocol does not begin amid a body.
 func TestUpgradeAmidABody(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Snapshots = fixed("") })

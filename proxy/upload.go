@@ -3,7 +3,6 @@ package proxy
 import (
 	"errors"
 	"io"
-	"math"
 	"net/http"
 	"strings"
 	"sync"
@@ -33,7 +32,6 @@ type upload struct {
 	over       chan struct{} // closed when the body is read no more
 	whole      atomic.Bool   // it was read to its end
 	moved      chan struct{} // told of every piece, read or taken
-	spare      atomic.Int64  // how many octets may be read for nobody
 	given      bool          // up: it does not go on
 }
 
@@ -46,7 +44,6 @@ func newUpload(req *http.Request, ex *exchange) *upload {
 		released: make(chan struct{}), over: make(chan struct{}), moved: make(chan struct{}, 1),
 	}
 	u.PipeReader, u.pipe = io.Pipe()
-	u.spare.Store(math.MaxInt64)
 	return u
 }
 
@@ -75,19 +72,23 @@ func (u *upload) asked() bool {
 	return !u.unasked
 }
 
-// run reads the body to its end, or until more than is spared was for nobody.
+// maxUnwanted is how many octets of a body are read for nobody, which is more than most clients send before they read
+// their answer.
+const maxUnwanted = 64 << 20
+
+// run reads the body to its end, or until too much of it was for nobody.
 func (u *upload) run() {
 	defer close(u.over)
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)
 	u.ask()
-	for u.spare.Load() >= 0 {
+	for unwanted := 0; unwanted < maxUnwanted; {
 		n, err := u.body.Read(*buf)
 		u.whole.Store(err == io.EOF)
 		u.move()
 		if n > 0 {
 			if _, closed := u.pipe.Write((*buf)[:n]); closed != nil {
-				u.spare.Add(-int64(n))
+				unwanted += n
 			}
 		}
 		if err != nil {
@@ -144,12 +145,8 @@ func (u *upload) isReleased() bool {
 // sent waits until the transport lets go of the body. The client may see the end of its answer already, or not.
 func (u *upload) sent(answered bool) { u.await(u.released, answered) }
 
-// settle waits, behind the answer, for the end of the body. What the origin does not want is read as far as net/http would,
-// so that the connection can be used again.
-func (u *upload) settle() {
-	u.spare.CompareAndSwap(math.MaxInt64, lingerOctets)
-	u.await(u.over, u.known)
-}
+// settle waits, behind the answer, for the end of the body, so that the connection can be used again.
+func (u *upload) settle() { u.await(u.over, u.known) }
 
 // await waits for what while the body goes on. It may be the client that waits, unless it is answered.
 func (u *upload) await(what <-chan struct{}, answered bool) {

@@ -444,6 +444,32 @@ func TestBrokenRestBehindTheAnswer(t *testing.T) {
 	}
 }
 
+// A body without end is not read for ever when its origin has answered and wants no more.
+func TestEndlessUploadThatNobodyWants(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Snapshots = fixed("") })
+	amid := make(chan struct{})
+	r.site.SetPage("a.example", "/up", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusRequestEntityTooLarge)
+		http.NewResponseController(w).Flush()
+		<-amid
+	})
+	conn := r.raw("POST " + r.url("https", "/up") + " HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n")
+	chunk, sent := []byte("100000\r\n"+strings.Repeat("x", 1<<20)+"\r\n"), 0
+	for err := error(nil); err == nil && sent < 4*maxUnwanted; sent += len(chunk) {
+		if sent == 16*len(chunk) { // more than lies in between: some was for nobody already
+			close(amid)
+		}
+		_, err = conn.Write(chunk)
+	}
+	if sent >= 4*maxUnwanted {
+		t.Errorf("%d octets were read for nobody", sent)
+	}
+	if resp, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || resp.StatusCode != 413 {
+		t.Errorf("the answer is %v, %v", resp, err)
+	}
+	r.eventually("the end", func() bool { return r.server.Active() == 0 && r.server.Connections() == 0 })
+}
+
 // A client that leaves is noticed, whether the origin has its body and thinks, or has begun to answer before the body's end.
 func TestUploaderLeaves(t *testing.T) {
 	for _, answers := range []bool{false, true} {

@@ -49,8 +49,8 @@ func told(now time.Time, wait time.Duration) time.Time {
 //
 // Who comes earlier than that is not who was told: that one would come in vain, so the place is not given away.
 func (ln *lane) comeBack(r Request, limit time.Duration, now time.Time) (*waiter, error) {
-	f, place := ln.queue.keptFor(r.Client)
-	if f == nil || f.waiters[place].due.Sub(now) > early {
+	f, place := ln.queue.first(r.Client, func(w *waiter) bool { return w.kept() && w.due.Sub(now) <= early })
+	if f == nil {
 		return nil, nil
 	}
 	w := f.waiters[place]
@@ -68,7 +68,7 @@ func (ln *lane) comeBack(r Request, limit time.Duration, now time.Time) (*waiter
 // takeOver has r take a place that is kept for its client and still far off, where it bears the wait for that and not the
 // one behind all places: who asks already, and waits, needs none to be kept. Nothing of its own may be overtaken so.
 func (ln *lane) takeOver(r Request, limit time.Duration, now time.Time) *waiter {
-	f, place := ln.queue.keptFor(r.Client)
+	f, place := ln.queue.first(r.Client, (*waiter).kept)
 	if f == nil || f.waiters[place].due.Sub(now) <= longestGrace || f.waitsBehind(place) {
 		return nil
 	}

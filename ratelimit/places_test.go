@@ -1,6 +1,8 @@
 package ratelimit
 
 import (
+	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,4 +58,31 @@ func TestPlaceThatIsLate(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestPlacesThatArePutOff has threads of one client that bear no wait told to come back, and a request go on for so long that
+// the first place moves to the moment of the second: each thread still finds a place of its own.
+func TestPlacesThatArePutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{})
+		r := Request{Key: host, Client: "a", Delay: 10 * time.Second}
+		send(t, l, r, 0)
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() {
+				var we *WaitError
+				g, err := l.Acquire(t.Context(), r)
+				for ; errors.As(err, &we); g, err = l.Acquire(t.Context(), r) {
+					time.Sleep(time.Until(told(time.Now(), we.Wait)))
+				}
+				g.Release(Outcome{})
+			})
+		}
+		time.Sleep(9 * time.Second)
+		send(t, l, Request{Key: host, Client: "b", Delay: r.Delay, Ride: true}, 12*time.Second)
+		all.Wait()
+		if got := l.Stats(); got.Kept != 2 || got.Lapsed != 0 {
+			t.Errorf("%d places were kept for two threads, and %d lapsed", got.Kept, got.Lapsed)
+		}
+	})
 }

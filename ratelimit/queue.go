@@ -176,8 +176,8 @@ func (q *queue) pop(w *waiter) {
 	}
 }
 
-// keptFor returns the file of client and where in it the first kept place stands; nil if there is none, or no queue.
-func (q *queue) keptFor(client string) (f *file, place int) {
+// first returns the file of client and where in it the first of such requests stands; nil if there is none, or no queue.
+func (q *queue) first(client string, such func(*waiter) bool) (f *file, place int) {
 	if q == nil {
 		return nil, 0
 	}
@@ -185,7 +185,7 @@ func (q *queue) keptFor(client string) (f *file, place int) {
 	if i == len(q.files) {
 		return nil, 0
 	}
-	place = slices.IndexFunc(q.files[i].waiters, (*waiter).kept)
+	place = slices.IndexFunc(q.files[i].waiters, such)
 	if place < 0 {
 		return nil, 0
 	}

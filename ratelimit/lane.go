@@ -69,7 +69,7 @@ func (ln *lane) enter(ctx context.Context, r Request, now time.Time) (*flight, *
 	if err != nil {
 		return nil, nil, err
 	}
-	w.ctx, w.delay, w.maxWait, w.arrived, w.ready = ctx, r.delay(), r.MaxWait, now, make(chan answer, 1)
+	w.ctx, w.delay, w.maxWait, w.arrived, w.ready = ctx, r.delay(), max(r.MaxWait, w.maxWait), now, make(chan answer, 1)
 	w.addr, w.agent, w.patient = r.Addr, r.Agent, r.Patient
 	ln.limiter.waiting.Add(1)
 	ln.pump(now)

@@ -57,8 +57,12 @@ func (ln *lane) comeBack(r Request, limit time.Duration, now time.Time) (*waiter
 	if now.Sub(w.due) > punctual {
 		ln.limiter.patiences.missed(r.Client, now) // it has the place, and the others have waited for it
 	}
+	if !now.Before(w.due) {
+		limit = max(limit, punctual)
+	}
 	wait := ln.predict(now, r.Client, place, ln.restraint.delay(r.delay()))
-	if wait <= limit || wait <= punctual && !now.Before(w.due) {
+	if wait <= limit {
+		w.maxWait = limit // which other instances are not to undo
 		return w, nil
 	}
 	w.due = told(now, wait)

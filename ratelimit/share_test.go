@@ -341,6 +341,24 @@ func TestSharedComplaints(t *testing.T) {
 	})
 }
 
+// TestSharedPlaceThatIsLate has a client that bears no wait come back when it was told, to a place that is late since another
+// instance sent something: it is held for a moment as it is where there is no other instance.
+func TestSharedPlaceThatIsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, in := newClub(t, 2, time.Millisecond)
+		r := Request{Key: host, Client: "a", Delay: 10 * time.Second}
+		send(t, in[0], r, 0)
+		turnedAway(t, in[0], r)
+		late := time.Second / 2
+		time.Sleep(late)
+		send(t, in[1], Request{Key: host, Client: "b", Delay: r.Delay, Ride: true}, 0)
+		time.Sleep(r.Delay - late)
+		if got := send(t, in[0], r, 0); got < late-time.Second/10 || got > late+time.Second/10 {
+			t.Errorf("held for %v, want %v", got, late)
+		}
+	})
+}
+
 // The Delay of other instances counts from the end of a ride.
 func TestSharedRideEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

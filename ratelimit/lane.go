@@ -107,7 +107,7 @@ func (ln *lane) board(ctx context.Context, r Request, now time.Time) (*waiter, e
 	own, riders := ln.queue.riding(r.Client)
 	wait := rest(ln.flights.oldest, now, took) + took*time.Duration(riders/o.MaxConcurrent)
 	full := own >= o.MaxQueuePerClient || own > 0 && ln.queue.n >= o.MaxQueue
-	if full || wait > limit {
+	if full || wait > limit || limit <= 0 {
 		return nil, ln.tooLong(limit, wait, full, now)
 	}
 	w := &waiter{ctx: ctx, client: r.Client, due: now.Add(wait), rides: true}

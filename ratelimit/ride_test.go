@@ -52,6 +52,18 @@ func TestRidesBeyondTheLimit(t *testing.T) {
 	})
 }
 
+// TestRideThatBearsNoWait has a request that bears no wait come to ride while too many are under way, for longer than they
+// take otherwise, so that their end is foreseen for now.
+func TestRideThatBearsNoWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{MaxConcurrent: 1})
+		ride := Request{Key: host, Client: "a", Delay: time.Second, Ride: true}
+		defer acquire(t, l, ride).Release(Outcome{})
+		time.Sleep(time.Second)
+		turnedAway(t, l, ride)
+	})
+}
+
 // TestRidesThatWaitAreTurnedAway has requests that wait to ride hear of a stop and of a pause, and more of them come than
 // may wait or bear the wait.
 func TestRidesThatWaitAreTurnedAway(t *testing.T) {

@@ -32,14 +32,16 @@ func (l *Limiter) Peek(key string) (View, bool) {
 	ln.settle(now)
 	v := View{UnderWay: ln.flights.n, Last: ln.seen, Took: ln.usual}
 	if ln.queue != nil {
-		v.Clients = len(ln.queue.files)
+		clients := make(map[string]bool)
 		for w := range ln.queue.everybody() {
+			clients[w.client] = true
 			if w.kept() {
 				v.Kept++
 			} else {
 				v.Waiting++
 			}
 		}
+		v.Clients = len(clients)
 	}
 	if rs := ln.restraint; rs != nil {
 		v.Floor, v.Stopped = rs.floor, rs.stop(now) != nil

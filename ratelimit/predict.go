@@ -115,11 +115,11 @@ func (ln *lane) reckon(r Request, now time.Time) (wait, gap time.Duration, ok bo
 	return wait, gap, true
 }
 
-// sent notes a request that was sent without a Grant. Those already waiting are not put off by it. The lane has settled.
+// sent notes a request that was sent without a Grant. Those already waiting for a turn are not put off by it. The lane has settled.
 func (ln *lane) sent(now time.Time) {
 	ln.seen = now
 	ln.moves++
-	if ln.queue == nil || ln.queue.allKept() {
+	if ln.queue.waiting() == 0 {
 		ln.mark = now
 	}
 }

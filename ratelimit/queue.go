@@ -136,11 +136,6 @@ func (q *queue) all() iter.Seq[*waiter] {
 	}
 }
 
-// allKept reports whether there are only kept places, and nobody waits.
-func (q *queue) allKept() bool {
-	return len(q.riders) == 0 && !slices.ContainsFunc(q.files, func(f *file) bool { return f.waitsBehind(0) })
-}
-
 // push adds w behind the other requests of its client, and before those of its kept places that are due later. A client
 // that had none has the last turn.
 func (q *queue) push(w *waiter) {

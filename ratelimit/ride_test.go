@@ -64,6 +64,33 @@ func TestRideThatBearsNoWait(t *testing.T) {
 	})
 }
 
+// TestReckonBesideRides has a request that is only reckoned sent while others wait to ride, who then leave: the next one
+// keeps its Delay from it.
+func TestReckonBesideRides(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{MaxConcurrent: 1, SpacingStart: true})
+		r := Request{Key: host, Client: "a", Delay: 10 * time.Second, MaxWait: minute}
+		under := acquire(t, l, r)
+		ride := r
+		ride.Client, ride.Ride = "b", true
+		ctx, leave := context.WithCancel(t.Context())
+		for range 2 {
+			go l.Acquire(ctx, ride)
+		}
+		time.Sleep(9 * time.Second)
+		if v, _ := l.Peek(host); v.Waiting != 2 || v.Clients != 1 {
+			t.Errorf("Peek while two of one client wait to ride: %+v", v)
+		}
+		l.Reckon(Request{Key: host, Client: "c", Delay: r.Delay})
+		leave()
+		synctest.Wait()
+		under.Release(Outcome{})
+		if got := send(t, l, r, 0); !in(got, r.Delay) {
+			t.Errorf("waited %v after a request that was only reckoned, want %v", got, r.Delay)
+		}
+	})
+}
+
 // TestRidesThatWaitAreTurnedAway has requests that wait to ride hear of a stop and of a pause, and more of them come than
 // may wait or bear the wait.
 func TestRidesThatWaitAreTurnedAway(t *testing.T) {

@@ -101,6 +101,7 @@ func (ln *lane) turnAway(who asker, limit time.Duration, now time.Time) {
 	for _, w := range vain {
 		ln.keepPlace(Request{Client: w.client, Delay: w.delay}, waits[w], now)
 	}
+	ln.pump(now) // no place may have been kept, and who is first now may start sooner than who was
 }
 
 // givenUp notes that the client of w, which waited, has left. If its program has asked again before that was known here,

@@ -343,6 +343,32 @@ func TestWhoWaitsInVainIsTold(t *testing.T) {
 	}
 }
 
+// TestWhoWaitsInVainHoldsUpNobody has the first in the queue turned away, for whom no place is kept: the one behind it, whose
+// Delay is shorter, starts at once.
+func TestWhoWaitsInVainHoldsUpNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{})
+		r := Request{Key: host, Client: "a", Delay: 10 * time.Second, MaxWait: time.Hour}
+		send(t, l, r, 0)
+		begin := time.Now()
+		l.patiences.missed(r.Client, begin)
+		gaveUp, leave := context.WithTimeout(t.Context(), 2*time.Second)
+		defer leave()
+		go l.Acquire(gaveUp, r)
+		time.Sleep(2*time.Second - crossed)
+		go l.Acquire(t.Context(), r)
+		synctest.Wait()
+		var all sync.WaitGroup
+		all.Go(func() {
+			send(t, l, Request{Key: host, Client: "b", Delay: time.Second, MaxWait: time.Hour}, 0)
+			if got := time.Since(begin); got != 2*time.Second {
+				t.Errorf("the one behind was served after %v, want 2s: when the one before was turned away", got)
+			}
+		})
+		all.Wait()
+	})
+}
+
 func TestPatiencesAreBounded(t *testing.T) {
 	var ps patiences
 	for i := range 3*knownClients + 1 {

@@ -154,6 +154,9 @@ local function recall(last)
   redis.call('HSET', lane, 'seq', text(seq), 'mark', text(now), 'start', text(now))
 end
 
+-- cause returns why the lane is paused; '' if it is not.
+local function cause() return paused > now and redis.call('HGET', lane, 'why') or '' end
+
 -- lease grants the right to send one request, if fewer than limit leases are held, the delay has passed since the mark
 -- (or, where from is "start", since the last start), and nobody stands before the instance who came in time.
 -- While the lane is stopped the wait is short, but not nothing: the stop may have ended by the clock of who asks.
@@ -176,17 +179,16 @@ local function lease(delay, limit, from, waiting, last)
     free = math.max(free, tonumber(redis.call('ZRANGE', held, n - limit, n - limit, 'WITHSCORES')[2]))
   end
   local rest = math.max(0, paused - now)
-  local why = rest > 0 and redis.call('HGET', lane, 'why') or ''
-  if stop == 1 then return '', patience, gap, rest, stop, floor, ends, {}, seq, why end
+  if stop == 1 then return '', patience, gap, rest, stop, floor, ends, {}, seq, cause() end
   local before = redis.call('ZRANK', line, instance) or redis.call('ZCARD', line)
   if n < limit and now >= free and now >= math.max(free, opened) + before * patience then
     redis.call('ZREMRANGEBYRANK', line, 0, before) -- with those before it, who slept
     local token = give(delay)
     if n + 1 < limit then wake() end -- the next one's turn has come
-    return token, 0, gap, rest, stop, floor, ends, rivals(waiting - 1, delay), seq, why
+    return token, 0, gap, rest, stop, floor, ends, rivals(waiting - 1, delay), seq, cause()
   end
   before = turn(delay)
-  return '', math.max(free, math.min(now, opened)) - now + before * patience, gap, rest, stop, floor, ends, rivals(waiting, delay), seq, why
+  return '', math.max(free, math.min(now, opened)) - now + before * patience, gap, rest, stop, floor, ends, rivals(waiting, delay), seq, cause()
 end
 
 -- known reports whether token may act: it is held, or this server has forgotten it, which is seen by its number, no
@@ -270,12 +272,13 @@ function verbs.pause(duration, why)
 end
 
 -- complain counts an answer to a request that client sent so long ago. Three within a minute, or of two clients, pause the
--- lane along the curve, as in backoff.go. It returns the rest of the pause, and how far up the curve that is.
+-- lane along the curve, as in backoff.go. It returns the rest of the pause, how far up the curve that is, and why the lane
+-- is paused.
 function verbs.complain(client, ago, streak)
   local forgiven = 30 * minute
-  local known = now - paused < forgiven and math.min(moment('streak', 60), 60) or 0
-  streak = math.max(tonumber(streak), known)
-  if now - tonumber(ago) < moment('began', now + grace) then return math.max(0, paused - now), streak end
+  local climbed = now - paused < forgiven and math.min(moment('streak', 60), 60) or 0
+  streak = math.max(tonumber(streak), climbed)
+  if now - tonumber(ago) < moment('began', now + grace) then return math.max(0, paused - now), streak, cause() end
   sound(heard, 'zset')
   redis.call('ZREMRANGEBYSCORE', heard, '-inf', '(' .. text(now - minute))
   local earlier, another = redis.call('ZRANGE', heard, 0, -1), false
@@ -285,13 +288,13 @@ function verbs.complain(client, ago, streak)
   if #earlier < 2 and not another then
     redis.call('ZADD', heard, text(now), text(now) .. ' ' .. client)
     keep(heard, minute)
-    return math.max(0, paused - now), streak
+    return math.max(0, paused - now), streak, cause()
   end
   redis.call('DEL', heard)
   local rest = math.min(minute * 2 ^ streak, 60 * minute)
   set('streak', math.min(streak + 1, 60))
   keep(lane, rest + rest / 10 + forgiven)
-  return verbs.pause(rest + rest / 10 * (now % 1000) / 1000, 'backoff'), streak + 1
+  return verbs.pause(rest + rest / 10 * (now % 1000) / 1000, 'backoff'), streak + 1, cause()
 end
 
 -- order sets the operator's order, or lifts it if its life is 0.

@@ -58,12 +58,15 @@ func (l *Limiter) tellPause(p Pause) {
 	}
 }
 
-// keep hands a pause that has just begun to Pauses, if it is long. No lock is held, since this may take a while.
+// keep tells the other instances of a pause that has just begun, and hands it to Pauses. No lock is held, since this may take
+// a while. The zero Pause is none.
 func (l *Limiter) keep(p Pause) {
-	if p.Until.IsZero() {
-		return
-	}
 	l.tellPause(p)
+	l.store(p)
+}
+
+// store hands p to Pauses, if it is long.
+func (l *Limiter) store(p Pause) {
 	if l.pauses == nil || time.Until(p.Until) <= keepsAbove {
 		return
 	}

@@ -35,11 +35,11 @@ func (r *Redis) Complain(c Complaint) (Verdict, error) {
 	if err := r.health.down(); err != nil {
 		return Verdict{}, err
 	}
-	v, err := r.call("complain", c.Key, c.Client, micros(c.Ago), c.Streak)
+	v, err := r.call("complain", c.Key, c.Client, micros(time.Since(c.Sent)), c.Streak)
 	if err != nil {
 		return Verdict{}, err
 	}
-	return Verdict{Paused: v.duration(0), Streak: int(v.number(1))}, nil
+	return Verdict{Paused: v.duration(0), Streak: int(v.number(1)), PausedBy: v.source(2)}, nil
 }
 
 // Order implements Shared.

@@ -308,7 +308,7 @@ func TestComplaintsAreShared(t *testing.T) {
 		now = now.Add(step.after)
 		server.SetTime(now)
 		forgetClocks(in...)
-		verdict, err := in[step.by].Complain(Complaint{Key: host, Client: step.client, Ago: step.ago, Streak: step.streak})
+		verdict, err := in[step.by].Complain(Complaint{Key: host, Client: step.client, Sent: time.Now().Add(-step.ago), Streak: step.streak})
 		if err != nil {
 			t.Fatalf("%s: %v", step.name, err)
 		}
@@ -319,8 +319,17 @@ func TestComplaintsAreShared(t *testing.T) {
 	if err := in[0].client.Set(t.Context(), in[0].keys(host)[5], "x", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := in[0].Complain(Complaint{Key: host, Client: "a"}); err != nil || in[0].Stats().Corrupt != 1 {
+	server.SetTime(now.Add(time.Second))
+	forgetClocks(in...)
+	if _, err := in[0].Complain(Complaint{Key: host, Client: "a", Sent: time.Now()}); err != nil || in[0].Stats().Corrupt != 1 {
 		t.Errorf("with a text in the place of what was heard: %v, and %d reports of it; want 1", err, in[0].Stats().Corrupt)
+	}
+	if err := in[1].Pause(host, 3*time.Hour, RetryAfter); err != nil {
+		t.Fatal(err)
+	}
+	verdict, err := in[0].Complain(Complaint{Key: host, Client: "a", Sent: time.Now().Add(-time.Minute)})
+	if err != nil || verdict.PausedBy != RetryAfter || verdict.Paused < 2*time.Hour {
+		t.Errorf("in a pause that the host has asked for: %+v, %v", verdict, err)
 	}
 }
 
@@ -526,7 +535,7 @@ func TestNothingStaysForEver(t *testing.T) {
 	if err := in[0].Order(host, Order{Stop: true, Until: time.Now().Add(time.Minute)}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := in[0].Complain(Complaint{Key: host, Client: "a"}); err != nil {
+	if _, err := in[0].Complain(Complaint{Key: host, Client: "a", Sent: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	for _, key := range server.Keys() {

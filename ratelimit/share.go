@@ -148,14 +148,12 @@ func (ln *lane) leaveLine() {
 // complain has the instances count an answer that named no time, and counts it here alone where they cannot.
 func (ln *lane) complain(o Outcome, client string, sent time.Time) {
 	ln.mu.Lock()
-	now := time.Now()
-	c := Complaint{Key: ln.key, Client: client, Ago: now.Sub(sent), Streak: ln.restrain().climbed(now)}
+	c := Complaint{Key: ln.key, Client: client, Sent: sent, Streak: ln.restrain().climbed(time.Now())}
 	ln.mu.Unlock()
 	verdict, err := ln.limiter.shared.Complain(c)
 
 	ln.mu.Lock()
-	now = time.Now()
-	rs, pause := ln.restrain(), Pause{}
+	now, rs, pause := time.Now(), ln.restrain(), Pause{}
 	switch until := now.Add(verdict.Paused); {
 	case err != nil:
 		if rs.hear(o, client, sent, now) {
@@ -163,11 +161,15 @@ func (ln *lane) complain(o Outcome, client string, sent time.Time) {
 		}
 	case verdict.Paused > 0 && until.Sub(rs.until) > pauseGrace:
 		rs.streak = verdict.Streak
-		rs.pause(until, Backoff, now)
+		rs.pause(until, verdict.PausedBy, now)
 		pause = ln.paused(now)
 	}
 	ln.mu.Unlock()
-	ln.limiter.keep(pause)
+	if err != nil {
+		ln.limiter.keep(pause)
+		return
+	}
+	ln.limiter.store(pause) // the others know of it
 }
 
 // obey takes in what the operator and the host have said to other instances.

@@ -103,10 +103,10 @@ func (c *club) Complain(said Complaint) (Verdict, error) {
 		return Verdict{}, c.err
 	}
 	now := time.Now()
-	if c.heard.hear(Outcome{Status: 503}, said.Client, now.Add(-said.Ago), now) {
+	if c.heard.hear(Outcome{Status: 503}, said.Client, said.Sent, now) {
 		c.paused, c.why = later(c.paused, c.heard.until), Backoff
 	}
-	return Verdict{Paused: max(0, c.paused.Sub(now)), Streak: c.heard.streak}, nil
+	return Verdict{Paused: max(0, c.paused.Sub(now)), PausedBy: c.why, Streak: c.heard.streak}, nil
 }
 
 func (c *club) Order(_ string, o Order) error {
@@ -337,6 +337,25 @@ func TestSharedComplaints(t *testing.T) {
 		}
 		if got := pausedFor(in[0]); got <= 0 {
 			t.Error("not paused after two answers that the others could not be told of")
+		}
+	})
+}
+
+// TestComplaintInAPause has a host name a time to one instance, and none to another, whose request was under way: that one
+// hears why the host is paused, and tells nobody otherwise.
+func TestComplaintInAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, in := newClub(t, 2, time.Millisecond)
+		r := Request{Key: host, Client: "a", MaxWait: minute}
+		told, untold := acquire(t, in[0], r), acquire(t, in[1], r)
+		told.Release(Outcome{Status: 503, RetryAfter: time.Hour})
+		untold.Release(Outcome{Status: 503})
+		synctest.Wait()
+		if v, _ := in[1].Peek(host); v.PausedBy != RetryAfter || pausedFor(in[1]) < time.Hour-time.Second {
+			t.Errorf("the other instance is paused for %v by %q, want an hour by what the host has said", pausedFor(in[1]), v.PausedBy)
+		}
+		if c.why != RetryAfter {
+			t.Errorf("all are told that the host is paused by %q", c.why)
 		}
 	})
 }

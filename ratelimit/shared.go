@@ -71,15 +71,16 @@ type Answer struct {
 // A Complaint is a host's answer of 429 or 503 that named no time.
 type Complaint struct {
 	Key    string
-	Client string        // whose request was answered so
-	Ago    time.Duration // how long ago that was sent: what was under way when a pause began tells nothing new
-	Streak int           // how far up the curve of pauses this instance knows the host
+	Client string    // whose request was answered so
+	Sent   time.Time // when that was sent: what was under way when a pause began tells nothing new
+	Streak int       // how far up the curve of pauses this instance knows the host
 }
 
 // A Verdict is what complaints of all instances have come to.
 type Verdict struct {
-	Paused time.Duration // how long the lane still is paused; 0 if it is not
-	Streak int           // how far up the curve it is
+	Paused   time.Duration // how long the lane still is paused; 0 if it is not
+	PausedBy Source        // why
+	Streak   int           // how far up the curve it is
 }
 
 // An Order is an operator's word on one lane, for all instances. The zero value is none.

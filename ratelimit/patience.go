@@ -84,11 +84,14 @@ func (ln *lane) turnAway(who asker, limit time.Duration, now time.Time) {
 		if !w.asks() || w.patient || w.asker() != who {
 			continue
 		}
-		waited, wait := now.Sub(w.arrived), ln.predict(now, w.client, ln.queue.place(w), ln.restraint.delay(w.delay))
+		wait := ln.predict(now, w.client, ln.queue.place(w), ln.restraint.delay(w.delay))
+		leaves := w.arrived.Add(limit/9*10 + crossed)
 		switch {
-		case waited > limit:
-			w.going = wait > limit/9*10-waited+crossed
-		case wait > limit-waited:
+		case now.Sub(w.arrived) > limit:
+			if now.Add(wait).After(leaves) {
+				w.leaves = leaves
+			}
+		case wait > limit-now.Sub(w.arrived):
 			vain, waits[w] = append(vain, w), wait
 		}
 	}

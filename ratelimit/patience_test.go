@@ -343,6 +343,35 @@ func TestWhoWaitsInVainIsTold(t *testing.T) {
 	}
 }
 
+// TestWhoStaysCounts has a program drop one of its requests after two seconds. One that has waited for about as long is not
+// counted on for a moment, until it should have left; one that has waited for longer stays, as one sees.
+func TestWhoStaysCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{})
+		r := Request{Key: host, Client: "a", Delay: 30 * time.Second, MaxWait: time.Hour}
+		send(t, l, r, 0)
+		l.patiences.missed(r.Client, time.Now()) // so that no places are kept
+		stay, end := context.WithCancel(t.Context())
+		defer end()
+		go l.Acquire(stay, r)
+		time.Sleep(5 * time.Second)
+		drop, leave := context.WithTimeout(t.Context(), 2*time.Second)
+		defer leave()
+		go l.Acquire(drop, r)
+		time.Sleep(time.Second / 8)
+		go l.Acquire(stay, r)
+		time.Sleep(2*time.Second - time.Second/8)
+		synctest.Wait()
+		if we := turnedAway(t, l, r); !in(we.Wait, (23+30)*time.Second) {
+			t.Errorf("told to come back after %v, want 53s: behind one", we.Wait)
+		}
+		time.Sleep(time.Second)
+		if we := turnedAway(t, l, r); !in(we.Wait, (22+60)*time.Second) {
+			t.Errorf("a second later told to come back after %v, want 82s: behind two", we.Wait)
+		}
+	})
+}
+
 // TestWhoWaitsInVainHoldsUpNobody has the first in the queue turned away, for whom no place is kept: the one behind it, whose
 // Delay is shorter, starts at once.
 func TestWhoWaitsInVainHoldsUpNobody(t *testing.T) {

@@ -19,7 +19,7 @@ func (ln *lane) predictHere(now time.Time, client string, place int, delay time.
 	wait, first := ln.expect(now, delay, took), true
 	for w := range ln.queue.ahead(client, place) {
 		switch {
-		case w.kept(), w.going:
+		case w.kept(), now.Before(w.leaves):
 		case first:
 			wait, first = plus(ln.expect(now, ln.restraint.delay(w.delay), took), ln.step(delay, took)), false
 		default:

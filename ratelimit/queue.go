@@ -18,8 +18,8 @@ type waiter struct {
 	delay   time.Duration // its own; the lane's floor may be more
 	maxWait time.Duration
 	patient bool // maxWait is the client's own word
-	going   bool // its client is likely to leave before its turn
 	arrived time.Time
+	leaves  time.Time   // when its client is likely to leave, before its turn; zero: it is not
 	due     time.Time   // when it was foreseen to start; a client that is away was told to come back then
 	ready   chan answer // of capacity 1, so that who answers never waits
 	rides   bool        // on the slot of another, once fewer than MaxConcurrent are under way

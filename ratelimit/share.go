@@ -81,7 +81,7 @@ func (ln *lane) agreed(delay time.Duration, now time.Time) time.Duration {
 
 // crowds puts a question although it is not time yet, if twice as many wait here as the others know of.
 func (ln *lane) crowds(now time.Time) {
-	if ln.share == nil || ln.queue == nil || ln.queue.n < 2*max(1, ln.share.said) {
+	if ln.share == nil || ln.queue.waiting() < 2*max(1, ln.share.said) {
 		return
 	}
 	if w := ln.next(now); w.asks() {

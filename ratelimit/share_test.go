@@ -360,6 +360,41 @@ func TestComplaintInAPause(t *testing.T) {
 	})
 }
 
+// TestPlacesDoNotCrowd has places kept for those that do not wait: the others are asked ahead of time when twice as many wait
+// here as they know of, and not for the places.
+func TestPlacesDoNotCrowd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, in := newClub(t, 1, time.Millisecond)
+		r := Request{Key: host, Client: "a", Delay: 10 * time.Second, MaxWait: time.Hour}
+		send(t, in[0], r, 0)
+		questions := func() int {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return c.asked
+		}
+		var all sync.WaitGroup
+		come := func() (asked int) {
+			before := questions()
+			all.Go(func() { send(t, in[0], r, 0) })
+			time.Sleep(100 * time.Millisecond)
+			return questions() - before
+		}
+		come()
+		if come() != 1 {
+			t.Error("the others are not asked when there are two in the place of one")
+		}
+		away := r
+		away.Client, away.MaxWait = "b", 0
+		for range 5 {
+			turnedAway(t, in[0], away)
+		}
+		if come() != 0 {
+			t.Error("the others are asked when there are three in the place of two, and five places are kept")
+		}
+		all.Wait()
+	})
+}
+
 // TestSharedPlaceThatIsLate has a client that bears no wait come back when it was told, to a place that is late since another
 // instance sent something: it is held for a moment as it is where there is no other instance.
 func TestSharedPlaceThatIsLate(t *testing.T) {

@@ -54,8 +54,8 @@ type backlog struct {
 	worked bool  // a goroutine is at work on it
 }
 
-// Bounds of backlog. What has no room is noted without its snap, and fetched again when it has left the memory: an older one
-// in the Store is not to take its place.
+// Bounds of backlog. What has no room is noted without its snap and its fields, and fetched again when it has left the
+// memory: an older one in the Store is not to take its place.
 const (
 	backlogCount = 10_000
 	backlogBytes = 16 << 20
@@ -74,7 +74,7 @@ func (b *backlog) add(o origin.Origin, r record) (idle bool) {
 		idle = !b.worked
 		b.worked = true
 	} else {
-		r.snap = nil
+		r.snap, r.header = nil, nil
 	}
 	if b.of == nil {
 		b.of = make(map[origin.Origin]record)

@@ -184,3 +184,14 @@ func TestFailedLookUpIsNoConnecting(t *testing.T) {
 		}
 	}
 }
+
+// What is late and has no room is noted, and takes no memory for its fields either.
+func TestBacklogHasRoomForNoFields(t *testing.T) {
+	o := originOf(t, "a.example")
+	snap := (&Snapshot{Origin: o}).prepare()
+	b := backlog{limit: snap.size()}
+	b.add(o, record{snap: snap, header: http.Header{"A": {"b"}}})
+	if r, late := b.get(o); !late || r.snap != nil || r.header != nil || b.bytes != 0 {
+		t.Errorf("what has no room is kept as %+v (late: %t), of %d octets", r, late, b.bytes)
+	}
+}

@@ -26,7 +26,8 @@ func (r record) size() int64 {
 	return n
 }
 
-// after returns r with what has changed since before earlier, which the Store has not heard of.
+// after returns r with what has changed since before earlier, which the Store has not heard of. What was kept between the two
+// may be forgotten, and r say of no change.
 func (r record) after(earlier record) record {
 	if earlier.change == nil {
 		return r
@@ -36,6 +37,7 @@ func (r record) after(earlier record) record {
 		both = *r.change
 		both.OldSHA256, both.OldState = earlier.change.OldSHA256, earlier.change.OldState
 	}
+	both.NewSHA256, both.NewState = r.snap.SHA256, r.snap.State()
 	r.change = &both
 	if both.OldSHA256 == both.NewSHA256 && both.OldState == both.NewState {
 		r.change = nil

@@ -65,28 +65,43 @@ func TestUnsavedWhileLocked(t *testing.T) {
 	})
 }
 
-// TestUnsavedIsNotOlder has a file change that cannot be saved, and leave the memory: the older one does not count again.
+// TestUnsavedIsNotOlder has a file change that cannot be saved, and leave the memory: the older one does not count again, not
+// even while its origin is down. When the Store works again, it hears of what has changed since.
 func TestUnsavedIsNotOlder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var full atomic.Bool
-		site := &scripted{say: has(file)}
-		store := onDisk(&full)
-		c := newCache(t, robots.CacheOptions{Fetch: site.fetch, Store: store, MaxBytes: 1 << 10})
-		o := mustOrigin(t, "http://a.example")
-		lookUp(t, c, o)
-		full.Store(true)
-		site.say = has("User-agent: *\nDisallow: /open\n")
-		if _, err := c.Refresh(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
-		for i := range 300 {
-			lookUp(t, c, mustOrigin(t, fmt.Sprintf("http://h%d.example", i)))
-		}
-		asked := site.asked
-		if snap := lookUp(t, c, o); allowed(snap, "/open") || site.asked != asked+1 {
-			t.Errorf("Snapshot = %s after %d fetches, want what the origin has after one", outline(snap), site.asked-asked)
-		}
-	})
+	third := has("User-agent: *\nDisallow: /open/third\n")
+	for name, then := range map[string]func(*robots.Snapshot){"it changes again": third, "it is down": down} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var full atomic.Bool
+				site := &scripted{say: has(file)}
+				store := onDisk(&full)
+				c := newCache(t, robots.CacheOptions{Fetch: site.fetch, Store: store, MaxBytes: 1 << 10})
+				o := mustOrigin(t, "http://a.example")
+				lookUp(t, c, o)
+				full.Store(true)
+				site.say = has("User-agent: *\nDisallow: /open\n")
+				if _, err := c.Refresh(t.Context(), o); err != nil {
+					t.Fatal(err)
+				}
+				for i := range 300 {
+					lookUp(t, c, mustOrigin(t, fmt.Sprintf("http://h%d.example", i)))
+				}
+				asked := site.asked
+				site.say = then
+				if snap := lookUp(t, c, o); allowed(snap, "/open/third") || site.asked != asked+1 {
+					t.Errorf("Snapshot = %s after %d fetches, want what the origin has after one", outline(snap), site.asked-asked)
+				}
+				site.say = third
+				full.Store(false)
+				if _, err := c.Refresh(t.Context(), o); err != nil {
+					t.Fatal(err)
+				}
+				if n := len(store.changes); n != 1 || store.changes[0].OldSHA256 != "of /private" || store.changes[0].NewSHA256 != "of /open/third" {
+					t.Errorf("the changes kept are %v, want one: from what the Store had to what the origin has", store.changes)
+				}
+			})
+		})
+	}
 }
 
 // onDisk is a Store whose Save fails while the disk is full.

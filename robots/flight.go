@@ -149,13 +149,15 @@ func (c *Cache) look(e errand) (before *Snapshot, enough bool) {
 		return before, false
 	}
 	header := stored.Header
+	r, late := c.backlog.get(e.origin)
 	switch {
+	case before == nil && r.change != nil:
+		return nil, false // something else has come after it, and has left the memory
 	case before == nil:
 		before = stored.prepare()
 	case stored.SHA256 != before.SHA256 || stored.ETag != before.ETag:
 		return before, false // it was saved before, and what came after could not be
 	}
-	_, late := c.backlog.get(e.origin) // something newer, which has left the memory
 	if before == stored && !late && stored.enoughFor(e.purpose) {
 		c.counts.storeHits.Add(1)
 		c.remember(e.key, stored)

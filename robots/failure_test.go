@@ -100,7 +100,7 @@ func TestTimeouts(t *testing.T) {
 			if got, want := outline(snap), "unreachable 0 "+row.want; got != want {
 				t.Errorf("Fetch(%s) = %s, want %s; the error: %v", row.from, got, want, snap.Err)
 			}
-			if want := "not had within 200ms: "; !strings.HasPrefix(fmt.Sprint(snap.Err), want) {
+			if want := fmt.Sprintf("not had within %v: ", soon); !strings.HasPrefix(fmt.Sprint(snap.Err), want) {
 				t.Errorf("Fetch(%s) says %v, want that it begins with %q", row.from, snap.Err, want)
 			}
 			if strings.HasSuffix(row.name, "/no body") {

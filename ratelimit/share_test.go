@@ -22,6 +22,7 @@ type club struct {
 	mu      sync.Mutex
 	holders int
 	mark    time.Time
+	sent    time.Time // when something last was without a lease: no lease that is cancelled goes back further
 	paused  time.Time
 	why     Source
 	heard   backoff
@@ -72,7 +73,7 @@ func (c *club) Lease(a Ask) (Answer, error) {
 func (c *club) Sent(string, time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.mark = time.Now()
+	c.mark, c.sent = time.Now(), time.Now()
 }
 
 func (c *club) Leave(string) {
@@ -145,7 +146,7 @@ func (l *clubLease) give(used bool) {
 		if used {
 			l.club.mark = time.Now()
 		} else if l.club.holders == 0 {
-			l.club.mark = l.mark
+			l.club.mark = later(l.mark, l.club.sent)
 		}
 		l.club.mu.Unlock()
 		go l.club.wake()

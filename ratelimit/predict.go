@@ -115,7 +115,8 @@ func (ln *lane) reckon(r Request, now time.Time) (wait, gap time.Duration, ok bo
 	return wait, gap, true
 }
 
-// sent notes a request that was sent without a Grant. Those already waiting for a turn are not put off by it. The lane has settled.
+// sent notes a request that was sent without a Grant. Those already waiting for a turn are not put off by it. The lane has
+// settled.
 func (ln *lane) sent(now time.Time) {
 	ln.seen = now
 	ln.moves++

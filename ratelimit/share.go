@@ -18,7 +18,10 @@ type share struct {
 	rivals  []int     // how many wait in each other instance, by the last answer
 	heard   time.Time // when that was
 	last    int64     // the number of the last lease
-	turn    *turn     // the right to start, between an answer and the end of the move that it brings
+	moves   uint64    // the lane's when its marks were last taken from an answer
+	mark    time.Time // the lane's before that, and seen as well
+	seen    time.Time
+	turn    *turn // the right to start, between an answer and the end of the move that it brings
 }
 
 // A turn is the right to start a request with no longer a delay, by the agreement of all instances.
@@ -124,6 +127,7 @@ func (ln *lane) ask(a Ask, delay time.Duration) {
 	s.again, s.rivals, s.last, s.heard = now.Add(answer.Wait), answer.Rivals, answer.Last, now
 	ln.obey(answer, now)
 	if answer.Lease != nil {
+		ln.unyield()
 		s.turn, s.lined = &turn{answer, delay}, false
 	} else {
 		s.lined = answer.Mode == ModeRedis
@@ -197,8 +201,20 @@ func (ln *lane) yield(a Answer, delay time.Duration, now time.Time) {
 		ln.share.again = now
 	}
 	if last := now.Add(-a.Gap); a.Gap >= 0 && delay > 0 && last.After(ln.mark) {
+		ln.unyield()
+		s := ln.share
+		s.mark, s.seen = ln.mark, ln.seen
 		ln.mark, ln.seen = last, later(ln.seen, last)
 		ln.moves++
+		s.moves = ln.moves
+	}
+}
+
+// unyield forgets what was last taken in of other instances: they know better by now, since what had started there may have
+// been cancelled.
+func (ln *lane) unyield() {
+	if s := ln.share; ln.moves == s.moves {
+		ln.mark, ln.seen = s.mark, s.seen
 	}
 }
 

@@ -361,6 +361,22 @@ func TestComplaintInAPause(t *testing.T) {
 	})
 }
 
+// TestSharedCancel has a request wait for one of another instance that is not sent after all: it starts at once then.
+func TestSharedCancel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, in := newClub(t, 2, time.Millisecond)
+		r := Request{Key: host, Client: "a", Delay: 10 * time.Second, MaxWait: time.Hour}
+		g := acquire(t, in[1], r)
+		waits := make(chan time.Duration)
+		go func() { waits <- send(t, in[0], r, 0) }()
+		time.Sleep(time.Second)
+		g.Cancel()
+		if got := <-waits; got > time.Second+time.Second/10 {
+			t.Errorf("waited %v, want no longer than the second after which the other was cancelled", got)
+		}
+	})
+}
+
 // TestPlacesDoNotCrowd has places kept for those that do not wait: the others are asked ahead of time when twice as many wait
 // here as they know of, and not for the places.
 func TestPlacesDoNotCrowd(t *testing.T) {

@@ -61,6 +61,9 @@ func (l *Limiter) tellPause(p Pause) {
 // keep tells the other instances of a pause that has just begun, and hands it to Pauses. No lock is held, since this may take
 // a while. The zero Pause is none.
 func (l *Limiter) keep(p Pause) {
+	if p.Until.IsZero() {
+		return
+	}
 	l.tellPause(p)
 	l.store(p)
 }

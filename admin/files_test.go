@@ -101,7 +101,7 @@ func newTestCache(t *testing.T, origins ...origin.Origin) *robots.Cache {
 	}
 	t.Cleanup(cache.Close)
 	for _, o := range origins {
-		if _, err := cache.Snapshot(t.Context(), o, ""); err != nil {
+		if _, err := cache.Snapshot(t.Context(), o, robots.Asker{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -30,6 +30,22 @@ func (c *Client) is(user string, addr netip.Addr) bool {
 // local is everybody on this machine, where nobody is listed.
 var local = &Client{Client: policy.Client{Name: "local"}}
 
+// share returns the name by which queues, limits and fetches are shared fairly between clients: c's own, or, if no clients
+// are listed, the network of the remote address. It never depends on what a request says of itself, such as its User-Agent.
+func (c *Client) share(remote string) string {
+	if c != local {
+		if c == nil {
+			return ""
+		}
+		return c.Name
+	}
+	from, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return c.Name
+	}
+	return networkOf(from.Addr()).Addr().String()
+}
+
 // newUsers returns who each user of c is where no clients are listed: one of that name.
 func newUsers(c *Credentials) map[string]*Client {
 	users := make(map[string]*Client)

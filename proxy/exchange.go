@@ -26,6 +26,7 @@ import (
 type exchange struct {
 	server *Server
 	client *Client  // nil: a stranger
+	share  string   // the client by which queues, limits and fetches are shared fairly: see Client.share
 	denied *Refusal // what the stranger is told; nil: that nobody knows him
 	tunnel *tunnel  // nil: outside a tunnel
 	origin origin.Origin
@@ -84,9 +85,10 @@ func (s *Server) newExchange(w http.ResponseWriter, r *http.Request, t *tunnel) 
 // identify finds out who sends r: inside a tunnel, who opened that.
 func (ex *exchange) identify(r *http.Request) {
 	if t := ex.tunnel; t != nil {
-		ex.rec.Via, ex.client = audit.Intercepted, t.client
+		ex.rec.Via, ex.client, ex.share = audit.Intercepted, t.client, t.share
 	} else {
 		ex.client, ex.denied = ex.server.identify(r)
+		ex.share = ex.client.share(r.RemoteAddr)
 	}
 	if ex.client != nil {
 		ex.rec.Client, ex.rec.Purpose = ex.client.Name, ex.client.Purpose

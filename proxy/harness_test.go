@@ -244,7 +244,7 @@ func (r *rig) last(n int) audit.Record {
 // snapshots answers look-ups without a fetch.
 type snapshots func(context.Context, origin.Origin) (*robots.Snapshot, error)
 
-func (f snapshots) Snapshot(ctx context.Context, o origin.Origin, _ string) (*robots.Snapshot, error) {
+func (f snapshots) Snapshot(ctx context.Context, o origin.Origin, _ robots.Asker) (*robots.Snapshot, error) {
 	return f(ctx, o)
 }
 

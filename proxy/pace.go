@@ -88,7 +88,7 @@ func (ex *exchange) deviates(how string) {
 // paced returns what is asked of the pace for req, and the word for the record if it goes on the slot of another.
 func (ex *exchange) paced(req *http.Request, delay time.Duration) (r ratelimit.Request, deviation string) {
 	pace, now := ex.server.options.Pace, time.Now()
-	r = ratelimit.Request{Key: ex.lane, Client: ex.client.Name, Agent: ex.rec.UserAgent, Delay: delay, MaxWait: ex.maxWait(req.Header)}
+	r = ratelimit.Request{Key: ex.lane, Client: ex.share, Agent: ex.rec.UserAgent, Delay: delay, MaxWait: ex.maxWait(req.Header)}
 	r.Patient = ex.preference != ""
 	if pace.Addr != nil {
 		r.Addr = pace.Addr(req.Context(), ex.origin)
@@ -161,6 +161,6 @@ func (ex *exchange) hear(resp *http.Response, now time.Time) {
 	o := outcome(resp, now)
 	ex.grant.Hear(o)
 	if ex.reckoned {
-		ex.server.options.Limiter.Hear(ex.lane, ex.client.Name, o)
+		ex.server.options.Limiter.Hear(ex.lane, ex.share, o)
 	}
 }

@@ -384,7 +384,7 @@ func TestPaceKnowsPrograms(t *testing.T) {
 	r := newRig(t, nil)
 	req := &http.Request{Header: http.Header{"User-Agent": {"Crawler/1.0"}}, URL: &url.URL{Scheme: "http", Host: "a.example"}}
 	ex := r.server.newExchange(nil, req, nil)
-	ex.client = local
+	ex.client, ex.share = local, local.Name
 	if got, _ := ex.paced(req, 0); got.Client != local.Name || got.Agent != "Crawler/1.0" {
 		t.Errorf("the pace is asked for %q, %q, want the client and its User-Agent", got.Client, got.Agent)
 	}

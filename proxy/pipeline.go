@@ -78,7 +78,7 @@ func (p pipeline) decide(req *http.Request, ex *exchange) (policy.Decision, *rob
 	var snap *robots.Snapshot
 	if p.options.Policy.Mode(ex.origin.Host(), ex.client.Client) != policy.Off {
 		var err error
-		if snap, err = p.options.Snapshots.Snapshot(req.Context(), ex.origin, ex.client.ProductToken); err != nil {
+		if snap, err = p.options.Snapshots.Snapshot(req.Context(), ex.origin, robots.Asker{Client: ex.share, Token: ex.client.ProductToken}); err != nil {
 			return policy.Decision{}, nil, lookUpRefusal(req, ex, err)
 		}
 	}

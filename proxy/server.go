@@ -39,11 +39,9 @@ import (
 	"github.com/robotsproxy/robotsproxy/robots"
 )
 
-// Snapshots finds an origin's robots.txt as it stands now. Asker is the product token of the client for whom it is looked
-// up, so that the owner of the site sees who wants to know; it may be empty. An error means that not even its failure is
-// known.
+// Snapshots finds an origin's robots.txt as it stands now, for asker. An error means that not even its failure is known.
 type Snapshots interface {
-	Snapshot(ctx context.Context, o origin.Origin, asker string) (*robots.Snapshot, error)
+	Snapshot(ctx context.Context, o origin.Origin, asker robots.Asker) (*robots.Snapshot, error)
 }
 
 // Recorder keeps records. Begin is called once the decision is made and before anything is sent or answered; its error

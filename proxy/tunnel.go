@@ -25,6 +25,7 @@ import (
 // tunnel is what a CONNECT asked for: every request inside it is for this host and port.
 type tunnel struct {
 	client *Client
+	share  string // of client: see Client.share
 	host   string
 	port   uint16
 	clear  origin.Origin // whom requests in clear are for
@@ -190,7 +191,7 @@ func (w *hijackWriter) weigh(r *http.Request) *Refusal {
 		w.tunnel = t
 	}
 	client, ref := w.server.identify(r)
-	w.tunnel.client = client
+	w.tunnel.client, w.tunnel.share = client, client.share(r.RemoteAddr)
 	switch {
 	case err != nil:
 		return targetRefusal(err)

@@ -26,7 +26,7 @@ func TestHitAllocates(t *testing.T) {
 	o := mustOrigin(t, "http://a.example")
 	lookUp(t, c, o)
 	got := testing.AllocsPerRun(10_000, func() {
-		if _, err := c.Snapshot(context.Background(), o, "NewsBot"); err != nil {
+		if _, err := c.Snapshot(context.Background(), o, robots.Asker{Token: "NewsBot"}); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -42,7 +42,7 @@ func BenchmarkHit(b *testing.B) {
 			ctx, i := context.Background(), 0
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := c.Snapshot(ctx, origins[i%n], ""); err != nil {
+				if _, err := c.Snapshot(ctx, origins[i%n], robots.Asker{}); err != nil {
 					b.Fatal(err)
 				}
 				i++
@@ -58,7 +58,7 @@ func BenchmarkHitParallel(b *testing.B) {
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
 				for i := 0; pb.Next(); i++ {
-					if _, err := c.Snapshot(context.Background(), origins[i%n], ""); err != nil {
+					if _, err := c.Snapshot(context.Background(), origins[i%n], robots.Asker{}); err != nil {
 						b.Error(err)
 						return
 					}

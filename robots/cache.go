@@ -116,10 +116,10 @@ func (c *Cache) begin() error {
 	return nil
 }
 
-// Snapshot returns o's robots.txt as it stands now, fetching it if no fresh copy is kept. Asker is the product token of
-// the client that asks, which the origin is told if this call begins the fetch; it may be empty. The error is that of ctx,
+// Snapshot returns o's robots.txt as it stands now, fetching it if no fresh copy is kept. The origin
+// sees asker's token if this call begins the fetch. The error is that of ctx,
 // of a guard that refuses o's address, of a failure on the way to every origin, or ErrBusy.
-func (c *Cache) Snapshot(ctx context.Context, o origin.Origin, asker string) (*Snapshot, error) {
+func (c *Cache) Snapshot(ctx context.Context, o origin.Origin, asker Asker) (*Snapshot, error) {
 	now := c.born.Add(time.Since(c.born)) // by the monotonic clock alone, which is half as dear as time.Now
 	key := c.key(o)
 	snap := c.inMemory(key, o)

@@ -41,7 +41,7 @@ func newCache(tb testing.TB, o robots.CacheOptions) *robots.Cache {
 
 func lookUp(tb testing.TB, c *robots.Cache, o origin.Origin) *robots.Snapshot {
 	tb.Helper()
-	snap, err := c.Snapshot(context.Background(), o, "")
+	snap, err := c.Snapshot(context.Background(), o, robots.Asker{})
 	if err != nil {
 		tb.Fatalf("Snapshot(%s): %v", o, err)
 	}
@@ -104,7 +104,7 @@ func TestWaiterLeaves(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		begin := time.Now()
-		snap, err := c.Snapshot(ctx, o, "")
+		snap, err := c.Snapshot(ctx, o, robots.Asker{})
 		if snap != nil || !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != time.Second {
 			t.Errorf("Snapshot = %v, %v after %v, want %v after 1s", snap, err, time.Since(begin), context.DeadlineExceeded)
 		}
@@ -127,7 +127,7 @@ func TestFetchPanics(t *testing.T) {
 		}
 		return found(r.Origin, file, time.Hour), nil
 	}})
-	if snap, err := c.Snapshot(t.Context(), o, ""); snap != nil || err == nil || !strings.Contains(err.Error(), "a fault of ours") {
+	if snap, err := c.Snapshot(t.Context(), o, robots.Asker{}); snap != nil || err == nil || !strings.Contains(err.Error(), "a fault of ours") {
 		t.Errorf("Snapshot = %v, %v, want the panic as an error", snap, err)
 	}
 	lookUp(t, c, o) // which needs the place that the panic has given back
@@ -142,7 +142,7 @@ func TestErrorIsNotKept(t *testing.T) {
 		return nil, fault
 	}})
 	for range 3 {
-		if snap, err := c.Snapshot(t.Context(), o, ""); snap != nil || !errors.Is(err, fault) {
+		if snap, err := c.Snapshot(t.Context(), o, robots.Asker{}); snap != nil || !errors.Is(err, fault) {
 			t.Errorf("Snapshot = %v, %v, want %v", snap, err, fault)
 		}
 	}
@@ -277,7 +277,7 @@ func TestHangingHosts(t *testing.T) {
 		var hanging sync.WaitGroup
 		for i := range places - 1 {
 			o := mustOrigin(t, fmt.Sprintf("http://hangs-%d.example", i))
-			hanging.Go(func() { _, _ = c.Snapshot(ctx, o, "") })
+			hanging.Go(func() { _, _ = c.Snapshot(ctx, o, robots.Asker{}) })
 		}
 		synctest.Wait()
 		for i := range 10 {
@@ -307,7 +307,7 @@ func TestClose(t *testing.T) {
 		for i := range 10 {
 			o := mustOrigin(t, fmt.Sprintf("http://host-%d.example", i))
 			askers.Go(func() {
-				if snap, err := c.Snapshot(context.Background(), o, ""); snap != nil || !errors.Is(err, context.Canceled) {
+				if snap, err := c.Snapshot(context.Background(), o, robots.Asker{}); snap != nil || !errors.Is(err, context.Canceled) {
 					t.Errorf("Snapshot = %v, %v, want %v", snap, err, context.Canceled)
 				}
 			})
@@ -331,7 +331,7 @@ func TestCloseAfterAllLeft(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = c.Snapshot(gone, mustOrigin(t, fmt.Sprintf("http://host-%d.example", i)), "")
+		_, _ = c.Snapshot(gone, mustOrigin(t, fmt.Sprintf("http://host-%d.example", i)), robots.Asker{})
 		c.Close()
 	}
 }

@@ -36,7 +36,7 @@ func Example() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		snap, err := c.Snapshot(context.Background(), o, "")
+		snap, err := c.Snapshot(context.Background(), o, robots.Asker{})
 		if err != nil {
 			log.Fatal(err)
 		}

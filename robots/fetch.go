@@ -67,10 +67,16 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
+// Asker is the client for whom a robots.txt is looked up. The zero Asker is the proxy itself.
+type Asker struct {
+	Client string // whose share of the fetches is used; clients of one name share it
+	Token  string // product token, which the fetch sends before our own in User-Agent (RFC 9309 section 2.2.1); may be empty
+}
+
 // Request says what is to be fetched.
 type Request struct {
 	Origin   origin.Origin
-	Asker    string    // product token of the client that asks, which the origin is told beside our own; empty if there is none
+	Asker    Asker
 	Previous *Snapshot // what is kept of Origin; asked for by condition if it is a file with validators. May be nil.
 }
 
@@ -114,7 +120,7 @@ func (f *Fetcher) follow(ctx context.Context, r Request, snap *Snapshot) error {
 	visited := []string{snap.Origin.String() + "/robots.txt"}
 	for {
 		previous := r.asksAgain(snap)
-		resp, err := f.get(ctx, visited[len(visited)-1], f.header(r.Asker, previous))
+		resp, err := f.get(ctx, visited[len(visited)-1], f.header(r.Asker.Token, previous))
 		if err != nil {
 			return err
 		}

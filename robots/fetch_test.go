@@ -127,7 +127,7 @@ func TestAsker(t *testing.T) {
 		{"\x00", "robotsproxy/test"},
 	} {
 		site.Reset()
-		if _, err := f.Fetch(t.Context(), robots.Request{Origin: o, Asker: row.asker}); err != nil {
+		if _, err := f.Fetch(t.Context(), robots.Request{Origin: o, Asker: robots.Asker{Token: row.asker}}); err != nil {
 			t.Errorf("Fetch for %q: %v", row.asker, err)
 		}
 		requests := site.Requests()
@@ -138,7 +138,7 @@ func TestAsker(t *testing.T) {
 	c := newCache(t, robots.CacheOptions{Fetch: f.Fetch})
 	for _, asker := range []string{"First", "Second"} {
 		site.Reset()
-		if _, err := c.Snapshot(t.Context(), o, asker); err != nil {
+		if _, err := c.Snapshot(t.Context(), o, robots.Asker{Token: asker}); err != nil {
 			t.Error(err)
 		}
 		if requests := site.Requests(); asker == "First" && requests[0].UserAgent != "First robotsproxy/test" || asker == "Second" && len(requests) != 0 {
@@ -276,14 +276,14 @@ func TestProhibited(t *testing.T) {
 	})
 	c := newCache(t, robots.CacheOptions{Fetch: f.Fetch})
 
-	snap, err := c.Snapshot(t.Context(), mustOrigin(t, "http://private.example"), "")
+	snap, err := c.Snapshot(t.Context(), mustOrigin(t, "http://private.example"), robots.Asker{})
 	if snap != nil || !errors.Is(err, errProhibited) {
 		t.Errorf("prohibited origin: Snapshot = %v, %v, want the guard's error", snap, err)
 	}
 	if got := c.Stats(); got.Failures != 0 {
 		t.Errorf("prohibited origin: %+v, want no failure, since nothing is known of the file", got)
 	}
-	snap, err = c.Snapshot(t.Context(), mustOrigin(t, "http://a.example"), "")
+	snap, err = c.Snapshot(t.Context(), mustOrigin(t, "http://a.example"), robots.Asker{})
 	if err != nil {
 		t.Fatalf("prohibited redirect: Snapshot: %v", err)
 	}

@@ -28,7 +28,7 @@ const (
 type errand struct {
 	origin  origin.Origin
 	key     uint64
-	asker   string
+	asker   Asker
 	purpose purpose
 }
 

@@ -85,7 +85,7 @@ func TestKept(t *testing.T) {
 	const origins = 4 * recentCount
 	for range 2 {
 		for i := range origins {
-			if _, err := c.Snapshot(t.Context(), originOf(t, fmt.Sprintf("host-%d.example", i)), ""); err != nil {
+			if _, err := c.Snapshot(t.Context(), originOf(t, fmt.Sprintf("host-%d.example", i)), Asker{}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -42,7 +42,7 @@ func TestOutage(t *testing.T) {
 		fails := func(when string, asked int) {
 			t.Helper()
 			for range 3 {
-				if snap, err := c.Snapshot(t.Context(), a, ""); snap != nil || !errors.Is(err, errBroken) {
+				if snap, err := c.Snapshot(t.Context(), a, robots.Asker{}); snap != nil || !errors.Is(err, errBroken) {
 					t.Errorf("%s: Snapshot = %v, %v, want %v", when, snap, err, errBroken)
 				}
 			}
@@ -81,7 +81,9 @@ func TestOutagesAreBounded(t *testing.T) {
 	f := newFetcherOver(t, way, func(o *robots.FetcherOptions) { o.OnTheWay = func(error) bool { return true } })
 	c := newCache(t, robots.CacheOptions{Fetch: f.Fetch})
 	const most = 10_000
-	ask := func(n int) { _, _ = c.Snapshot(t.Context(), mustOrigin(t, fmt.Sprintf("http://a%d.example", n)), "") }
+	ask := func(n int) {
+		_, _ = c.Snapshot(t.Context(), mustOrigin(t, fmt.Sprintf("http://a%d.example", n)), robots.Asker{})
+	}
 	for n := range most + 1 {
 		ask(n)
 	}

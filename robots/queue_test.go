@@ -72,7 +72,7 @@ func TestHangingPorts(t *testing.T) {
 		for port := range 1000 {
 			o := mustOrigin(t, fmt.Sprintf("http://hangs.example:%d", 1000+port))
 			hanging.Go(func() {
-				if _, err := c.Snapshot(ctx, o, ""); errors.Is(err, robots.ErrBusy) {
+				if _, err := c.Snapshot(ctx, o, robots.Asker{}); errors.Is(err, robots.ErrBusy) {
 					refused.Add(1)
 				}
 			})
@@ -109,7 +109,7 @@ func TestBusy(t *testing.T) {
 		for i := range 100 {
 			o := mustOrigin(t, fmt.Sprintf("http://host-%d.example", i))
 			all.Go(func() {
-				switch _, err := c.Snapshot(t.Context(), o, ""); {
+				switch _, err := c.Snapshot(t.Context(), o, robots.Asker{}); {
 				case errors.Is(err, robots.ErrBusy):
 					busy.Add(1)
 				case err == nil:

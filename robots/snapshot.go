@@ -4,7 +4,7 @@
 //	f, err := robots.NewFetcher(robots.FetcherOptions{Transport: transport, UserAgent: "robotsproxy/1.0"})
 //	c, err := robots.NewCache(robots.CacheOptions{Fetch: f.Fetch})
 //	defer c.Close()
-//	snap, err := c.Snapshot(ctx, o, "NewsBot")
+//	snap, err := c.Snapshot(ctx, o, robots.Asker{Client: "news", Token: "NewsBot"})
 //	allowed := snap.Rules.Agent("NewsBot").Verdict("/private").Allowed
 //
 // What the RFC names is a value and not an error: an origin that cannot be reached has a Snapshot, which says so. An error

@@ -418,7 +418,7 @@ func TestStorePanics(t *testing.T) {
 	if err := c.Purge(t.Context(), o); err == nil || !strings.Contains(err.Error(), "a fault of ours") {
 		t.Errorf("Purge: %v, want the panic as an error", err)
 	}
-	if snap, err := c.Snapshot(t.Context(), o, ""); snap != nil || err == nil {
+	if snap, err := c.Snapshot(t.Context(), o, robots.Asker{}); snap != nil || err == nil {
 		t.Errorf("Snapshot = %v, %v, want the panic as an error", snap, err)
 	}
 	store.before = nil

@@ -84,7 +84,7 @@ func BenchmarkCache(b *testing.B) {
 			}
 			defer c.Close()
 			lookUp := func(i int) {
-				if _, err := c.Snapshot(context.Background(), origins[i%len(origins)], ""); err != nil {
+				if _, err := c.Snapshot(context.Background(), origins[i%len(origins)], robots.Asker{}); err != nil {
 					b.Fatal(err)
 				}
 			}

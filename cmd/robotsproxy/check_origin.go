@@ -31,7 +31,7 @@ func fromOrigin(cfg *config.Config) (func(context.Context, origin.Origin) (*robo
 			return snap, nil
 		}
 		transport.hosts.Store(o.Host(), true)
-		return cache.Snapshot(ctx, o, "")
+		return cache.Snapshot(ctx, o, robots.Asker{})
 	}, nil
 }
 

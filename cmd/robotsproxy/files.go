@@ -88,7 +88,7 @@ func (f *files) Own(host string) []admin.OwnFile {
 }
 
 // Snapshot returns the file that is in force for o.
-func (f *files) Snapshot(ctx context.Context, o origin.Origin, asker string) (*robots.Snapshot, error) {
+func (f *files) Snapshot(ctx context.Context, o origin.Origin, asker robots.Asker) (*robots.Snapshot, error) {
 	if own := f.own.of(o.Host()); own != nil {
 		return own, nil
 	}

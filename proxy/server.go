@@ -197,6 +197,7 @@ func (s *Server) newHTTPServer(h http.HandlerFunc) *http.Server {
 		IdleTimeout:                  s.options.IdleTimeout,
 		ConnState:                    noteState,
 		MaxHeaderBytes:               maxHeaderBytes,
+		HTTP2:                        &http.HTTP2Config{MaxReadFrameSize: 16 << 10}, // else a client has 1 MiB buffered a connection
 		ErrorLog:                     slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		DisableGeneralOptionsHandler: true,
 	}

@@ -24,6 +24,9 @@ const (
 	ReasonLoop              Reason = "loop"               // our own Via came back
 	ReasonUpstream          Reason = "upstream"           // allowed, and the origin failed
 	ReasonInternal          Reason = "internal"           // a fault of ours
+	ReasonTooComplex        Reason = "too-complex"        // a verdict would take more steps than its budget
+	ReasonConnectionAuth    Reason = "connection-auth"    // authentication of a connection, which other clients share
+	ReasonClientLeft        Reason = "client-left"        // the client left before its answer began
 	ReasonReport            Reason = "report"             // forwarded, and enforcing would not have
 	ReasonOff               Reason = "off"                // forwarded unjudged, as configured
 )

@@ -56,7 +56,7 @@ func authRefusal(err error) *Refusal {
 	case errors.Is(err, errBusy), errors.Is(err, errStopping):
 		return &Refusal{Reason: policy.ReasonOverload, Detail: "The credentials could not be checked: " + err.Error() + ".", RetryAfter: time.Second, Err: err}
 	case errors.Is(err, context.Canceled):
-		return &Refusal{Err: errClientLeft}
+		return &Refusal{Reason: policy.ReasonClientLeft, Err: errClientLeft}
 	}
 	return ref
 }
@@ -223,5 +223,5 @@ func (ex *exchange) gone(cause error) *Refusal {
 			Detail: "The request took longer than this proxy lets one take.", Err: errTooLong,
 		}
 	}
-	return &Refusal{Err: cause}
+	return &Refusal{Reason: policy.ReasonClientLeft, Err: cause}
 }

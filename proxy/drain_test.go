@@ -121,7 +121,7 @@ func TestUploaderLeavesWhileItWaits(t *testing.T) {
 	cancel()
 	<-left
 	r.eventually("the leaving", func() bool { return r.limiter.Stats().Waiting == 0 })
-	if rec := r.last(2); !rec.SentAt.IsZero() || rec.Reason != policy.ReasonNone || rec.Error == "" || rec.Waited <= 0 {
+	if rec := r.last(2); !rec.SentAt.IsZero() || rec.Reason != policy.ReasonClientLeft || rec.Error == "" || rec.Waited <= 0 {
 		t.Errorf("record: %+v", rec)
 	}
 	if got := r.site.Paths("a.example"); len(got) != 1 {

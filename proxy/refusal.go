@@ -37,9 +37,8 @@ type class struct {
 }
 
 // classes is the one place that ties a reason to its status, its Proxy-Status error and its recorded decision.
-// The row without a reason is for a client that left: nobody refused, and nobody reads the answer (499 is nginx's word for it).
+// The answer to a client that left is never read: its status, 499, is for the record, as nginx uses it.
 var classes = map[policy.Reason]class{
-	policy.ReasonNone:              {499, "http_request_error", policy.Error, "The client left"},
 	policy.ReasonRobots:            {403, "http_request_denied", policy.Deny, "Disallowed by robots.txt"},
 	policy.ReasonRobotsUnreachable: {503, "destination_unavailable", policy.Error, "The robots.txt of this origin could not be known"},
 	policy.ReasonEgress:            {403, "destination_ip_prohibited", policy.Deny, "This address may not be reached through the proxy"},
@@ -53,6 +52,9 @@ var classes = map[policy.Reason]class{
 	policy.ReasonOverload:          {503, "connection_limit_reached", policy.Error, "The proxy is at its limit"},
 	policy.ReasonPacingUnavailable: {503, "proxy_internal_error", policy.Error, "The pace of this host cannot be known"},
 	policy.ReasonAuditUnavailable:  {503, "proxy_internal_error", policy.Error, "The decision could not be recorded"},
+	policy.ReasonTooComplex:        {403, "http_request_denied", policy.Deny, "The rules for this request are too complex"},
+	policy.ReasonConnectionAuth:    {403, "http_request_denied", policy.Deny, "Authentication of a connection does not pass this proxy"},
+	policy.ReasonClientLeft:        {499, "http_request_error", policy.Error, "The client left"},
 	policy.ReasonBadRequest:        {400, "http_request_error", policy.Error, "This request cannot be judged"},
 	policy.ReasonMisdirected:       {421, "http_request_error", policy.Error, "Two names for one request"},
 	policy.ReasonLoop:              {508, "proxy_loop_detected", policy.Error, "The request came back to the proxy"},

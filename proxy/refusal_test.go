@@ -19,6 +19,7 @@ func TestEveryReasonHasItsClass(t *testing.T) {
 	for _, r := range []policy.Reason{
 		policy.ReasonRobots, policy.ReasonRobotsUnreachable, policy.ReasonEgress, policy.ReasonExemption, policy.ReasonIdentity, policy.ReasonAuth, policy.ReasonIntercept, policy.ReasonPace, policy.ReasonBackoff, policy.ReasonStopped,
 		policy.ReasonOverload, policy.ReasonAuditUnavailable, policy.ReasonPacingUnavailable, policy.ReasonBadRequest, policy.ReasonMisdirected, policy.ReasonLoop, policy.ReasonUpstream, policy.ReasonInternal,
+		policy.ReasonTooComplex, policy.ReasonConnectionAuth, policy.ReasonClientLeft,
 	} {
 		c, ok := classes[r]
 		if !ok || c.status < 400 || c.proxyError == "" || c.outcome == "" || c.title == "" {
@@ -26,7 +27,7 @@ func TestEveryReasonHasItsClass(t *testing.T) {
 		}
 	}
 	for _, r := range []*Refusal{{}, {Reason: "no such reason"}} {
-		if r.complete(0); r.Status < 400 {
+		if r.complete(0); r.Status != 500 {
 			t.Errorf("a refusal for the reason %q has status %d", r.Reason, r.Status)
 		}
 	}

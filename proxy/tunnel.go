@@ -309,7 +309,7 @@ func (s *Server) handshake(c *tunnelConn) (net.Conn, error) {
 		if c.turnedDown(err) {
 			s.distrust.count.Add(1)
 			s.distrust.tell(c, "a client does not trust the CA")
-			s.recordTunnel(c, &Refusal{Err: fmt.Errorf("%w: %w", errDistrust, err)})
+			s.recordTunnel(c, &Refusal{Reason: policy.ReasonClientLeft, Err: fmt.Errorf("%w: %w", errDistrust, err)})
 		}
 		return nil, fmt.Errorf("the TLS handshake: %w", err)
 	}

@@ -50,7 +50,7 @@ func (t *tally) observe(r *audit.Record) {
 	if r.Decision == policy.Allow || r.Decision == policy.Exempt {
 		return
 	}
-	by := blockedBy{r.Host, cmp.Or(string(r.Reason), "the client left")}
+	by := blockedBy{r.Host, string(r.Reason)}
 	if r.Rule != "" {
 		by.rule = fmt.Sprintf("robots.txt line %d: %s", r.RuleLine, r.Rule)
 	}

@@ -61,6 +61,37 @@ func asksWebSocket(h http.Header) bool {
 		httpguts.HeaderValuesContainsToken(h["Upgrade"], "websocket")
 }
 
+// dropPathFields removes the fields that some servers take a request's path from (IIS, Symfony), whatever its target is:
+// that path was not judged.
+func dropPathFields(h http.Header) {
+	for name := range h {
+		if readsAs(name, "x-original-url") || readsAs(name, "x-rewrite-url") {
+			delete(h, name)
+		}
+	}
+}
+
+// readsAs reports whether a server may read name as field, which is in lower case. Servers that map fields to variables,
+// as CGI does, take "_" for "-", and some of them every other byte that is no letter or digit.
+func readsAs(name, field string) bool {
+	if len(name) != len(field) {
+		return false
+	}
+	for i := range len(name) {
+		c := name[i]
+		switch {
+		case 'A' <= c && c <= 'Z':
+			c += 'a' - 'A'
+		case !('a' <= c && c <= 'z' || '0' <= c && c <= '9'):
+			c = '-'
+		}
+		if c != field[i] {
+			return false
+		}
+	}
+	return true
+}
+
 // cleanTrailer removes from trailers what is ours, and what may stand in a header only (RFC 9110 section 6.5.1): who merges
 // them would read the message otherwise than it came.
 func cleanTrailer(trailer http.Header) {
@@ -83,6 +114,7 @@ func (b trailedBody) Read(p []byte) (int, error) {
 	if err == io.EOF {
 		maps.Copy(b.sent, b.trailer)
 		cleanTrailer(b.sent)
+		dropPathFields(b.sent)
 	}
 	return n, err
 }

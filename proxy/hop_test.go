@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -52,6 +53,47 @@ func TestCleanHeader(t *testing.T) {
 			cleanHeader(row.in, row.webSocket)
 			if diff := cmp.Diff(row.want, row.in); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Fields that name another path do not come to the origin, in a header or a trailer, in any spelling that net/http accepts.
+func TestPathFieldsAreDropped(t *testing.T) {
+	names := []string{"X-Original-URL", "x-original-url", "X_Original_URL", "X-Original_Url", "X.Original.URL", "X-Rewrite-URL", "x_rewrite_url", "X!Rewrite~URL"}
+	kept := []string{"X-Original-Url-2", "X-Original", "Xoriginalurl"}
+	for _, way := range connections {
+		t.Run(way.name, func(t *testing.T) {
+			r := newRig(t, func(o *Options) { o.Snapshots = fixed("") })
+			var arrived []http.Header
+			r.site.SetPage("a.example", "/up", func(_ http.ResponseWriter, req *http.Request) {
+				io.Copy(io.Discard, req.Body)
+				arrived = append(arrived, req.Header.Clone(), req.Trailer.Clone())
+			})
+			conn, target, host := way.open(r)
+			request := fmt.Sprintf("POST %s/up HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nTransfer-Encoding: chunked\r\nTrailer: X-Original-URL, X-Sum\r\n", target, host)
+			for _, name := range append(names, kept...) {
+				request += name + ": /private/x\r\n"
+			}
+			request += "\r\n1\r\nx\r\n0\r\nX-Original-URL: /private/x\r\nX-Sum: 1\r\n\r\n"
+			io.WriteString(conn, request)
+			if all, err := answers(conn); err != nil || len(all) != 1 || all[0].StatusCode != 200 {
+				t.Fatalf("answers: %v, %v", all, err)
+			}
+			for _, h := range arrived {
+				for _, name := range names {
+					if values := h[http.CanonicalHeaderKey(name)]; values != nil {
+						t.Errorf("the origin saw %s: %q", name, values)
+					}
+				}
+			}
+			for _, name := range kept {
+				if arrived[0].Get(name) == "" {
+					t.Errorf("the origin did not see %s in %v", name, arrived[0])
+				}
+			}
+			if arrived[1].Get("X-Sum") != "1" {
+				t.Errorf("trailers at the origin: %v", arrived[1])
 			}
 		})
 	}

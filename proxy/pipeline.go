@@ -179,6 +179,7 @@ func (ex *exchange) carry(req *http.Request) {
 	}
 	if len(req.Trailer) > 0 {
 		cleanTrailer(req.Trailer) // what is announced
+		dropPathFields(req.Trailer)
 		body := trailedBody{req.Body, req.Trailer, req.Trailer.Clone()}
 		req.Body, req.Trailer = body, body.sent
 	}

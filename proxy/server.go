@@ -401,6 +401,7 @@ func (ex *exchange) prepare(r *http.Request) {
 	trailers := asksTrailers(r.Header)
 	ex.webSocket = asksWebSocket(r.Header)
 	cleanHeader(r.Header, ex.webSocket)
+	dropPathFields(r.Header)
 	if trailers {
 		r.Header["Te"] = []string{"trailers"}
 	}

@@ -26,6 +26,10 @@ var rawCases = []struct {
 }{
 	{"as it should be", "GET http://HOST/page/1 HTTP/1.1\r\nHost: HOST\r\n\r\n", "", "200", "/page/1"},
 	{"encoded, dots and slashes", "GET http://HOST/x//%2e%2E//%70rivate/1 HTTP/1.1\r\nHost: HOST\r\n\r\n", "", "403", ""},
+	{"an encoded slash is no slash", "GET http://HOST/private%2F1 HTTP/1.1\r\nHost: HOST\r\n\r\n", "", "404", "/private%2F1"},
+	{"encoded slashes beside dots", "GET http://HOST/x%2f..%2Fprivate/1 HTTP/1.1\r\nHost: HOST\r\n\r\n", "", "403", ""},
+	{"path parameters of dots", "GET http://HOST/x/..;a=b/private/1 HTTP/1.1\r\nHost: HOST\r\n\r\n", "", "403", ""},
+	{"a field with another path", "GET http://HOST/page/1 HTTP/1.1\r\nHost: HOST\r\nX-Original-URL: /private/1\r\nx_rewrite_url: /private/1\r\n\r\n", "", "200", "/page/1"},
 	{"every spelling of the host", "GET http://u:p@A.EXAMPLE.:0PORT/private/1 HTTP/1.1\r\nHost: b.example\r\n\r\n", "", "403", ""},
 	{"any method", "PROPFIND http://HOST/private/1 HTTP/1.1\r\nHost: HOST\r\n\r\n", "", "403", ""},
 	{"WebSocket", "GET http://HOST/private/1 HTTP/1.1\r\nHost: HOST\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n", "", "403", ""},
@@ -72,6 +76,11 @@ func TestRawOctets(t *testing.T) {
 			for _, target := range site.Paths("a.example") {
 				if target != "/robots.txt" {
 					sent = append(sent, target)
+				}
+			}
+			for _, req := range site.Requests() {
+				if strings.Contains(strings.ToLower(fmt.Sprint(req.Header)), "url:") {
+					t.Errorf("the site saw the fields %v", req.Header)
 				}
 			}
 			if got := strings.Join(sent, " "); got != row.sent || len(site.Paths("b.example")) > 0 {

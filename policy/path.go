@@ -1,0 +1,183 @@
+package policy
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+)
+
+// reading is one way in which servers divide a path into segments. The zero value is that of RFC 3986.
+type reading struct {
+	slashes    bool // %2F, %5C and \ divide segments, as in nginx (%2F) and IIS
+	parameters bool // a dot segment may have parameters ("..;x=y"), as in Tomcat
+	whole      bool // ".." removes everything up to a slash that is written as one
+}
+
+// readings are tried in this order. Those that differ for no path at hand yield the same form, which is judged once.
+var readings = []reading{
+	{},
+	{parameters: true},
+	{slashes: true},
+	{slashes: true, parameters: true},
+	{slashes: true, parameters: true, whole: true},
+}
+
+// otherForms returns the forms in which a server may read target other than the written one: with dot segments removed
+// (RFC 3986 section 5.2.4), with each run of slashes merged into one, and with both. An encoded slash and a backslash
+// differ from a slash (RFC 9309 section 2.2.2), except beside a dot segment: nginx reads "/a/..%2Fb" as "/b".
+func otherForms(target string) []string {
+	path, query := target, ""
+	if i := strings.IndexByte(target, '?'); i >= 0 {
+		path, query = target[:i], target[i:]
+	}
+	if !ambiguous(path) {
+		return nil // as most are
+	}
+	var forms []string
+	add := func(form string) {
+		if form += query; form != target && !slices.Contains(forms, form) {
+			forms = append(forms, form)
+		}
+	}
+	for _, r := range readings {
+		if !r.matters(path) {
+			continue
+		}
+		form := r.removeDots(path, false)
+		add(form)
+		add(mergeSlashes(form))
+		add(mergeSlashes(r.removeDots(path, true)))
+	}
+	return forms
+}
+
+// matters reports whether r may read path otherwise than the readings before it.
+func (r reading) matters(path string) bool {
+	return (!r.slashes || strings.ContainsAny(path, `%\`)) && (!r.parameters || r.whole || strings.Contains(path, ";"))
+}
+
+// ambiguous reports whether path may have other forms: it has a doubled slash, or a segment that begins with a dot.
+func ambiguous(path string) bool {
+	for i := range len(path) {
+		n := slashLen(path[i:])
+		if n == 0 {
+			continue
+		}
+		after := path[i+n:]
+		if strings.HasPrefix(after, ".") || len(after) >= 3 && strings.EqualFold(after[:3], "%2e") || path[i] == '/' && strings.HasPrefix(after, "/") {
+			return true
+		}
+	}
+	return false
+}
+
+// slashLen returns the length of the slash that s begins with, in any spelling, and 0 if it begins with none.
+func slashLen[T string | []byte](s T) int {
+	switch {
+	case s[0] == '/' || s[0] == '\\':
+		return 1
+	case len(s) >= 3 && s[0] == '%' && (s[1] == '2' && s[2]|0x20 == 'f' || s[1] == '5' && s[2]|0x20 == 'c'):
+		return 3
+	}
+	return 0
+}
+
+// removeDots returns path, which begins with a slash, without its dot segments. The slashes on both sides of a dot segment
+// become one "/", however they are written; every other stays. If merge, ".." passes over empty segments to the next one,
+// as it does where runs of slashes are merged first.
+func (r reading) removeDots(path string, merge bool) string {
+	kept := make([]byte, 0, len(path))
+	afterDots := false
+	for len(path) > 0 {
+		slash, name, rest := r.first(path)
+		path = rest
+		switch r.dots(name) {
+		case ".":
+			afterDots = true
+		case "..":
+			kept = r.up(kept, merge)
+			afterDots = true
+		default:
+			if afterDots {
+				slash = "/"
+			}
+			kept = append(append(kept, slash...), name...)
+			afterDots = false
+		}
+	}
+	if afterDots {
+		kept = append(kept, '/') // "/a/." and "/a/b/.." name the folder "/a/"
+	}
+	return string(kept)
+}
+
+// first cuts off the first segment of path and the slash before it.
+func (r reading) first(path string) (slash, name, rest string) {
+	n := slashLen(path)
+	end := n
+	for end < len(path) && !r.divides(path[end:]) {
+		end++
+	}
+	return path[:n], path[n:end], path[end:]
+}
+
+// divides reports whether s begins with a slash that ends a segment.
+func (r reading) divides(s string) bool {
+	return s[0] == '/' || r.slashes && slashLen(s) > 0
+}
+
+// up returns kept without its last segment.
+func (r reading) up(kept []byte, merge bool) []byte {
+	for {
+		i := r.lastSlash(kept)
+		empty := i >= 0 && i+slashLen(kept[i:]) == len(kept)
+		kept = kept[:max(i, 0)]
+		if !merge || !empty {
+			return kept
+		}
+	}
+}
+
+// lastSlash returns where the slash before the last segment of kept begins, and -1 if kept is empty.
+func (r reading) lastSlash(kept []byte) int {
+	if !r.slashes || r.whole {
+		return bytes.LastIndexByte(kept, '/')
+	}
+	i := len(kept) - 1
+	for i >= 0 && slashLen(kept[i:]) == 0 {
+		i--
+	}
+	return i
+}
+
+// dots returns "." or ".." for a segment that is one of them in any spelling, and "" for every other. An encoded dot is
+// a dot (RFC 3986 section 6.2.2.2).
+func (r reading) dots(name string) string {
+	if r.parameters {
+		name, _, _ = strings.Cut(name, ";")
+	}
+	if name == "" || name[0] != '.' && name[0] != '%' || len(name) > len("%2e%2e") {
+		return ""
+	}
+	switch strings.ReplaceAll(strings.ToLower(name), "%2e", ".") {
+	case ".":
+		return "."
+	case "..":
+		return ".."
+	}
+	return ""
+}
+
+// mergeSlashes makes one slash of each run of them in path.
+func mergeSlashes(path string) string {
+	if !strings.Contains(path, "//") {
+		return path
+	}
+	var b strings.Builder
+	for i := range len(path) {
+		if path[i] != '/' || i == 0 || path[i-1] != '/' {
+			b.WriteByte(path[i])
+		}
+	}
+	return b.String()
+}

@@ -54,6 +54,8 @@ func TestChecks(t *testing.T) {
 		{"RFC 9309 2.3.1.2/max_redirects", "robots: {max_redirects: 4}", "f:1:25: robots.max_redirects: found 4, expected at least 5 (RFC 9309 section 2.3.1.2 asks for five at least)"},
 		{"min_ttl above ttl", "robots: {min_ttl: 2h, ttl: 1h}", "f:1:19: robots.min_ttl: found 2h, expected no more than robots.ttl, which is 1h (f:1:28)"},
 		{"queues", "pacing: {max_queue: 10, max_queue_per_client: 11}", "f:1:47: pacing.max_queue_per_client: found 11, expected no more than pacing.max_queue, which is 10 (f:1:21)"},
+		{"more for one operator than for all", "admin: {connections: 10, connections_per_client: 11}", "f:1:50: admin.connections_per_client: found 11, expected no more than admin.connections, which is 10 (f:1:22)"},
+		{"no admin connections", "admin: {connections: 0}", "f:1:22: admin.connections: found 0, expected at least 1"},
 		{"more for one client than for all", "limits: {connections: 10, connections_per_client: 11}", "f:1:51: limits.connections_per_client: found 11, expected no more than limits.connections, which is 10 (f:1:23)"},
 		{"more tunnels than connections", "limits: {connections: 10, tunnels: 11}", "f:1:36: limits.tunnels: found 11, expected no more than limits.connections, which is 10 (f:1:23)"},
 		{"no limit", "limits: {connections: 0, connections_per_client: 20000, tunnels: 0, request_timeout: 0s}", ""},

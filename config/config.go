@@ -57,8 +57,10 @@ type Config struct {
 
 // Admin is the operator's own listener.
 type Admin struct {
-	Listen    string `as:"address"`
-	TokenFile string `as:"path"` // empty: in the data directory
+	Listen               string `as:"address"`
+	TokenFile            string `as:"path"`          // empty: in the data directory
+	Connections          int    `range:"1..1000000"` // open at a time
+	ConnectionsPerClient int    `range:"1..1000000"` // of one address, or of one /64 network of IPv6
 }
 
 // Identity is who we are when we ask for a robots.txt ourselves.
@@ -197,7 +199,7 @@ type Host struct {
 func Default() Config {
 	return Config{
 		Listen:   "127.0.0.1:3128",
-		Admin:    Admin{Listen: "127.0.0.1:3129"},
+		Admin:    Admin{Listen: "127.0.0.1:3129", Connections: 256, ConnectionsPerClient: 64},
 		Mode:     policy.Enforce,
 		Identity: Identity{Name: "robotsproxy"},
 		Robots: Robots{

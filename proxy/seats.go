@@ -135,6 +135,19 @@ func peer(addr net.Addr) netip.Addr {
 	return networkOf(ap.Addr()).Addr()
 }
 
+// LimitListener returns a listener that takes at most limits.Connections connections from l at a time, and at most
+// limits.ConnectionsPerClient from one address or one /64 network of IPv6. Further connections are answered 503 with
+// Retry-After and closed. The log names the limit that is reached, as connections or connections_per_client of section in the
+// configuration, once a minute. The other fields of limits do not count.
+func LimitListener(l net.Listener, limits Limits, section string, log *slog.Logger) net.Listener {
+	return newSeatedListener(l, limits.connectionSeats(section, log))
+}
+
+func (l Limits) connectionSeats(section string, log *slog.Logger) *seats {
+	return newSeats(log, bound{most: l.Connections, key: section + ".connections"},
+		bound{most: l.ConnectionsPerClient, key: section + ".connections_per_client"})
+}
+
 // seatedListener hands out connections that have a seat, and tells all others that there is none.
 type seatedListener struct {
 	net.Listener

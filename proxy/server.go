@@ -129,8 +129,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		options: o, log: o.Logger, pseudonym: o.Pseudonym,
 		tunnels: newConnQueue(), conns: make(map[net.Conn]struct{}), handlers: newUnderWay(),
-		seats: newSeats(o.Logger, bound{most: o.Limits.Connections, key: "limits.connections"},
-			bound{most: o.Limits.ConnectionsPerClient, key: "limits.connections_per_client"}),
+		seats:      o.Limits.connectionSeats("limits", o.Logger),
 		tunnelRoom: newSeats(o.Logger, bound{most: o.Limits.Tunnels, key: "limits.tunnels"}, bound{}), distrust: newDistrust(o.Logger),
 	}
 	s.via = newVia(s.pseudonym)

@@ -150,3 +150,34 @@ func TestHostileConnections(t *testing.T) {
 		})
 	})
 }
+
+// A client that opens as many connections to the admin listener as it can gets a bounded number of them, and the operator
+// elsewhere is answered as before.
+func TestHostileAdminConnections(t *testing.T) {
+	const flood = 1000
+	s := newScene(t, robotstest.New(t), "")
+	dial := func(client string) (net.Conn, error) {
+		return s.dialTo(context.Background(), client, s.server.admin)
+	}
+	ask := func(int) error { // each on a new connection
+		operator := &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) { return dial("other") }}
+		return get(&http.Client{Transport: operator}, "http://"+s.server.admin+"/healthz")
+	}
+	before := s.files()
+	s.unharmed(20, ask, func(context.Context) {
+		for range flood {
+			conn, err := dial("one")
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.held(func() { conn.Close() })
+			fmt.Fprint(conn, "GET /healthz HTTP/1.1\r\nHost: "+s.server.admin+"\r\n\r\n") // and stays
+		}
+		s.eventually(func() error {
+			if n := s.files() - before; n > flood/10 {
+				return fmt.Errorf("the admin listener holds %d connections of %d", n, flood)
+			}
+			return nil
+		})
+	})
+}

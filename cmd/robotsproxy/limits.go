@@ -13,8 +13,8 @@ const fewConnections = 1000
 // spareDescriptors are kept for what is no connection of a client: files, listeners, fetches of robots.txt, the operator.
 const spareDescriptors = 128
 
-// idleDescriptors may be held by connections to origins that no request uses (512) and by clients who are told that there
-// is no seat (256). Where the system grants few, no more than a quarter is kept for them.
+// idleDescriptors may be held by connections to origins that no request uses (512), by clients who are told that there
+// is no seat (256). Where the system grants few, no more than a quarter is kept for them and for the admin listener.
 const idleDescriptors = 512 + 256
 
 // newLimits returns the configured limits, as far as the system grants the descriptors: a connection of a client needs
@@ -29,7 +29,7 @@ func newLimits(cfg *config.Config, log *slog.Logger) proxy.Limits {
 	if !known {
 		return l
 	}
-	most := max(1, (descriptors-spareDescriptors-min(idleDescriptors, descriptors/4))/2)
+	most := max(1, (descriptors-spareDescriptors-min(idleDescriptors+newAdminLimits(cfg).Connections, descriptors/4))/2)
 	if l.Connections != 0 && l.Connections <= most {
 		return l
 	}
@@ -39,5 +39,14 @@ func newLimits(cfg *config.Config, log *slog.Logger) proxy.Limits {
 		log.Warn("few descriptors are granted, which limits connections; raise ulimit -n or LimitNOFILE", "descriptors", descriptors, "connections", most)
 	}
 	l.Connections = most
+	return l
+}
+
+// newAdminLimits returns the limits of the admin listener: as configured, but at most 1/16 of the descriptors.
+func newAdminLimits(cfg *config.Config) proxy.Limits {
+	l := proxy.Limits{Connections: cfg.Admin.Connections, ConnectionsPerClient: cfg.Admin.ConnectionsPerClient}
+	if descriptors, known := descriptors(); known {
+		l.Connections = min(l.Connections, max(1, descriptors/16))
+	}
 	return l
 }

@@ -196,7 +196,7 @@ func (s *service) run(ctx context.Context) error {
 	housekeeping.Go(func() { s.parts.keepHouse(ctx, s.log) })
 	ended := make(chan error, 2)
 	go func() { ended <- s.parts.server.Serve(s.proxyAt) }()
-	go func() { ended <- s.admin.Serve(s.adminAt) }()
+	go func() { ended <- s.admin.Serve(proxy.LimitListener(s.adminAt, newAdminLimits(s.cfg), "admin", s.log)) }()
 	var err error
 	select {
 	case <-ctx.Done():

@@ -12,6 +12,7 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/certs"
 	"github.com/robotsproxy/robotsproxy/config"
+	"github.com/robotsproxy/robotsproxy/internal/clientenv"
 )
 
 func newCA(std stdio) *cobra.Command {
@@ -66,9 +67,9 @@ func withCA(cmd *cobra.Command, std stdio, open caOpener, do func(*openedCA) err
 		if err != nil {
 			return err
 		}
-		o := &openedCA{cfg: cfg, ca: ca, flags: " --data-dir " + quote(cfg.DataDir)}
+		o := &openedCA{cfg: cfg, ca: ca, flags: " --data-dir " + clientenv.Quote(cfg.DataDir)}
 		if settings.file != "" {
-			o.flags = " --config " + quote(settings.file) + o.flags
+			o.flags = " --config " + clientenv.Quote(settings.file) + o.flags
 		}
 		return do(o)
 	}

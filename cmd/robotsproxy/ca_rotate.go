@@ -1,22 +1,19 @@
 package main
 
 import (
-	"bytes"
-	"encoding/pem"
+	"crypto/x509"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/robotsproxy/robotsproxy/certs"
 	"github.com/robotsproxy/robotsproxy/config"
+	"github.com/robotsproxy/robotsproxy/internal/clientenv"
 )
 
-// defaultOverlap lets a weekend pass before a client that was forgotten fails.
+// defaultOverlap spans a weekend, so that a client that was forgotten fails on a working day.
 const defaultOverlap = "72h"
 
 func newCARotate(std stdio) *cobra.Command {
@@ -24,20 +21,20 @@ func newCARotate(std stdio) *cobra.Command {
 	var now bool
 	cmd := &cobra.Command{
 		Use:   "rotate",
-		Short: "Make another CA, and let it sign after a time in which clients learn to trust it",
-		Long: `Make another CA. From this moment on everything that clients are handed (env, /ca.pem, ca export) holds both certificates;
-the old CA goes on signing until the overlap is over, and then the new one signs and the old one's key is destroyed. A
-proxy that is running follows by itself.
+		Short: "Create the next CA, which signs after an overlap in which clients learn to trust it",
+		Long: `Create the next CA. From now on everything that clients get (env, /ca.pem, ca export) holds both certificates. The old CA
+signs until the overlap ends; then the new one signs, and the key of the old one is destroyed. A running proxy follows
+without a restart.
 
-  --now  does without an overlap, or ends the one that is under way: for a key that others may have seen. Clients that do
-         not trust the new CA yet fail from that moment on. Where the key was seen during an overlap, that of the next CA
-         was too: say --now twice, which ends the overlap and then makes another CA.`,
+  --now  skips the overlap, or ends a running one. Use it if others may have seen the key. Clients that do not trust the
+         new CA yet fail from then on. If the key was exposed during an overlap, so was the key of the next CA: run
+         --now twice, which ends the overlap and then creates another CA.`,
 		Example: "  robotsproxy ca rotate --overlap 168h\n  robotsproxy ca install",
 		Args:    noArgs,
 	}
 	withCA(cmd, std, openCA, func(o *openedCA) error {
 		if o.cfg.Intercept.CACert != "" {
-			return usage(fmt.Errorf("the CA in intercept.ca_cert (%s) is your own: make another with the tools that made it, name its files in intercept.ca_cert and ca_key, and restart", o.cfg.Intercept.CACert))
+			return usage(fmt.Errorf("the CA in intercept.ca_cert (%s) is your own: create the next one with your own tools, set intercept.ca_cert and ca_key to its files, and restart", o.cfg.Intercept.CACert))
 		}
 		lasts, err := readOverlap(overlap, now, cmd.Flags().Changed("overlap"))
 		if err != nil {
@@ -46,7 +43,7 @@ proxy that is running follows by itself.
 		if err := o.ca.Rotate(lasts); err != nil {
 			return err
 		}
-		if err := refreshTrust(o.cfg.DataDir, o.ca); err != nil {
+		if err := refreshClients(o.cfg.DataDir, o.ca); err != nil {
 			return err
 		}
 		if err := showCA(std, o.ca, time.Now()); err != nil {
@@ -55,12 +52,12 @@ proxy that is running follows by itself.
 		fmt.Fprintln(std.err, rotated)
 		return nil
 	})
-	cmd.Flags().StringVar(&overlap, "overlap", defaultOverlap, "for this `time`, such as 72h or 7d, the old CA goes on signing")
-	cmd.Flags().BoolVar(&now, "now", false, "let the new CA sign at once; ends an overlap that is under way")
+	cmd.Flags().StringVar(&overlap, "overlap", defaultOverlap, "how long the old CA still signs: a `time` such as 72h or 7d")
+	cmd.Flags().BoolVar(&now, "now", false, "let the new CA sign at once; ends a running overlap")
 	return cmd
 }
 
-// readOverlap returns for how long the old CA goes on signing, by the flags.
+// readOverlap returns how long the old CA still signs. given says whether --overlap was given.
 func readOverlap(text string, now, given bool) (time.Duration, error) {
 	switch {
 	case now && given:
@@ -70,7 +67,7 @@ func readOverlap(text string, now, given bool) (time.Duration, error) {
 	}
 	lasts, err := config.ParseDuration(text)
 	if err == nil && lasts == 0 {
-		err = errors.New("it is no time")
+		err = errors.New("must not be zero")
 	}
 	if err != nil {
 		return 0, fmt.Errorf("--overlap: %w; --now does without an overlap", err)
@@ -79,37 +76,19 @@ func readOverlap(text string, now, given bool) (time.Duration, error) {
 }
 
 const rotated = `
-What "robotsproxy env" has written trusts the new CA already; programs that read it at their start need another one. Elsewhere:
-  robotsproxy ca install    where the old CA was installed
-  robotsproxy ca export     for whoever keeps a copy`
+The files of "robotsproxy env" hold the new CA already; restart programs that read them at their start. Elsewhere:
+  robotsproxy ca install    on every machine on which the old CA was installed
+  robotsproxy ca export     for every copy of the old CA`
 
-// refreshTrust brings what clients were handed before up to date: our CAs in it are replaced by those of now.
-func refreshTrust(dir string, ca *certs.Authority) error {
-	bundle, err := os.ReadFile(filepath.Join(dir, bundleFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("reading the CA bundle: %w", err)
-	}
-	ours, err := ca.CAs()
+// refreshClients replaces the CA in the files that "env" and "run" wrote.
+func refreshClients(dir string, ca *certs.Authority) error {
+	all, err := ca.CAs()
 	if err != nil {
 		return err
 	}
-	return writeBundles(dir, withoutOurs(bundle, ours), ca)
-}
-
-// withoutOurs returns bundle without the certificates of ours.
-func withoutOurs(bundle []byte, ours []certs.CA) []byte {
-	var b bytes.Buffer
-	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
-		own := false
-		for _, ca := range ours {
-			own = own || bytes.Equal(block.Bytes, ca.Certificate.Raw)
-		}
-		if !own {
-			_ = pem.Encode(&b, block) // a buffer takes everything
-		}
+	var old []*x509.Certificate
+	for _, c := range all {
+		old = append(old, c.Certificate)
 	}
-	return b.Bytes()
+	return clientenv.Refresh(dir, old, ca.PEM())
 }

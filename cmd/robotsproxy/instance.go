@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/robotsproxy/robotsproxy/config"
+	"github.com/robotsproxy/robotsproxy/internal/clientenv"
 	"github.com/robotsproxy/robotsproxy/internal/durable"
 )
 
@@ -27,7 +28,7 @@ type instance struct {
 
 // findInstance finds the instance that runs with cfg, by the address and the token that it has there.
 func findInstance(cfg *config.Config) (*instance, error) {
-	address, err := reachable(cfg.Admin.Listen)
+	address, err := clientenv.DialAddress(cfg.Admin.Listen)
 	if err != nil {
 		return nil, err
 	}

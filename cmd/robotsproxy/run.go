@@ -10,14 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/robotsproxy/robotsproxy/config"
+	"github.com/robotsproxy/robotsproxy/internal/clientenv"
 )
 
 func newRun(std stdio) *cobra.Command {
@@ -88,7 +87,7 @@ type private struct {
 	parts  *parts
 	served chan error
 	env    []string
-	dir    string // what only the child is told: the data directory's files are for the configured listener
+	dir    string // of wget's configuration, which names the child's proxy; the other files are in the data directory
 }
 
 func startPrivate(cfg *config.Config, std stdio, counts *tally) (_ *private, err error) {
@@ -123,25 +122,13 @@ func startPrivate(cfg *config.Config, std stdio, counts *tally) (_ *private, err
 
 // prepare sets the child's environment, for a proxy at listen.
 func (p *private) prepare(std stdio, dataDir, listen string) error {
-	if err := writeTrust(dataDir, p.parts.ca); err != nil {
-		return err
-	}
-	settings := filepath.Join(p.dir, wgetFile)
-	if err := writeWgetrc(settings, listen, dataDir); err != nil {
-		return err
-	}
-	vars, err := environment(listen, dataDir, settings)
+	vars, err := clientenv.Write(clientenv.Options{Listen: listen, CA: p.parts.ca.PEM(), Dir: dataDir, WgetDir: p.dir})
 	if err != nil {
 		return err
 	}
-	if names := replaced(vars); len(names) > 0 {
-		fmt.Fprintf(std.err, "robotsproxy: replacing the values of %s\n", strings.Join(names, ", "))
-	}
+	warnReplaced(std, vars)
 	for _, v := range vars {
-		if v.name == "JAVA_TOOL_OPTIONS" {
-			v.value = besideOwnJava(v.value)
-		}
-		p.env = append(p.env, v.name+"="+v.value)
+		p.env = append(p.env, v.Name+"="+v.Value)
 	}
 	return nil
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/admin"
 	"github.com/robotsproxy/robotsproxy/config"
+	"github.com/robotsproxy/robotsproxy/internal/clientenv"
 	"github.com/robotsproxy/robotsproxy/proxy"
 )
 
@@ -61,7 +62,7 @@ func (s *settings) pasted(cmd *cobra.Command, dataDir, listen string) proxy.Flag
 		if !cmd.Flags().Changed(flag) {
 			return ""
 		}
-		return " --" + flag + " " + quote(value)
+		return " --" + flag + " " + clientenv.Quote(value)
 	}
 	file, err := absolute(s.file)
 	if err != nil {
@@ -80,9 +81,6 @@ func written(listen string, l net.Listener) string {
 	}
 	return net.JoinHostPort(host, port)
 }
-
-// quote writes s for a shell.
-func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // service is a running proxy with its operator's listener.
 type service struct {
@@ -238,7 +236,7 @@ func (s *service) greeting() string {
 	if records == "" {
 		records = filepath.Join(s.cfg.DataDir, "audit.jsonl")
 	}
-	if address, err := reachable(proxyAt); err == nil {
+	if address, err := clientenv.DialAddress(proxyAt); err == nil {
 		toPaste = address
 	}
 	user, hint := "", ""
@@ -259,24 +257,21 @@ Send this shell's programs through it, or try one request:
   curl --proxy http://%s%s --cacert %s https://example.com/
 %s
 `, buildVersion(), s.cfg.Mode, proxyAt, adminAt, ca.CertFile(), made, ca.Fingerprint(), records, s.token,
-		selfCommand(), s.parts.flags.Data, s.parts.flags.Listen, user, toPaste, quote(ca.CertFile()), hint)
+		selfCommand(), s.parts.flags.Data, s.parts.flags.Listen, user, toPaste, clientenv.Quote(ca.CertFile()), hint)
 }
 
-// selfCommand is how this program is called from a shell: by name if the shell would find it, else as it was started.
-// "go run" leaves nothing behind that could be called again.
+// selfCommand returns the shell command for this program: its name if PATH leads to it, and its path if not.
 func selfCommand() string {
+	const name = "robotsproxy"
 	self, err := os.Executable()
 	if err != nil {
-		return "robotsproxy"
+		return name
 	}
-	if found, err := exec.LookPath("robotsproxy"); err == nil && sameFile(found, self) {
-		return "robotsproxy"
-	}
-	if strings.Contains(self, "go-build") {
-		return "go run ./cmd/robotsproxy"
+	if found, err := exec.LookPath(name); err == nil && sameFile(found, self) {
+		return name
 	}
 	if strings.ContainsAny(self, " '\"$") {
-		return quote(self)
+		return clientenv.Quote(self)
 	}
 	return self
 }

@@ -46,7 +46,7 @@ type exchange struct {
 	held       bool             // the request's body is in memory, whole
 	upload     *upload          // the request's body on its way; nil: none, held, or of HTTP/2
 	http10     bool             // the client speaks HTTP/1.0
-	webSocket  bool             // the client asks for the upgrade
+	handshake  *handshake       // the client asks for a WebSocket; nil: it does not
 	upgraded   io.Closer        // the origin's side of a WebSocket
 	unread     bool             // a tunnel whose octets are passed on unread: no path is judged
 	preference string           // what was made of the client's Prefer; empty where it has none

@@ -18,7 +18,6 @@ import (
 
 var (
 	errClientLeft  = errors.New("the client left before the end")
-	errUnasked101  = errors.New("the origin changed the protocol unasked")
 	errNoStatus    = errors.New("the origin's status is none of HTTP's")
 	errGoneWaiting = errors.New("the client left while it waited; nothing was sent")
 )
@@ -133,11 +132,11 @@ func (p pipeline) forward(req *http.Request, ex *exchange) *http.Response {
 // checkStatus closes an answer whose status means nothing here.
 func (ex *exchange) checkStatus(resp *http.Response) error {
 	switch {
-	case resp.StatusCode == http.StatusSwitchingProtocols && ex.webSocket && asksWebSocket(resp.Header) && ex.upload.complete():
-		return nil
 	case resp.StatusCode == http.StatusSwitchingProtocols:
-		resp.Body.Close()
-		return errUnasked101
+		if err := ex.handshake.check(resp.Header); err != nil {
+			resp.Body.Close()
+			return fmt.Errorf("the origin's 101 answers no handshake: %w", err)
+		}
 	case resp.StatusCode < http.StatusOK || resp.StatusCode > 999: // the transport lets 000 through, and in HTTP/2 1000
 		resp.Body.Close()
 		return errNoStatus

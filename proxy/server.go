@@ -367,7 +367,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, t *tunnel) {
 		return
 	}
 	r = r.WithContext(ex.traced()) // a copy: net/http looks at the body of its own to know what became of it
-	ex.prepare(r)
+	if ref := ex.prepare(r); ref != nil {
+		writeResponse(rw, r, ex.refuse(r, ref))
+		return
+	}
 	s.goproxy.ServeHTTP(rw, r)
 	switch {
 	case ex.bodyErr != nil:
@@ -395,12 +398,19 @@ func (ex *exchange) recovered(w *responseWriter, r *http.Request, v any) {
 	writeResponse(w, r, ex.panicked(r, v))
 }
 
-// prepare makes r's header fit for the origin. It runs before goproxy takes Connection away.
-func (ex *exchange) prepare(r *http.Request) {
+// prepare makes r's header fit for the origin. It runs before goproxy takes Connection away. It refuses a request for a
+// WebSocket whose handshake is broken.
+func (ex *exchange) prepare(r *http.Request) *Refusal {
 	trailers := asksTrailers(r.Header)
-	ex.webSocket = asksWebSocket(r.Header)
-	cleanHeader(r.Header, ex.webSocket)
+	webSocket := asksWebSocket(r.Header) && !ex.http10 // HTTP/1.0 knows no upgrade (RFC 9110 section 7.8)
+	cleanHeader(r.Header, webSocket)
 	dropPathFields(r.Header)
+	if webSocket {
+		var err error
+		if ex.handshake, err = readHandshake(r); err != nil {
+			return handshakeRefusal(err)
+		}
+	}
 	if trailers {
 		r.Header["Te"] = []string{"trailers"}
 	}
@@ -409,6 +419,7 @@ func (ex *exchange) prepare(r *http.Request) {
 	if _, ok := r.Header["User-Agent"]; !ok {
 		r.Header["User-Agent"] = []string{""} // net/http would invent one
 	}
+	return nil
 }
 
 // writeResponse answers with a refusal that was made before goproxy saw the request.

@@ -115,9 +115,6 @@ func (u *upload) move() {
 	}
 }
 
-// complete reports whether nothing of the body is left in the connection. A request without one is complete.
-func (u *upload) complete() bool { return u == nil || u.whole.Load() }
-
 // answered prepares for the origin's answer, and reports whether that comes before the body was sent.
 func (u *upload) answered(resp *http.Response) (early bool) {
 	if u == nil {

@@ -547,24 +547,3 @@ func TestHintsWithContinue(t *testing.T) {
 		origin.Close()
 	}
 }
-
-// Another protocol does not begin amid a body.
-func TestUpgradeAmidABody(t *testing.T) {
-	r := newRig(t, func(o *Options) { o.Snapshots = fixed("") })
-	arrived := make(chan net.Conn, 1)
-	authority := r.wire(arrived)
-	conn := r.raw("POST http://" + authority + "/ws HTTP/1.1\r\nHost: " + authority + "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
-		"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
-	origin := <-arrived
-	defer origin.Close()
-	req, err := http.ReadRequest(bufio.NewReader(origin))
-	if err != nil {
-		t.Fatal(err)
-	}
-	exactly(t, req.Body, "hello")
-	io.WriteString(origin, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
-	all, err := answers(conn)
-	if err != nil || len(all) != 1 || all[0].StatusCode != 502 || !strings.Contains(all[0].Header.Get("Proxy-Status"), "error=") {
-		t.Errorf("answers: %v, %v", all, err)
-	}
-}

@@ -102,13 +102,13 @@ func TestDeafWebSocket(t *testing.T) {
 			})
 			arrived := make(chan net.Conn, 1)
 			authority := r.wire(arrived)
-			client := r.raw("GET http://" + authority + "/ws HTTP/1.1\r\nHost: " + authority + "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+			client := r.raw("GET http://" + authority + "/ws HTTP/1.1\r\nHost: " + authority + "\r\n" + asksWell + "\r\n")
 			origin := <-arrived
 			defer origin.Close()
 			if _, err := http.ReadRequest(bufio.NewReader(origin)); err != nil {
 				t.Fatal(err)
 			}
-			io.WriteString(origin, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+			io.WriteString(origin, grantsWell+"\r\n")
 			if resp, err := http.ReadResponse(bufio.NewReader(client), nil); err != nil || resp.StatusCode != 101 {
 				t.Fatalf("answer %v, %v", resp, err)
 			}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"net/netip"
 	"reflect"
 	"testing"
 	"time"
@@ -55,6 +56,15 @@ func TestScalars(t *testing.T) {
 		{reflect.TypeFor[PortRange](), "9-1", "did you mean 1-9?"},
 		{reflect.TypeFor[PortRange](), "1-2-3", none},
 		{reflect.TypeFor[PortRange](), "http", none},
+		{reflect.TypeFor[netip.Prefix](), "::ffff:10.1.2.3", "10.1.2.3"},
+		{reflect.TypeFor[netip.Prefix](), "::ffff:10.1.2.3/128", "10.1.2.3"},
+		{reflect.TypeFor[netip.Prefix](), "::ffff:10.0.0.0/104", "10.0.0.0/8"},
+		{reflect.TypeFor[netip.Prefix](), "::ffff:0:0/96", "0.0.0.0/0"},
+		{reflect.TypeFor[netip.Prefix](), "::ffff:0:0/95", "write an IPv4 network as IPv4"},
+		{reflect.TypeFor[netip.Prefix](), "::ffff:10.1.2.3/104", "did you mean 10.0.0.0/8 or 10.1.2.3?"},
+		{reflect.TypeFor[netip.Prefix](), "64:ff9b::/96", "64:ff9b::/96"},
+		{reflect.TypeFor[netip.Prefix](), "fe80::1%eth0", none},
+		{reflect.TypeFor[netip.Addr](), "::ffff:10.1.2.3", "10.1.2.3"},
 		{reflect.TypeFor[int](), "010", none},
 		{reflect.TypeFor[int](), "0x10", none},
 		{reflect.TypeFor[int](), "1_000", none},

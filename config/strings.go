@@ -114,7 +114,7 @@ func isLoopback(address string) bool {
 	return err == nil && addr.Unmap().IsLoopback()
 }
 
-// parsePattern returns a host pattern whose name is canonical.
+// parsePattern returns a host pattern whose name is a key (see origin.Key).
 func parsePattern(s string) (string, error) {
 	if s == "*" {
 		return s, nil
@@ -125,7 +125,7 @@ func parsePattern(s string) (string, error) {
 		return "", err
 	}
 	if !below {
-		return host, nil
+		return origin.Key(host), nil
 	}
 	if _, err := netip.ParseAddr(host); err == nil {
 		return "", errors.New("nothing is below an address")

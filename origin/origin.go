@@ -112,7 +112,7 @@ func parsePort(digits string) (uint16, error) {
 
 // Host returns the canonical form of a host as it stands in a URL: a name in lower-case ASCII (IDNA, RFC 5891) without
 // trailing dot, an IPv4 address in four decimal parts, or an IPv6 address without brackets in its shortest form
-// (RFC 5952). Other ways to write an IPv4 address (octal, hexadecimal, one number) are refused: resolvers disagree on
+// (RFC 5952). An IPv4-mapped IPv6 address is the IPv4 address in it (RFC 4291 section 2.5.5.2). Other ways to write an IPv4 address (octal, hexadecimal, one number) are refused: resolvers disagree on
 // them, so what was judged might not be what is dialled. So are zones, which mean something on one machine only.
 func Host(s string) (string, error) {
 	if inner, ok := strings.CutPrefix(s, "["); ok {
@@ -142,7 +142,35 @@ func ipv6(s, written string) (string, error) {
 	if err != nil || !addr.Is6() || addr.Zone() != "" {
 		return "", fmt.Errorf("origin: host %q is not an IPv6 address", written)
 	}
-	return addr.String(), nil
+	return addr.Unmap().String(), nil
+}
+
+// nat64 is the well-known prefix of RFC 6052 section 2.1.
+var nat64 = netip.MustParsePrefix("64:ff9b::/96")
+
+// Key returns the name by which a canonical host is paced, stopped and found in the configuration. For a NAT64 address
+// that is the IPv4 address in it: both reach one server, though they are dialled and named otherwise. Every other host is
+// its own key.
+func Key(host string) string {
+	if !strings.HasPrefix(host, "64:ff9b::") {
+		return host
+	}
+	addr, err := netip.ParseAddr(host)
+	if err != nil {
+		return host
+	}
+	return Reached(addr).String()
+}
+
+// Reached returns the address of the server that addr leads to, without a zone: for an IPv4-mapped or a NAT64 address
+// the IPv4 address in it, for every other addr itself.
+func Reached(addr netip.Addr) netip.Addr {
+	addr = addr.WithZone("").Unmap()
+	if nat64.Contains(addr) {
+		b := addr.As16()
+		return netip.AddrFrom4([4]byte(b[12:]))
+	}
+	return addr
 }
 
 // lookup maps to lower case and to punycode, as browsers do, but keeps underscores: they are not host names, yet

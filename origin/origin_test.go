@@ -23,6 +23,12 @@ func TestParseCanonical(t *testing.T) {
 		{"3986 3.2.2/IPv4 with trailing dot", "http://192.0.2.1./", "http://192.0.2.1"},
 		{"5952 4/IPv6", "http://[2001:DB8:0:0::1]:80/", "http://[2001:db8::1]"},
 		{"5952 4/IPv6 with port", "https://[2001:db8::1]:8443/", "https://[2001:db8::1]:8443"},
+		{"4291 2.5.5.2/IPv4-mapped", "http://[::ffff:127.0.0.1]/", "http://127.0.0.1"},
+		{"4291 2.5.5.2/IPv4-mapped in hexadecimal, with port", "http://[::FFFF:7f00:1]:8080/", "http://127.0.0.1:8080"},
+		{"4291 2.5.5.2/IPv4-mapped, written out", "https://[0:0:0:0:0:ffff:c000:0201]:443", "https://192.0.2.1"},
+		{"4291 2.5.5.1/IPv4-compatible is IPv6", "http://[::127.0.0.1]", "http://[::7f00:1]"},
+		{"2765/IPv4-translated is IPv6", "http://[::ffff:0:127.0.0.1]", "http://[::ffff:0:7f00:1]"},
+		{"6052 2.1/NAT64 keeps itself", "http://[64:ff9b::127.0.0.1]", "http://[64:ff9b::7f00:1]"},
 		{"underscore", "http://a_b.example/", "http://a_b.example"},
 		{"userinfo is no part of it", "http://u:p@a.example/", "http://a.example"},
 	} {
@@ -85,7 +91,11 @@ func TestSplitAuthority(t *testing.T) {
 		{"a.example:+80", "", 0, false},
 		{"a example", "", 0, false},
 		{"[a.example]", "", 0, false},
+		{"[::ffff:192.0.2.1]:80", "192.0.2.1", 80, true},
 		{"[fe80::1%25eth0]", "", 0, false},
+		{"[::ffff:127.0.0.1%25lo]", "", 0, false},
+		{"[::1].", "", 0, false},
+		{"[::1.]", "", 0, false},
 		{"", "", 0, false},
 		{":80", "", 0, false},
 	} {
@@ -103,6 +113,25 @@ func TestFormsForDiallingAndHostField(t *testing.T) {
 	}
 	if got, want := o.HostPort()+" "+o.Authority(), "[2001:db8::1]:443 [2001:db8::1]"; got != want {
 		t.Errorf("HostPort and Authority of %v = %q, want %q", o, got, want)
+	}
+}
+
+func TestKey(t *testing.T) {
+	for host, want := range map[string]string{
+		"a.example":           "a.example",
+		"192.0.2.1":           "192.0.2.1",
+		"2001:db8::1":         "2001:db8::1",
+		"64:ff9b::c000:201":   "192.0.2.1",
+		"64:ff9b::7f00:1":     "127.0.0.1",
+		"64:ff9b::1":          "0.0.0.1",
+		"64:ff9b::1:c000:201": "64:ff9b::1:c000:201", // outside of 64:ff9b::/96
+		"64:ff9b:1::c000:201": "64:ff9b:1::c000:201", // RFC 8215: where its IPv4 address is, only the network knows
+		"64.ff9b.example":     "64.ff9b.example",
+		"*":                   "*",
+	} {
+		if got := Key(host); got != want {
+			t.Errorf("Key(%q) = %q, want %q", host, got, want)
+		}
 	}
 }
 

@@ -207,6 +207,8 @@ func TestNewRefuses(t *testing.T) {
 		{"exemption without owner", Options{Exemptions: []Exemption{{Host: "a.example", Reason: "x"}}}, "owner"},
 		{"exemption for no host", Options{Exemptions: []Exemption{{Host: "", Reason: "x", Owner: "y"}}}, "empty"},
 		{"host pattern in the wrong form", Options{Hosts: []Host{{Pattern: "A.example"}}}, `"a.example"`},
+		{"NAT64 pattern", Options{Hosts: []Host{{Pattern: "64:ff9b::c000:201"}}}, `"192.0.2.1"`},
+		{"IPv4-mapped pattern", Options{Hosts: []Host{{Pattern: "::ffff:192.0.2.1"}}}, `"192.0.2.1"`},
 		{"star in the middle", Options{Hosts: []Host{{Pattern: "a.*.example"}}}, "does not belong"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -230,6 +232,8 @@ func TestMatchHost(t *testing.T) {
 		{"*.example", ".example", false},
 		{"*.example", "badexample", false},
 		{"*", "a.example", true},
+		{"192.0.2.1", "64:ff9b::c000:201", true},
+		{"192.0.2.1", "64:ff9b::c000:202", false},
 	} {
 		if got := MatchHost(row.pattern, row.host); got != row.want {
 			t.Errorf("MatchHost(%q, %q) = %t, want %t", row.pattern, row.host, got, row.want)

@@ -106,6 +106,7 @@ func CheckHostPattern(pattern string) error {
 	if err != nil {
 		return err
 	}
+	canonical = origin.Key(canonical)
 	if canonical != name {
 		return fmt.Errorf("policy: host pattern %q is written %q in canonical form", pattern, strings.TrimSuffix(pattern, name)+canonical)
 	}
@@ -113,8 +114,9 @@ func CheckHostPattern(pattern string) error {
 }
 
 // MatchHost reports whether pattern names host, which is canonical. "a.example" names one host, "*.example" every host
-// below example but not example itself, and "*" all.
+// below example but not example itself, and "*" all. An IPv4 address names its NAT64 form too (see origin.Key).
 func MatchHost(pattern, host string) bool {
+	host = origin.Key(host)
 	if pattern == "*" {
 		return true
 	}

@@ -41,10 +41,10 @@ func NewAddresses(e *Egress) *Addresses {
 func (a *Addresses) Of(ctx context.Context, o origin.Origin) netip.Addr {
 	host := o.Host()
 	if mapped, ok := a.egress.options.Resolve[host]; ok {
-		return mapped
+		return origin.Reached(mapped)
 	}
 	if addr, ok := o.Addr(); ok {
-		return addr
+		return origin.Reached(addr)
 	}
 	now := time.Now()
 	a.mu.Lock()
@@ -59,6 +59,9 @@ func (a *Addresses) Of(ctx context.Context, o origin.Origin) netip.Addr {
 	}
 	if err != nil || len(addrs) == 0 {
 		addrs = []netip.Addr{{}} // the dial will say what is wrong
+	}
+	for i, addr := range addrs {
+		addrs[i] = origin.Reached(addr)
 	}
 	addr := slices.MinFunc(addrs, netip.Addr.Compare)
 	a.keep(host, address{addr, now.Add(addressTTL)})

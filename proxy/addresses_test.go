@@ -21,6 +21,9 @@ func TestAddresses(t *testing.T) {
 			if host == "none.example" {
 				return nil, errors.New("no such host")
 			}
+			if host == "nat64.example" {
+				return []netip.Addr{netip.MustParseAddr("64:ff9b::c000:201")}, nil
+			}
 			set := []netip.Addr{netip.MustParseAddr("2001:db8::2"), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("192.0.2.1")}
 			return append(set[looked%3:], set[:looked%3]...), nil
 		}
@@ -37,16 +40,19 @@ func TestAddresses(t *testing.T) {
 		of("http://mapped.example", "127.0.0.1")
 		of("http://192.0.2.9", "192.0.2.9")
 		of("http://[2001:db8::9]", "2001:db8::9")
+		of("http://[::ffff:192.0.2.9]", "192.0.2.9")
+		of("http://[64:ff9b::c000:209]", "192.0.2.9")
 		if looked != 0 {
 			t.Errorf("%d names were looked up where none was needed", looked)
 		}
 		for range 3 { // the set comes in another order each time
 			of("http://a.example", "192.0.2.1")
 			of("http://none.example", "invalid IP")
+			of("http://nat64.example", "192.0.2.1")
 			time.Sleep(addressTTL / 2)
 		}
-		if looked != 4 {
-			t.Errorf("%d look-ups, want one a minute for each of two names: 4", looked)
+		if looked != 6 {
+			t.Errorf("%d look-ups, want one a minute for each of three names: 6", looked)
 		}
 		for range knownAddresses + 10 {
 			a.keep(time.Now().String(), address{})

@@ -35,6 +35,20 @@ func as(c *http.Client, user, password string) *http.Client {
 }
 
 // A client is known by its user, its addresses, or both, and asked for credentials only where they can help.
+func TestAddressesOfClients(t *testing.T) {
+	s := &Server{options: Options{Clients: []Client{{Client: policy.Client{Name: "lab"}, Prefixes: []netip.Prefix{
+		netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("fe80::/10"),
+	}}}}}
+	for from, want := range map[string]bool{
+		"192.0.2.1:80": true, "[::ffff:192.0.2.1]:80": true, "[::ffff:c000:201%lo]:80": true, "[fe80::1]:80": true, "[fe80::1%lo]:80": true,
+		"192.0.3.1:80": false, "[64:ff9b::c000:201]:80": false, "[::192.0.2.1]:80": false, "[2001:db8::1%lo]:80": false,
+	} {
+		if c, ref := s.identify(&http.Request{RemoteAddr: from}); (c != nil) != want || ref != nil {
+			t.Errorf("who comes from %s is a client: %t, %v; want %t", from, c != nil, ref, want)
+		}
+	}
+}
+
 func TestWhoIsWho(t *testing.T) {
 	const ours, theirs = "127.0.0.0/8", "10.0.0.0/8"
 	client := func(name, user string, prefixes ...string) Client {

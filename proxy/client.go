@@ -64,7 +64,7 @@ func (s *Server) identify(r *http.Request) (*Client, *Refusal) {
 	if err != nil {
 		return nil, nil
 	}
-	addr := from.Addr().Unmap()
+	addr := from.Addr().WithZone("").Unmap()
 	user, ref := s.authenticate(r, addr)
 	if ref != nil {
 		return nil, ref

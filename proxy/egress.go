@@ -205,11 +205,13 @@ func (e *Egress) control(_, address string, _ syscall.RawConn) error {
 	return e.check(ap)
 }
 
+// check judges ap by the address that it leads to: the IPv4 address in an IPv4-mapped or NAT64 one, or IPv6-only networks
+// could go nowhere. The 6to4 and Teredo forms are on the built-in list as a whole.
 func (e *Egress) check(ap netip.AddrPort) error {
 	if !e.allowsPort(ap.Port()) {
 		return portProhibited(ap.String(), ap.Port())
 	}
-	addr := effective(ap.Addr())
+	addr := origin.Reached(ap.Addr())
 	if e.isOwn(netip.AddrPortFrom(addr, ap.Port())) {
 		return &ProhibitedError{Addr: ap.String(), Why: "it is this proxy"}
 	}
@@ -255,21 +257,6 @@ func isLocal(addr netip.Addr) bool {
 		return true // refuse rather than guess
 	}
 	return slices.ContainsFunc(addrs, func(a net.Addr) bool { return strings.HasPrefix(a.String(), addr.String()+"/") })
-}
-
-// nat64 is the well-known prefix of RFC 6052 section 2.1. An address in it leads to the IPv4 address in its last 32
-// bits, so that one is judged; else IPv6-only networks could go nowhere.
-var nat64 = netip.MustParsePrefix("64:ff9b::/96")
-
-// effective returns the address that is really reached through addr. IPv4-mapped and NAT64 addresses lead to the IPv4
-// address in them; the 6to4 and Teredo forms are on the built-in list as a whole.
-func effective(addr netip.Addr) netip.Addr {
-	addr = addr.WithZone("").Unmap()
-	if nat64.Contains(addr) {
-		b := addr.As16()
-		return netip.AddrFrom4([4]byte(b[12:]))
-	}
-	return addr
 }
 
 func contains(prefixes []netip.Prefix, addr netip.Addr) bool {

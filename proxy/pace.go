@@ -28,6 +28,7 @@ type Pace struct {
 }
 
 func (p Pace) key(host string) string {
+	host = origin.Key(host)
 	if p.Key == nil {
 		return host
 	}

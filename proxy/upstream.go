@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/robots"
 )
@@ -118,7 +119,7 @@ func (e *Egress) CheckUpstream(ctx context.Context) error {
 		return fmt.Errorf("proxy: looking up the upstream proxy %s: %w", e.options.Upstream.addr(), err)
 	}
 	for _, ap := range all {
-		if e.isOwn(netip.AddrPortFrom(effective(ap.Addr()), ap.Port())) {
+		if e.isOwn(netip.AddrPortFrom(origin.Reached(ap.Addr()), ap.Port())) {
 			return fmt.Errorf("proxy: the upstream proxy %s: %w", e.options.Upstream.addr(), ErrOurselves)
 		}
 	}
@@ -131,7 +132,7 @@ func (e *Egress) controlUpstream(_, address string, _ syscall.RawConn) error {
 	if err != nil {
 		return err
 	}
-	if e.isOwn(netip.AddrPortFrom(effective(ap.Addr()), ap.Port())) {
+	if e.isOwn(netip.AddrPortFrom(origin.Reached(ap.Addr()), ap.Port())) {
 		return ErrOurselves
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/certs"
 	"github.com/robotsproxy/robotsproxy/config"
+	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/proxy"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
@@ -157,10 +158,11 @@ func newLimiter(cfg *config.Config, redis *ratelimit.Redis, pauses ratelimit.Pau
 
 // paused says until when a host is left alone, by its lane.
 func (p *parts) paused(cfg *config.Config) func(host string) time.Time {
+	lane := origin.Key
 	if cfg.Pacing.Key == config.PaceKeyDomain {
-		return func(host string) time.Time { return p.limiter.Paused(ratelimit.Domain(host)) }
+		lane = func(host string) string { return ratelimit.Domain(origin.Key(host)) }
 	}
-	return p.limiter.Paused
+	return func(host string) time.Time { return p.limiter.Paused(lane(host)) }
 }
 
 func (p *parts) pace(cfg *config.Config) proxy.Pace {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/robotsproxy/robotsproxy/egress"
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
 	"github.com/robotsproxy/robotsproxy/robots"
@@ -19,7 +20,7 @@ import (
 // lookUpRefusal answers for a robots.txt of which not even the failure is known: the guard refused the address, the
 // client left, or the upstream proxy failed.
 func lookUpRefusal(req *http.Request, ex *exchange, err error) *Refusal {
-	if Prohibited(err) {
+	if egress.Prohibited(err) {
 		return egressRefusal(ex, err)
 	}
 	if req.Context().Err() != nil {
@@ -30,9 +31,9 @@ func lookUpRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 	}
 	ref := &Refusal{Reason: policy.ReasonRobotsUnreachable, ProxyError: robots.ErrorType(err), RetryAfter: time.Second, Err: err}
 	words := inWords(ref.ProxyError, err)
-	var failure *UpstreamError
+	var failure *egress.UpstreamError
 	if errors.As(err, &failure) {
-		ref.ProxyError, words = failure.errorType(), failure.words()
+		ref.ProxyError, words = upstreamErrorType(failure), upstreamWords(failure)
 	}
 	ref.Detail = ex.origin.String() + "/robots.txt could not be fetched: " + words
 	return ref
@@ -63,9 +64,9 @@ func authRefusal(err error) *Refusal {
 
 func egressRefusal(ex *exchange, err error) *Refusal {
 	ref := &Refusal{Reason: policy.ReasonEgress, Err: err}
-	var p *ProhibitedError
+	var p *egress.ProhibitedError
 	if errors.As(err, &p) {
-		ref.Detail = ex.origin.HostPort() + " may not be reached through this proxy: " + p.Why + "."
+		ref.Detail = ex.origin.HostPort() + " may not be reached through this proxy: " + p.Why() + "."
 	}
 	return ref
 }
@@ -87,9 +88,9 @@ func decisionRefusal(ex *exchange, d policy.Decision, snap *robots.Snapshot) *Re
 		ref.ProxyError, ref.Err = snap.Cause, snap.Err
 		ref.RetryAfter = max(time.Second, time.Until(snap.Expires)) // until it is asked for again
 		ref.Detail = ex.origin.String() + "/robots.txt could not be fetched: " + cause(snap)
-		var failure *UpstreamError
+		var failure *egress.UpstreamError
 		if errors.As(snap.Err, &failure) {
-			ref.ProxyError = failure.errorType()
+			ref.ProxyError = upstreamErrorType(failure)
 		}
 	case policy.ReasonPace:
 		ref.Status = http.StatusForbidden // and not 429: whoever comes back is refused again
@@ -102,9 +103,9 @@ func decisionRefusal(ex *exchange, d policy.Decision, snap *robots.Snapshot) *Re
 
 // cause says why a robots.txt is unreachable, in words that hold no internal address.
 func cause(snap *robots.Snapshot) string {
-	var failure *UpstreamError
+	var failure *egress.UpstreamError
 	if errors.As(snap.Err, &failure) {
-		return failure.words()
+		return upstreamWords(failure)
 	}
 	if snap.State() == "html" {
 		return "a web page stands in its place"
@@ -182,7 +183,7 @@ func upstreamRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 	if m := ex.gate.brokenBody(); m != nil {
 		return malformedRefusal(m)
 	}
-	if Prohibited(err) {
+	if egress.Prohibited(err) {
 		ex.grant.Cancel() // nothing was sent, so no place in the pace is taken
 		return egressRefusal(ex, err)
 	}
@@ -192,9 +193,9 @@ func upstreamRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 	if ex.ctx.Err() != nil {
 		return ex.gone(errClientLeft)
 	}
-	var failure *UpstreamError
+	var failure *egress.UpstreamError
 	if errors.As(err, &failure) {
-		return failure.refusal()
+		return upstreamProxyRefusal(failure)
 	}
 	ref := &Refusal{Reason: policy.ReasonUpstream, ProxyError: robots.ErrorType(err), Err: err}
 	ref.Status = timeoutStatus(ref.ProxyError)
@@ -224,4 +225,35 @@ func (ex *exchange) gone(cause error) *Refusal {
 		}
 	}
 	return &Refusal{Reason: policy.ReasonClientLeft, Err: cause}
+}
+
+// upstreamErrorType returns the error type of RFC 9209 section 2.3 for a failure of the upstream proxy.
+func upstreamErrorType(e *egress.UpstreamError) string {
+	switch {
+	case errors.Is(e.Err, egress.ErrOurselves), e.Status == http.StatusLoopDetected:
+		return "proxy_loop_detected"
+	case e.Status == http.StatusProxyAuthRequired:
+		return "proxy_configuration_error"
+	case e.Status != 0:
+		return "destination_unavailable"
+	}
+	return robots.ErrorType(e.Err)
+}
+
+// upstreamWords describes e without an address.
+func upstreamWords(e *egress.UpstreamError) string {
+	if e.Status != 0 || errors.Is(e.Err, egress.ErrOurselves) {
+		return "the upstream proxy failed: " + e.Err.Error()
+	}
+	return "the upstream proxy failed: " + inWords(upstreamErrorType(e), e.Err)
+}
+
+// upstreamProxyRefusal answers a request that the upstream proxy did not carry.
+func upstreamProxyRefusal(e *egress.UpstreamError) *Refusal {
+	ref := &Refusal{Reason: policy.ReasonUpstream, ProxyError: upstreamErrorType(e), Detail: "T" + upstreamWords(e)[1:] + ".", Err: e}
+	if ref.ProxyError == "proxy_loop_detected" {
+		ref.Reason = policy.ReasonLoop
+	}
+	ref.Status = timeoutStatus(ref.ProxyError)
+	return ref
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/policy"
@@ -24,7 +25,7 @@ func (c *Client) is(user string, addr netip.Addr) bool {
 	if c.User == "" && len(c.Prefixes) == 0 {
 		return false // it says nothing, so it is nobody
 	}
-	return (c.User == "" || c.User == user) && (len(c.Prefixes) == 0 || contains(c.Prefixes, addr))
+	return (c.User == "" || c.User == user) && (len(c.Prefixes) == 0 || slices.ContainsFunc(c.Prefixes, func(p netip.Prefix) bool { return p.Contains(addr) }))
 }
 
 // local is everybody on this machine, where nobody is listed.

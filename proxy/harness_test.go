@@ -20,6 +20,7 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/certs"
+	"github.com/robotsproxy/robotsproxy/egress"
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
@@ -40,6 +41,12 @@ type rig struct {
 	log     *bytes.Buffer
 }
 
+// siteTransport is the transport of a rig that trusts its site.
+type siteTransport struct {
+	*egress.Transport
+	roots *x509.CertPool
+}
+
 // newRig starts one. change may replace parts before the server is made.
 func newRig(t testing.TB, change func(*Options)) *rig {
 	t.Helper()
@@ -48,12 +55,12 @@ func newRig(t testing.TB, change func(*Options)) *rig {
 	for _, host := range []string{"a.example", "b.example", "xn--bcher-kva.example", "expired.example", "wrong-name.example", "untrusted.example"} {
 		resolve[host] = netip.MustParseAddr("127.0.0.1")
 	}
-	egress := NewEgress(EgressOptions{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Resolve: resolve})
-	transport := NewTransport(TransportOptions{Egress: egress, RootCAs: r.site.CAPool()})
+	guard := egress.New(egress.Options{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Resolve: resolve})
+	transport := egress.NewTransport(egress.TransportOptions{Guard: guard, RootCAs: r.site.CAPool()})
 	t.Cleanup(transport.CloseIdleConnections)
 	o := Options{
 		Snapshots: r.newCache(transport), Policy: r.newPolicy(policy.Options{}), Recorder: r.records,
-		Egress: egress, Transport: transport, Authority: r.newAuthority(), Logger: slog.New(slog.NewTextHandler(r.log, nil)),
+		Guard: guard, Transport: siteTransport{transport, r.site.CAPool()}, Authority: r.newAuthority(), Logger: slog.New(slog.NewTextHandler(r.log, nil)),
 	}
 	var err error
 	if r.limiter, err = ratelimit.New(ratelimit.Options{}); err != nil {
@@ -71,7 +78,7 @@ func newRig(t testing.TB, change func(*Options)) *rig {
 }
 
 func (r *rig) newCache(transport http.RoundTripper) *robots.Cache {
-	fetcher, err := robots.NewFetcher(robots.FetcherOptions{Transport: transport, UserAgent: "robotsproxy/test", Prohibited: Prohibited, OnTheWay: FailedUpstream})
+	fetcher, err := robots.NewFetcher(robots.FetcherOptions{Transport: transport, UserAgent: "robotsproxy/test", Prohibited: egress.Prohibited, OnTheWay: egress.UpstreamFailed})
 	if err != nil {
 		r.t.Fatal(err)
 	}

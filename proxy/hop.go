@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"crypto/rand"
 	"io"
 	"maps"
 	"net/http"
@@ -128,27 +127,6 @@ func dropOwnStatus(h http.Header) {
 	if len(h["Proxy-Status"]) == 0 {
 		delete(h, "Proxy-Status")
 	}
-}
-
-// NewPseudonym returns a name for one proxy's Via, by which a request that comes back is known. It is another each time.
-func NewPseudonym() string { return "robotsproxy-" + strings.ToLower(rand.Text()[:8]) }
-
-// via are the values that name us in a message's path (RFC 9110 section 7.6.3), by the version that it came by.
-type via struct{ http1, http2 string }
-
-func newVia(pseudonym string) via { return via{"1.1 " + pseudonym, "2 " + pseudonym} }
-
-func (v via) add(h http.Header, protoMajor int) {
-	value := v.http1
-	if protoMajor == 2 {
-		value = v.http2
-	}
-	h["Via"] = append(h["Via"], value)
-}
-
-// loops reports whether the message has been here before.
-func loops(h http.Header, pseudonym string) bool {
-	return slices.ContainsFunc(h["Via"], func(v string) bool { return strings.Contains(v, pseudonym) })
 }
 
 // dropConnectionAuth removes challenges whose answer authenticates a connection and not a request (NTLM, Negotiate):

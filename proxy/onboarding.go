@@ -8,6 +8,7 @@ import (
 	"net/netip"
 
 	"github.com/robotsproxy/robotsproxy/certs"
+	"github.com/robotsproxy/robotsproxy/egress"
 	"github.com/robotsproxy/robotsproxy/origin"
 )
 
@@ -49,7 +50,7 @@ type Flags struct {
 // (DNS rebinding). Nobody else needs to know its folders.
 func fromHere(r *http.Request) bool {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
-	return err == nil && isLocal(origin.Reached(from.Addr())) && isOurName(r.Host)
+	return err == nil && egress.IsLocal(from.Addr()) && isOurName(r.Host)
 }
 
 // isOurName reports whether a Host cannot be a name of somebody else's.

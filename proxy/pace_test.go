@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/egress"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
@@ -222,7 +223,7 @@ func TestOneAddressManyHosts(t *testing.T) {
 		if o.Limiter, err = ratelimit.New(ratelimit.Options{AddrDelay: delay}); err != nil {
 			t.Fatal(err)
 		}
-		o.Snapshots, o.Pace.Addr = fixed(""), NewAddresses(o.Egress).Of
+		o.Snapshots, o.Pace.Addr = fixed(""), egress.NewAddresses(o.Guard).Of
 	})
 	c := r.client(true)
 	r.get(c, r.url("http", "/page/1"))

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/egress"
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
@@ -100,7 +101,7 @@ func TestRefusedPassage(t *testing.T) {
 		{"no tunnels", policy.Options{Hosts: []policy.Host{{Pattern: "a.example", Interception: &refuse}}}, nil, "", "403 intercept: The operator", policy.ReasonIntercept},
 		{"no tunnels in mode off either", policy.Options{Mode: policy.Off, Hosts: []policy.Host{{Pattern: "*", Interception: &refuse}}}, nil, "", "403 intercept: The operator", policy.ReasonIntercept},
 		{"the guard", policy.Options{Mode: policy.Off}, func(o *Options) {
-			o.Egress = NewEgress(EgressOptions{Resolve: map[string]netip.Addr{"a.example": netip.MustParseAddr("127.0.0.1")}})
+			o.Guard = egress.New(egress.Options{Resolve: map[string]netip.Addr{"a.example": netip.MustParseAddr("127.0.0.1")}})
 		}, "", "403 egress: ", policy.ReasonEgress},
 		{"a stranger", policy.Options{}, func(o *Options) { o.Clients = []Client{{Client: policy.Client{Name: "lab"}}} }, "", "403 identity: ", policy.ReasonIdentity},
 		{"unrecorded", policy.Options{}, func(o *Options) { o.Snapshots, o.Recorder.(*recorder).refuse = fixed(""), true }, "", "503 audit-unavailable: ", policy.ReasonAuditUnavailable},

@@ -45,7 +45,7 @@ func (p pipeline) admit(req *http.Request, ex *exchange) *Refusal {
 	if ex.client == nil {
 		return ex.stranger()
 	}
-	if err := p.options.Egress.Check(ex.origin); err != nil {
+	if err := p.options.Guard.Check(ex.origin); err != nil {
 		return egressRefusal(ex, err)
 	}
 	ex.lane = p.options.Pace.key(ex.origin.Host())
@@ -203,7 +203,7 @@ func (p pipeline) receive(resp *http.Response, ex *exchange, now time.Time) {
 	cleanHeader(resp.Header, switching)
 	dropOwnStatus(resp.Header)
 	dropConnectionAuth(resp.Header)
-	p.via.add(resp.Header, resp.ProtoMajor)
+	p.via.Add(resp.Header, resp.ProtoMajor)
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
 		resp.Header.Add("Proxy-Status", fmt.Sprintf("robotsproxy; received-status=%d", resp.StatusCode))
 	}

@@ -175,7 +175,7 @@ func TestRepeatsOverHTTP2ArePaced(t *testing.T) {
 	f := newFlaky(t, func(f *flaky, conn net.Conn) { refuseOnce(f, tls.Server(conn, config)) })
 	r := newRig(t, func(o *Options) {
 		o.Snapshots = fixed("User-agent: *\nCrawl-delay: 1.5\n")
-		o.Transport = &http.Transport{DialContext: o.Egress.DialContext, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true, IdleConnTimeout: time.Second}
+		o.Transport = &http.Transport{DialContext: o.Guard.DialContext, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true, IdleConnTimeout: time.Second}
 		t.Cleanup(o.Transport.(*http.Transport).CloseIdleConnections)
 	})
 	if resp, body := r.get(r.client(true), "https://"+at(f, "a.example")+"/page"); resp.StatusCode != 200 {

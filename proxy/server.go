@@ -1,7 +1,7 @@
 // Package proxy is the server: it takes a crawler's requests, has each of them judged, paced and recorded, and sends what
 // may be sent.
 //
-//	srv, err := proxy.New(proxy.Options{Snapshots: cache, Policy: p, Limiter: l, Authority: ca, Recorder: w, Egress: e, Transport: t})
+//	srv, err := proxy.New(proxy.Options{Snapshots: cache, Policy: p, Limiter: l, Authority: ca, Recorder: w, Guard: g, Transport: t})
 //	go srv.Serve(listener)
 //	...
 //	err = srv.Shutdown(ctx)
@@ -33,6 +33,7 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/certs"
+	"github.com/robotsproxy/robotsproxy/egress"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
@@ -58,7 +59,7 @@ type Options struct {
 	Limiter   *ratelimit.Limiter
 	Authority *certs.Authority
 	Recorder  Recorder
-	Egress    *Egress
+	Guard     *egress.Guard
 	Transport http.RoundTripper // to origins; it must dial through Egress
 
 	Clients        []Client        // who may use the proxy, the first that matches; if nil, every user, and without AuthRequired everybody, who is then "local"
@@ -68,7 +69,7 @@ type Options struct {
 	MaxWaitCap     time.Duration   // up to which a request may prefer to be held longer; if zero, none may
 	Pace           Pace            // what shares a pace, and what rides on another's slot
 	RefusalStatus  int             // of a refusal by robots.txt; if zero, 403
-	Pseudonym      string          // our name in Via; if empty, one is made: see NewPseudonym
+	Pseudonym      string          // our name in Via; if empty, one is made: see egress.NewPseudonym
 	ResponseFields bool            // forwarded answers carry Robotsproxy-Request-Id and Robotsproxy-Waited
 	ServeRobots    bool            // answer requests for /robots.txt with the file that is enforced
 	Query          audit.QueryMode // what records keep of queries; if zero, credentials are masked
@@ -95,8 +96,7 @@ type Server struct {
 	log       *slog.Logger
 	ids       audit.Sequence
 	users     map[string]*Client // who they are where no clients are listed
-	pseudonym string             // our name in Via, different for each process
-	via       via
+	via       egress.Via         // our name in each message's path, different for each process
 	goproxy   *goproxy.ProxyHttpServer
 	tls       *tls.Config
 	front     *http.Server // reads what clients send to the proxy
@@ -127,12 +127,11 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		options: o, log: o.Logger, pseudonym: o.Pseudonym,
+		options: o, log: o.Logger, via: egress.NewVia(o.Pseudonym),
 		tunnels: newConnQueue(), conns: make(map[net.Conn]struct{}), handlers: newUnderWay(),
 		seats:      o.Limits.connectionSeats("limits", o.Logger),
 		tunnelRoom: newSeats(o.Logger, bound{most: o.Limits.Tunnels, key: "limits.tunnels"}, bound{}), distrust: newDistrust(o.Logger),
 	}
-	s.via = newVia(s.pseudonym)
 	s.users = newUsers(o.Credentials)
 	s.life, s.end = context.WithCancelCause(context.Background())
 	s.goproxy = s.newGoproxy()
@@ -145,8 +144,8 @@ func New(o Options) (*Server, error) {
 }
 
 func (o *Options) complete() error {
-	if o.Snapshots == nil || o.Policy == nil || o.Limiter == nil || o.Authority == nil || o.Recorder == nil || o.Egress == nil || o.Transport == nil {
-		return errors.New("proxy: New needs Snapshots, Policy, Limiter, Authority, Recorder, Egress and Transport")
+	if o.Snapshots == nil || o.Policy == nil || o.Limiter == nil || o.Authority == nil || o.Recorder == nil || o.Guard == nil || o.Transport == nil {
+		return errors.New("proxy: New needs Snapshots, Policy, Limiter, Authority, Recorder, Guard and Transport")
 	}
 	if o.AuthRequired && o.Credentials == nil {
 		return errors.New("proxy: AuthRequired without Credentials would let nobody in")
@@ -162,7 +161,7 @@ func (o *Options) complete() error {
 		o.IdleTimeout = 2 * time.Minute
 	}
 	if o.Pseudonym == "" {
-		o.Pseudonym = NewPseudonym()
+		o.Pseudonym = egress.NewPseudonym()
 	}
 	if o.Onboarding == nil {
 		o.Onboarding = http.NotFoundHandler()
@@ -204,7 +203,7 @@ func (s *Server) newHTTPServer(h http.HandlerFunc) *http.Server {
 
 // Serve takes connections from l until Shutdown, and then returns nil.
 func (s *Server) Serve(l net.Listener) error {
-	s.options.Egress.Protect(l.Addr())
+	s.options.Guard.Protect(l.Addr())
 	inner := make(chan struct{})
 	go func() {
 		defer close(inner)
@@ -414,7 +413,7 @@ func (ex *exchange) prepare(r *http.Request) *Refusal {
 	if trailers {
 		r.Header["Te"] = []string{"trailers"}
 	}
-	ex.server.via.add(r.Header, r.ProtoMajor)
+	ex.server.via.Add(r.Header, r.ProtoMajor)
 	r.Close = false // the client's "Connection: close" is about its own connection
 	if _, ok := r.Header["User-Agent"]; !ok {
 		r.Header["User-Agent"] = []string{""} // net/http would invent one

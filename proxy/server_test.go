@@ -428,7 +428,7 @@ func TestRefusedTargets(t *testing.T) {
 func TestLoop(t *testing.T) {
 	r := newRig(t, nil)
 	req, _ := http.NewRequest("GET", r.url("http", "/page/1"), nil)
-	req.Header.Set("Via", "1.1 other, 1.1 "+r.server.pseudonym)
+	req.Header.Set("Via", "1.1 other, 1.1 "+r.server.options.Pseudonym)
 	resp, err := r.client(true).Do(req)
 	if err != nil {
 		t.Fatal(err)

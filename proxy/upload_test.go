@@ -18,6 +18,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/robotsproxy/robotsproxy/egress"
 )
 
 // uploads are how an upload of HTTP/1.1 can come by and go on.
@@ -52,10 +54,10 @@ func eachUpload(t *testing.T, page http.HandlerFunc, test func(*testing.T, *rig,
 		t.Run(way.name, func(t *testing.T) {
 			r := newRig(t, func(o *Options) {
 				o.Snapshots = fixed("")
-				if !way.origin2 {
-					speakHTTP1(o)
-				}
 			})
+			if !way.origin2 {
+				r.site.HTTP1Only()
+			}
 			r.site.SetPage("a.example", "/up", page)
 			for _, n := range lengths {
 				for _, coded := range []bool{false, true} {
@@ -76,12 +78,6 @@ func eachUpload(t *testing.T, page http.HandlerFunc, test func(*testing.T, *rig,
 			}
 		})
 	}
-}
-
-// speakHTTP1 leaves HTTP/2 out on the side of origins.
-func speakHTTP1(o *Options) {
-	transport := o.Transport.(*Transport).verified
-	transport.ForceAttemptHTTP2, transport.TLSNextProto = false, map[string]func(string, *tls.Conn) http.RoundTripper{}
 }
 
 // newSending returns a request whose body would be many if it were read as such.
@@ -328,7 +324,7 @@ func (e *early) open(t *testing.T, n int, coded bool) (*rig, *sending) {
 	}), "a.example")
 	r := newRig(t, func(o *Options) {
 		o.Snapshots = fixed("")
-		o.Transport.(*Transport).verified.TLSClientConfig.InsecureSkipVerify = true
+		o.Transport = egress.NewTransport(egress.TransportOptions{Guard: o.Guard, InsecureHosts: []string{"a.example"}})
 	})
 	if e.origin2 {
 		return r, newSending(tls.Client(r.tunnelTo(authority), &tls.Config{ServerName: "a.example", RootCAs: r.ca}), "", authority, n, coded)

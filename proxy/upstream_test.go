@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/robotsproxy/robotsproxy/egress"
+	"github.com/robotsproxy/robotsproxy/internal/dnstest"
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
@@ -102,12 +104,12 @@ func (u *upstreamProxy) requests() []string {
 }
 
 // upstream is u as this proxy is told of it.
-func (u *upstreamProxy) upstream(t *testing.T) *Upstream {
+func (u *upstreamProxy) upstream(t *testing.T) *egress.Upstream {
 	at, err := url.Parse(u.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	up := &Upstream{URL: at}
+	up := &egress.Upstream{URL: at}
 	if cert := u.Certificate(); cert != nil {
 		up.RootCAs = x509.NewCertPool()
 		up.RootCAs.AddCert(cert)
@@ -117,7 +119,7 @@ func (u *upstreamProxy) upstream(t *testing.T) *Upstream {
 
 // behind makes a rig's proxy send everything through up. The names of its sites lead to public addresses, at which
 // nothing can be reached: whatever arrives at the site came through the upstream proxy.
-func behind(t *testing.T, up *Upstream, more EgressOptions, change ...func(*Options)) *rig {
+func behind(t *testing.T, up *egress.Upstream, more egress.Options, change ...func(*Options)) *rig {
 	t.Helper()
 	r := &rig{t: t}
 	return newRig(t, func(o *Options) {
@@ -125,9 +127,9 @@ func behind(t *testing.T, up *Upstream, more EgressOptions, change ...func(*Opti
 		if more.Resolver == nil {
 			more.Resolve = map[string]netip.Addr{"a.example": netip.MustParseAddr("93.184.215.14"), "private.example": netip.MustParseAddr("10.1.2.3")}
 		}
-		o.Egress = NewEgress(more)
-		site := o.Transport.(*Transport)
-		transport := NewTransport(TransportOptions{Egress: o.Egress, RootCAs: site.verified.TLSClientConfig.RootCAs})
+		o.Guard = egress.New(more)
+		o.Pseudonym = egress.NewPseudonym()
+		transport := egress.NewTransport(egress.TransportOptions{Guard: o.Guard, RootCAs: o.Transport.(siteTransport).roots, Pseudonym: o.Pseudonym})
 		t.Cleanup(transport.CloseIdleConnections)
 		o.Transport, o.Snapshots = transport, r.newCache(transport)
 		for _, f := range change {
@@ -147,7 +149,7 @@ func TestEverythingGoesThroughTheUpstreamProxy(t *testing.T) {
 				u.credentials = "Basic dXM6czNjcjN0OngvPyM="
 				up := u.upstream(t)
 				up.User = url.UserPassword("us", "s3cr3t:x/?#")
-				r := behind(t, up, EgressOptions{})
+				r := behind(t, up, egress.Options{})
 				r.site.SetRobots("a.example", robotstest.Robots{Body: disallow})
 				c := r.client(way.http1)
 				resp, body := r.get(c, r.url(way.scheme, "/bytes/100000"))
@@ -185,8 +187,8 @@ func checkAsked(t *testing.T, scheme string, asked []string, r *rig) {
 
 func TestRawConnectionThroughTheUpstreamProxy(t *testing.T) {
 	u := newUpstreamProxy(t, "http")
-	r := behind(t, u.upstream(t), EgressOptions{})
-	conn, err := r.server.options.Egress.DialContext(t.Context(), "tcp", fmt.Sprintf("a.example:%d", r.site.Port()))
+	r := behind(t, u.upstream(t), egress.Options{})
+	conn, err := r.server.options.Guard.DialContext(t.Context(), "tcp", fmt.Sprintf("a.example:%d", r.site.Port()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,10 +204,10 @@ func TestRawConnectionThroughTheUpstreamProxy(t *testing.T) {
 // The guard judges before the upstream proxy is asked, each time, and by every address of a name.
 func TestTheGuardStandsBeforeTheUpstreamProxy(t *testing.T) {
 	u := newUpstreamProxy(t, "http")
-	names := newNameserver(t)
-	names.set("one-bad.example", []string{"93.184.215.14", "10.0.0.1"})
-	names.set("turns-bad.example", []string{"93.184.215.14"}, []string{"93.184.215.14"}, []string{"127.0.0.1"})
-	r := behind(t, u.upstream(t), EgressOptions{Resolver: names.resolver()})
+	names := dnstest.New(t)
+	names.Set("one-bad.example", []string{"93.184.215.14", "10.0.0.1"})
+	names.Set("turns-bad.example", []string{"93.184.215.14"}, []string{"93.184.215.14"}, []string{"127.0.0.1"})
+	r := behind(t, u.upstream(t), egress.Options{Resolver: names.Resolver()})
 	for _, scheme := range []string{"http", "https"} {
 		for _, host := range []string{"one-bad.example", "127.0.0.1", "[::1]", "169.254.169.254"} {
 			resp, body := r.get(r.client(true), fmt.Sprintf("%s://%s:%d/page/1", scheme, host, r.site.Port()))
@@ -235,32 +237,34 @@ func TestTheGuardStandsBeforeTheUpstreamProxy(t *testing.T) {
 // Whatever is wrong with the upstream proxy, it is told as that, and nothing is sent by another way.
 func TestUpstreamProxyFailsClosed(t *testing.T) {
 	dead := robotstest.Refusing(t)
-	names := newNameserver(t) // that of this machine may take its time
-	names.set("a.example", []string{"93.184.215.14"})
-	here := EgressOptions{Resolver: names.resolver()}
+	names := dnstest.New(t) // that of this machine may take its time
+	names.Set("a.example", []string{"93.184.215.14"})
+	here := egress.Options{Resolver: names.Resolver()}
 	for _, row := range []struct {
 		name    string
-		change  func(*upstreamProxy, *Upstream)
+		change  func(*upstreamProxy, *egress.Upstream)
 		schemes string
 		want    string // Proxy-Status error and what the details say
 	}{
-		{"down", func(_ *upstreamProxy, up *Upstream) { up.URL = &url.URL{Scheme: "http", Host: dead} }, "http https", "connection_refused; the upstream proxy failed: connection refused"},
-		{"unknown name", func(_ *upstreamProxy, up *Upstream) {
+		{"down", func(_ *upstreamProxy, up *egress.Upstream) { up.URL = &url.URL{Scheme: "http", Host: dead} }, "http https", "connection_refused; the upstream proxy failed: connection refused"},
+		{"unknown name", func(_ *upstreamProxy, up *egress.Upstream) {
 			up.URL = &url.URL{Scheme: "http", Host: "proxy.invalid:3128"}
 		}, "http https", "dns_error; the upstream proxy failed: dns error"},
-		{"wants credentials", func(u *upstreamProxy, _ *Upstream) { u.credentials = "Basic x" }, "http https", "proxy_configuration_error; the upstream proxy failed: it answered 407 Proxy Authentication Required"},
-		{"refuses CONNECT", func(u *upstreamProxy, _ *Upstream) { u.connect = "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n" }, "https", "destination_unavailable; the upstream proxy failed: it answered 403 Forbidden"},
-		{"redirects CONNECT", func(u *upstreamProxy, _ *Upstream) {
+		{"wants credentials", func(u *upstreamProxy, _ *egress.Upstream) { u.credentials = "Basic x" }, "http https", "proxy_configuration_error; the upstream proxy failed: it answered 407 Proxy Authentication Required"},
+		{"refuses CONNECT", func(u *upstreamProxy, _ *egress.Upstream) {
+			u.connect = "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"
+		}, "https", "destination_unavailable; the upstream proxy failed: it answered 403 Forbidden"},
+		{"redirects CONNECT", func(u *upstreamProxy, _ *egress.Upstream) {
 			u.connect = "HTTP/1.1 302 Found\r\nLocation: http://10.0.0.1/\r\n\r\n"
 		}, "https", "destination_unavailable; the upstream proxy failed: it answered 302 Found"},
-		{"sees a loop", func(u *upstreamProxy, _ *Upstream) { u.connect = "HTTP/1.1 508 Loop Detected\r\n\r\n" }, "https", "proxy_loop_detected; the upstream proxy failed: it answered 508 Loop Detected"},
-		{"closes", func(u *upstreamProxy, _ *Upstream) { u.connect = "HTTP/1.1 200 OK\r\nX: y\r\n" }, "https", "http_response_incomplete; the upstream proxy failed: http response incomplete"},
-		{"speaks no HTTP", func(u *upstreamProxy, _ *Upstream) { u.connect = "SSH-2.0-x\r\n\r\n" }, "https", "http_protocol_error; the upstream proxy failed: http protocol error"},
-		{"endless header", func(u *upstreamProxy, _ *Upstream) {
+		{"sees a loop", func(u *upstreamProxy, _ *egress.Upstream) { u.connect = "HTTP/1.1 508 Loop Detected\r\n\r\n" }, "https", "proxy_loop_detected; the upstream proxy failed: it answered 508 Loop Detected"},
+		{"closes", func(u *upstreamProxy, _ *egress.Upstream) { u.connect = "HTTP/1.1 200 OK\r\nX: y\r\n" }, "https", "http_response_incomplete; the upstream proxy failed: http response incomplete"},
+		{"speaks no HTTP", func(u *upstreamProxy, _ *egress.Upstream) { u.connect = "SSH-2.0-x\r\n\r\n" }, "https", "http_protocol_error; the upstream proxy failed: http protocol error"},
+		{"endless header", func(u *upstreamProxy, _ *egress.Upstream) {
 			u.connect = "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", maxHeaderBytes) + "\r\n\r\n"
 		}, "https", "http_response_incomplete; the upstream proxy failed: http response incomplete"},
-		{"speaks before it is asked", func(u *upstreamProxy, _ *Upstream) { u.connect = "HTTP/1.1 200 OK\r\n\r\nhello" }, "https", "destination_unavailable; the upstream proxy failed: destination unavailable"},
-		{"speaks no TLS", func(_ *upstreamProxy, up *Upstream) { up.URL = &url.URL{Scheme: "https", Host: up.URL.Host} }, "http https", "tls_protocol_error; the upstream proxy failed: tls protocol error"},
+		{"speaks before it is asked", func(u *upstreamProxy, _ *egress.Upstream) { u.connect = "HTTP/1.1 200 OK\r\n\r\nhello" }, "https", "destination_unavailable; the upstream proxy failed: destination unavailable"},
+		{"speaks no TLS", func(_ *upstreamProxy, up *egress.Upstream) { up.URL = &url.URL{Scheme: "https", Host: up.URL.Host} }, "http https", "tls_protocol_error; the upstream proxy failed: tls protocol error"},
 	} {
 		for scheme := range strings.SplitSeq(row.schemes, " ") {
 			t.Run(row.name+"/"+scheme, func(t *testing.T) {
@@ -297,7 +301,7 @@ func TestUpstreamProxyCertificate(t *testing.T) {
 	u := newUpstreamProxy(t, "https")
 	up := u.upstream(t)
 	up.RootCAs = x509.NewCertPool()
-	r := behind(t, up, EgressOptions{})
+	r := behind(t, up, egress.Options{})
 	resp, _ := r.get(r.client(true), r.url("http", "/page/1"))
 	if status := resp.Header.Get("Proxy-Status"); resp.StatusCode != 503 || !strings.Contains(status, "error=tls_certificate_error;") || !strings.Contains(status, "the upstream proxy failed: its certificate is signed by an unknown authority") {
 		t.Errorf("%s %s", resp.Status, status)
@@ -315,15 +319,15 @@ func TestUpstreamProxyIsNotOurselves(t *testing.T) {
 	}
 	defer l.Close()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
-	names := newNameserver(t)
-	names.set("two.example", []string{"::1", "127.0.0.1"}) // as localhost is, where the first is not listened at
+	names := dnstest.New(t)
+	names.Set("two.example", []string{"::1", "127.0.0.1"}) // as localhost is, where the first is not listened at
 	for host, ours := range map[string]bool{
 		"127.0.0.1:" + port: true, "[::ffff:127.0.0.1]:" + port: true, "localhost:" + port: true, "mapped.example:" + port: true, "two.example:" + port: true,
 		"proxy.invalid:3128": false, "127.0.0.1:1": false, "10.0.0.1": false,
 	} {
-		up := &Upstream{URL: &url.URL{Scheme: "http", Host: host}}
+		up := &egress.Upstream{URL: &url.URL{Scheme: "http", Host: host}}
 		mapped := map[string]netip.Addr{"mapped.example": netip.MustParseAddr("127.0.0.1"), "a.example": netip.MustParseAddr("93.184.215.14")}
-		e := NewEgress(EgressOptions{Upstream: up, Resolve: mapped, Resolver: names.resolver()})
+		e := egress.New(egress.Options{Upstream: up, Resolve: mapped, Resolver: names.Resolver()})
 		e.Protect(l.Addr())
 		err := e.CheckUpstream(t.Context())
 		if found := err != nil && strings.Contains(err.Error(), "it is this proxy itself"); found != ours {
@@ -332,28 +336,14 @@ func TestUpstreamProxyIsNotOurselves(t *testing.T) {
 		if !ours {
 			continue
 		}
-		r := behind(t, up, EgressOptions{}, knowsRules, func(o *Options) {
-			o.Egress, o.Transport = e, NewTransport(TransportOptions{Egress: e})
+		r := behind(t, up, egress.Options{}, knowsRules, func(o *Options) {
+			o.Guard, o.Transport = e, egress.NewTransport(egress.TransportOptions{Guard: e})
 		})
 		for _, scheme := range []string{"http", "https"} {
 			resp, body := r.get(r.client(true), r.url(scheme, "/page/1"))
 			if resp.StatusCode != 508 || resp.Header.Get("Robotsproxy-Reason") != "loop" {
 				t.Errorf("%s through %s: %s\n%s", scheme, host, resp.Status, body)
 			}
-		}
-	}
-}
-
-func TestUpstreamAddr(t *testing.T) {
-	for text, want := range map[string]string{
-		"http://p.example": "p.example:80", "https://p.example": "p.example:443", "http://p.example:3128": "p.example:3128", "http://[::1]": "[::1]:80",
-	} {
-		at, err := url.Parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := (&Upstream{URL: at}).addr(); got != want {
-			t.Errorf("the address of %s is %s, want %s", text, got, want)
 		}
 	}
 }
@@ -366,12 +356,9 @@ func TestUpstreamProxyThatLeadsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { router.Close() })
-	up := &Upstream{URL: &url.URL{Scheme: "http", Host: router.Addr().String()}}
+	up := &egress.Upstream{URL: &url.URL{Scheme: "http", Host: router.Addr().String()}}
 	lead := func(change ...func(*Options)) *rig {
-		return behind(t, up, EgressOptions{}, append(change, func(o *Options) {
-			o.Pseudonym = NewPseudonym()
-			o.Transport.(*Transport).via = newVia(o.Pseudonym)
-		})...)
+		return behind(t, up, egress.Options{}, change...)
 	}
 	cold, warm := lead(), lead(knowsRules)
 	var back atomic.Value

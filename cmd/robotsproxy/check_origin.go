@@ -7,8 +7,8 @@ import (
 	"sync"
 
 	"github.com/robotsproxy/robotsproxy/config"
+	"github.com/robotsproxy/robotsproxy/egress"
 	"github.com/robotsproxy/robotsproxy/origin"
-	"github.com/robotsproxy/robotsproxy/proxy"
 	"github.com/robotsproxy/robotsproxy/robots"
 )
 
@@ -43,7 +43,7 @@ type typed struct {
 }
 
 func newTyped(cfg *config.Config) (*typed, error) {
-	guard, err := newEgress(cfg)
+	guard, err := newGuard(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -55,9 +55,9 @@ func newTyped(cfg *config.Config) (*typed, error) {
 	if err != nil {
 		return nil, err
 	}
-	none := proxy.NewEgress(proxy.EgressOptions{
+	none := egress.New(egress.Options{
 		Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},
-		Ports: []proxy.PortRange{{First: 1, Last: 65535}}, Resolve: cfg.Egress.Resolve, Upstream: upstream,
+		Ports: []egress.PortRange{{First: 1, Last: 65535}}, Resolve: cfg.Egress.Resolve, Upstream: upstream,
 	})
 	free, err := newTransport(cfg, none, "")
 	if err != nil {

@@ -12,30 +12,30 @@ import (
 	"unicode"
 
 	"github.com/robotsproxy/robotsproxy/config"
-	"github.com/robotsproxy/robotsproxy/proxy"
+	"github.com/robotsproxy/robotsproxy/egress"
 )
 
-func newEgress(cfg *config.Config) (*proxy.Egress, error) {
+func newGuard(cfg *config.Config) (*egress.Guard, error) {
 	upstream, err := newUpstream(cfg)
 	if err != nil {
 		return nil, err
 	}
-	ports := make([]proxy.PortRange, len(cfg.Egress.Ports))
+	ports := make([]egress.PortRange, len(cfg.Egress.Ports))
 	for i, r := range cfg.Egress.Ports {
-		ports[i] = proxy.PortRange(r)
+		ports[i] = egress.PortRange(r)
 	}
-	return proxy.NewEgress(proxy.EgressOptions{
+	return egress.New(egress.Options{
 		Allow: cfg.Egress.AllowAddresses, Deny: cfg.Egress.DenyAddresses, Ports: ports, Resolve: cfg.Egress.Resolve,
 		Upstream: upstream,
 	}), nil
 }
 
-func newTransport(cfg *config.Config, egress *proxy.Egress, pseudonym string) (*proxy.Transport, error) {
+func newTransport(cfg *config.Config, guard *egress.Guard, pseudonym string) (*egress.Transport, error) {
 	roots, err := originRoots(cfg.Egress.CAFile)
 	if err != nil {
 		return nil, usage(err)
 	}
-	return proxy.NewTransport(proxy.TransportOptions{Egress: egress, RootCAs: roots, InsecureHosts: cfg.Egress.InsecureHosts, Pseudonym: pseudonym}), nil
+	return egress.NewTransport(egress.TransportOptions{Guard: guard, RootCAs: roots, InsecureHosts: cfg.Egress.InsecureHosts, Pseudonym: pseudonym}), nil
 }
 
 // originRoots returns the system's roots and those of file, or nil, which means the system's.
@@ -59,7 +59,7 @@ func originRoots(file string) (*x509.CertPool, error) {
 
 // newUpstream returns the proxy behind this one, or nil. That of the environment is not it: users put this very proxy
 // there.
-func newUpstream(cfg *config.Config) (*proxy.Upstream, error) {
+func newUpstream(cfg *config.Config) (*egress.Upstream, error) {
 	if cfg.Egress.UpstreamProxy == "" {
 		return nil, nil
 	}
@@ -67,7 +67,7 @@ func newUpstream(cfg *config.Config) (*proxy.Upstream, error) {
 	if err != nil {
 		return nil, usage(fmt.Errorf("egress.upstream_proxy: %w", err))
 	}
-	u := &proxy.Upstream{URL: at}
+	u := &egress.Upstream{URL: at}
 	if u.RootCAs, err = originRoots(cfg.Egress.CAFile); err != nil {
 		return nil, usage(err)
 	}
@@ -83,18 +83,18 @@ func newUpstream(cfg *config.Config) (*proxy.Upstream, error) {
 const notResolved = "the name of egress.upstream_proxy cannot be resolved; as long as that is so, every request fails"
 
 // checkUpstream returns what is wrong with the upstream proxy for certain, and warns of what may pass.
-func checkUpstream(egress *proxy.Egress, warn func(error)) error {
-	err := egress.CheckUpstream(context.Background())
-	if err == nil || errors.Is(err, proxy.ErrOurselves) {
+func checkUpstream(guard *egress.Guard, warn func(error)) error {
+	err := guard.CheckUpstream(context.Background())
+	if err == nil || errors.Is(err, egress.ErrOurselves) {
 		return err
 	}
 	warn(err)
 	return nil
 }
 
-// protectListeners tells egress what will be listened at, where nothing is yet. A name that cannot be resolved is left
+// protectListeners tells guard what will be listened at, where nothing is yet. A name that cannot be resolved is left
 // to who listens.
-func protectListeners(egress *proxy.Egress, cfg *config.Config) {
+func protectListeners(guard *egress.Guard, cfg *config.Config) {
 	for _, address := range []string{cfg.Listen, cfg.Admin.Listen} {
 		at, err := net.ResolveTCPAddr("tcp", address)
 		if err != nil {
@@ -103,7 +103,7 @@ func protectListeners(egress *proxy.Egress, cfg *config.Config) {
 		if at.IP == nil {
 			at.IP = net.IPv6unspecified // as a listener without a host says of itself
 		}
-		egress.Protect(at)
+		guard.Protect(at)
 	}
 }
 

@@ -16,9 +16,9 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/admin"
 	"github.com/robotsproxy/robotsproxy/config"
+	"github.com/robotsproxy/robotsproxy/egress"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
-	"github.com/robotsproxy/robotsproxy/proxy"
 	"github.com/robotsproxy/robotsproxy/robots"
 	"github.com/robotsproxy/robotsproxy/rules"
 	"github.com/robotsproxy/robotsproxy/store"
@@ -173,7 +173,7 @@ func newFetcher(cfg *config.Config, transport http.RoundTripper) (*robots.Fetche
 		Transport: transport, UserAgent: ownAgent(cfg.Identity), Timeout: cfg.Robots.Timeout,
 		MaxSize: int(cfg.Robots.MaxSize), MaxRedirects: cfg.Robots.MaxRedirects,
 		TTL: cfg.Robots.TTL, MinTTL: cfg.Robots.MinTTL, ErrorTTL: cfg.Robots.ErrorTTL,
-		Prohibited: proxy.Prohibited, OnTheWay: onTheWay(cfg),
+		Prohibited: egress.Prohibited, OnTheWay: onTheWay(cfg),
 		UnauthorizedRefuses: cfg.Robots.OnUnauthorized == config.Refuse,
 		HTMLRefuses:         cfg.Robots.OnHTML == config.Refuse,
 	})
@@ -186,7 +186,7 @@ func onTheWay(cfg *config.Config) func(error) bool {
 		return nil
 	}
 	return func(err error) bool {
-		return proxy.FailedUpstream(err) || robots.ErrorType(err) == "connection_timeout"
+		return egress.UpstreamFailed(err) || robots.ErrorType(err) == "connection_timeout"
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/certs"
 	"github.com/robotsproxy/robotsproxy/config"
+	"github.com/robotsproxy/robotsproxy/egress"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/proxy"
@@ -21,7 +22,7 @@ import (
 // parts are the concrete parts of one running proxy. This is the only place where they meet.
 type parts struct {
 	ca      *certs.Authority
-	egress  *proxy.Egress
+	guard   *egress.Guard
 	redis   *ratelimit.Redis // nil: there is no other instance
 	state   *store.State
 	files   *files
@@ -46,11 +47,11 @@ func newParts(cfg *config.Config, log *slog.Logger, observers ...observer) (_ *p
 		return nil, err
 	}
 	warnOfEnd(p.ca, log)
-	if p.egress, err = newEgress(cfg); err != nil {
+	if p.guard, err = newGuard(cfg); err != nil {
 		return nil, err
 	}
-	pseudonym := proxy.NewPseudonym()
-	transport, err := newTransport(cfg, p.egress, pseudonym)
+	pseudonym := egress.NewPseudonym()
+	transport, err := newTransport(cfg, p.guard, pseudonym)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +74,7 @@ func newParts(cfg *config.Config, log *slog.Logger, observers ...observer) (_ *p
 	return p, err
 }
 
-func (p *parts) newServer(cfg *config.Config, transport *proxy.Transport, pseudonym string, log *slog.Logger, observers []observer) (*proxy.Server, error) {
+func (p *parts) newServer(cfg *config.Config, transport *egress.Transport, pseudonym string, log *slog.Logger, observers []observer) (*proxy.Server, error) {
 	judge, err := newPolicy(cfg)
 	if err != nil {
 		return nil, err
@@ -88,7 +89,7 @@ func (p *parts) newServer(cfg *config.Config, transport *proxy.Transport, pseudo
 	}
 	return proxy.New(proxy.Options{
 		Snapshots: p.files, Policy: judge, Limiter: p.limiter, Authority: p.ca,
-		Recorder: observedRecorder{p.records, observers}, Egress: p.egress, Transport: transport,
+		Recorder: observedRecorder{p.records, observers}, Guard: p.guard, Transport: transport,
 		Clients: newClients(cfg), Credentials: credentials, AuthRequired: cfg.Auth.Required, MaxWait: orNone(cfg.Pacing.MaxWait), MaxWaitCap: cfg.Pacing.MaxWaitCap,
 		Pace:      p.pace(cfg),
 		Pseudonym: pseudonym, RefusalStatus: cfg.Refusal.Status, ResponseFields: cfg.ResponseFields, ServeRobots: cfg.Robots.ServeFromCache,
@@ -171,7 +172,7 @@ func (p *parts) pace(cfg *config.Config) proxy.Pace {
 		pace.Key = ratelimit.Domain
 	}
 	if cfg.Pacing.IPDelay > 0 {
-		pace.Addr = proxy.NewAddresses(p.egress).Of
+		pace.Addr = egress.NewAddresses(p.guard).Of
 	}
 	return pace
 }

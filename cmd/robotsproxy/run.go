@@ -112,7 +112,7 @@ func startPrivate(cfg *config.Config, std stdio, counts *tally) (_ *private, err
 	if err != nil {
 		return nil, fmt.Errorf("listening on a free port: %w", err)
 	}
-	_ = checkUpstream(parts.egress, func(err error) { log.Warn(notResolved, "err", err) }) // a free port is nobody's upstream proxy
+	_ = checkUpstream(parts.guard, func(err error) { log.Warn(notResolved, "err", err) }) // a free port is nobody's upstream proxy
 	if err := p.prepare(std, cfg.DataDir, l.Addr().String()); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}

@@ -115,9 +115,9 @@ func newService(cfg *config.Config, log *slog.Logger) (_ *service, err error) {
 	if s.adminAt, err = listen("admin.listen", cfg.Admin.Listen); err != nil {
 		return nil, errors.Join(err, s.proxyAt.Close())
 	}
-	s.parts.egress.Protect(s.adminAt.Addr())
-	s.parts.egress.Protect(s.proxyAt.Addr())
-	if err := checkUpstream(s.parts.egress, func(err error) { log.Warn(notResolved, "err", err) }); err != nil {
+	s.parts.guard.Protect(s.adminAt.Addr())
+	s.parts.guard.Protect(s.proxyAt.Addr())
+	if err := checkUpstream(s.parts.guard, func(err error) { log.Warn(notResolved, "err", err) }); err != nil {
 		return nil, errors.Join(usage(err), s.proxyAt.Close(), s.adminAt.Close())
 	}
 	return s, nil

@@ -21,13 +21,13 @@ func newValidate(std stdio) *cobra.Command {
 		if _, err := newPolicy(cfg); err != nil {
 			return usage(err)
 		}
-		egress, err := newEgress(cfg)
+		guard, err := newGuard(cfg)
 		if err != nil {
 			return err
 		}
-		protectListeners(egress, cfg)
+		protectListeners(guard, cfg)
 		warn := func(err error) { fmt.Fprintf(std.err, "robotsproxy: warning: %s: %v\n", notResolved, err) }
-		if err := checkUpstream(egress, warn); err != nil {
+		if err := checkUpstream(guard, warn); err != nil {
 			return usage(err)
 		}
 		if _, err := newCredentials(cfg); err != nil {

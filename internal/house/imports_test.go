@@ -20,16 +20,18 @@ var mayImport = map[string][]string{
 	"admin":               {"audit", "robots", "rules", "policy", "ratelimit", "origin", "internal/durable"},
 	"audit":               {"policy", "rules", "robots", "origin", "internal/durable"},
 	"certs":               {"internal/durable"},
-	"cmd/robotsproxy":     {"admin", "audit", "certs", "config", "origin", "policy", "proxy", "ratelimit", "robots", "rules", "store", "internal/clientenv", "internal/durable"},
+	"cmd/robotsproxy":     {"admin", "audit", "certs", "config", "egress", "origin", "policy", "proxy", "ratelimit", "robots", "rules", "store", "internal/clientenv", "internal/durable"},
 	"config":              {"policy", "rules", "origin"},
+	"egress":              {"origin"},
 	"internal/clientenv":  {"internal/durable"},
+	"internal/dnstest":    {},
 	"internal/durable":    {},
 	"internal/house":      {},
 	"internal/redistest":  {},
 	"internal/robotstest": {},
 	"origin":              {},
 	"policy":              {"rules", "robots", "origin"},
-	"proxy":               {"policy", "robots", "rules", "ratelimit", "certs", "audit", "origin"},
+	"proxy":               {"egress", "policy", "robots", "rules", "ratelimit", "certs", "audit", "origin"},
 	"ratelimit":           {},
 	"robots":              {"rules", "origin"},
 	"rules":               {},
@@ -39,7 +41,7 @@ var mayImport = map[string][]string{
 
 // owners is who alone may import what is not ours: one outside module, one room.
 var owners = map[string][]string{
-	"code.dny.dev/ssrf":                   {"proxy"},
+	"code.dny.dev/ssrf":                   {"egress"},
 	"github.com/dgraph-io/ristretto":      {"robots"},
 	"github.com/elazarl/goproxy":          {"proxy"},
 	"github.com/lmittmann/tint":           {"cmd/robotsproxy"},
@@ -51,6 +53,7 @@ var owners = map[string][]string{
 	"github.com/spf13/pflag":              {"cmd/robotsproxy"},
 	"go.yaml.in/yaml":                     {"config"},
 	"golang.org/x/crypto/bcrypt":          {"proxy"},
+	"golang.org/x/net/dns/dnsmessage":     {"internal/dnstest"},
 	"golang.org/x/net/html":               {"rules"},
 	"golang.org/x/net/http/httpguts":      {"proxy", "origin"},
 	"golang.org/x/net/idna":               {"origin"},
@@ -136,9 +139,9 @@ func checkFile(t *testing.T, root, path string) {
 	}
 }
 
-// testMayImport says what every test may use besides its own room: the fake site, and the database of its own.
+// testMayImport says what every test may use besides its own room: the fake site, a Redis and a DNS server.
 func testMayImport(room string) bool {
-	return room == "internal/robotstest" || room == "internal/redistest"
+	return room == "internal/robotstest" || room == "internal/redistest" || room == "internal/dnstest"
 }
 
 func checkOutside(t *testing.T, file, room, name string) {

@@ -53,6 +53,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -73,6 +74,7 @@ type Site struct {
 	stop     context.CancelFunc
 	running  sync.WaitGroup // the two accept loops and all handlers
 	recorder *recorder      // nil where nothing is recorded
+	http1    atomic.Bool    // TLS offers no HTTP/2
 
 	mu       sync.RWMutex // guards what follows
 	handlers map[place]http.HandlerFunc
@@ -140,6 +142,13 @@ func (s *Site) serve() {
 	// The protocols are named because a Server sets up HTTP/2 once: where Serve comes before ServeTLS it would find no
 	// reason to, and the TLS listener would then offer an HTTP/2 that nobody serves.
 	config := &tls.Config{GetCertificate: s.ca.certificate, NextProtos: []string{"h2", "http/1.1"}}
+	http1 := &tls.Config{GetCertificate: s.ca.certificate, NextProtos: []string{"http/1.1"}}
+	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		if s.http1.Load() {
+			return http1, nil
+		}
+		return nil, nil
+	}
 	s.server = http.Server{
 		Handler:                      http.HandlerFunc(s.handle),
 		TLSConfig:                    config,
@@ -162,6 +171,9 @@ func (s *Site) Close() {
 	s.running.Wait()
 	s.release()
 }
+
+// HTTP1Only makes new TLS connections speak HTTP/1.1.
+func (s *Site) HTTP1Only() { s.http1.Store(true) }
 
 // enter counts a handler that begins, and refuses it once Close waits for those that have begun.
 func (s *Site) enter() bool {

@@ -1,4 +1,5 @@
-package proxy
+// Package dnstest runs a DNS server for tests.
+package dnstest
 
 import (
 	"context"
@@ -10,22 +11,23 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// nameserver is a DNS server that answers the same question otherwise each time.
-type nameserver struct {
+// Server is a DNS server on loopback whose answers for a name change from one question to the next.
+type Server struct {
 	conn net.PacketConn
 
 	mu      sync.Mutex
-	answers map[string][][]string // name to the addresses of one answer after the other; the last stays
-	asked   map[string]int        // how often for IPv4 addresses
+	answers map[string][][]string // by name; the addresses of one answer after the other; the last repeats
+	asked   map[string]int        // questions for IPv4 addresses, by name
 }
 
-func newNameserver(t *testing.T) *nameserver {
+// New starts a Server and stops it when the test ends.
+func New(t *testing.T) *Server {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &nameserver{conn: conn, answers: make(map[string][][]string), asked: make(map[string]int)}
+	n := &Server{conn: conn, answers: make(map[string][][]string), asked: make(map[string]int)}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -38,28 +40,28 @@ func newNameserver(t *testing.T) *nameserver {
 	return n
 }
 
-// set makes each of answers the addresses of name once, and the last for ever.
-func (n *nameserver) set(name string, answers ...[]string) {
+// Set makes the addresses of name those of each of answers once, and those of the last from then on.
+func (n *Server) Set(name string, answers ...[]string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.answers[name+"."] = answers
 }
 
-// questions returns how often name was asked for.
-func (n *nameserver) questions(name string) int {
+// Questions returns the number of questions for the IPv4 addresses of name.
+func (n *Server) Questions(name string) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.asked[name+"."]
 }
 
-// resolver asks n and nobody else.
-func (n *nameserver) resolver() *net.Resolver {
+// Resolver returns a Resolver that asks n only.
+func (n *Server) Resolver() *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "udp", n.conn.LocalAddr().String())
 	}}
 }
 
-func (n *nameserver) serve() {
+func (n *Server) serve() {
 	buf := make([]byte, 512)
 	for {
 		size, from, err := n.conn.ReadFrom(buf)
@@ -72,7 +74,7 @@ func (n *nameserver) serve() {
 	}
 }
 
-func (n *nameserver) answer(question []byte) ([]byte, error) {
+func (n *Server) answer(question []byte) ([]byte, error) {
 	var m dnsmessage.Message
 	if err := m.Unpack(question); err != nil {
 		return nil, err
@@ -99,7 +101,7 @@ func (n *nameserver) answer(question []byte) ([]byte, error) {
 	return m.Pack()
 }
 
-// resource is addr as an answer to q, or nil if it is of the other family.
+// resource returns addr as an answer to q, or nil if q asks for the other family.
 func resource(q dnsmessage.Question, addr netip.Addr) *dnsmessage.Resource {
 	r := &dnsmessage.Resource{Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class}}
 	switch {

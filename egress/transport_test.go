@@ -1,4 +1,4 @@
-package proxy
+package egress
 
 import (
 	"fmt"
@@ -40,7 +40,7 @@ func TestIdleConnectionsToOriginsAreBounded(t *testing.T) {
 	for i := range hosts {
 		resolve[fmt.Sprintf("h%d.example", i)] = netip.MustParseAddr("127.0.0.1")
 	}
-	transport := NewTransport(TransportOptions{Egress: NewEgress(EgressOptions{
+	transport := NewTransport(TransportOptions{Guard: New(Options{
 		Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Resolve: resolve,
 	})})
 	ask := func(host int, path string) {

@@ -1,4 +1,4 @@
-package proxy
+package egress
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 func TestAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mapped := netip.MustParseAddr("127.0.0.1")
-		a := NewAddresses(NewEgress(EgressOptions{Resolve: map[string]netip.Addr{"mapped.example": mapped}}))
+		a := NewAddresses(New(Options{Resolve: map[string]netip.Addr{"mapped.example": mapped}}))
 		looked := 0
 		a.lookUp = func(_ context.Context, _, host string) ([]netip.Addr, error) {
 			looked++
@@ -66,16 +66,20 @@ func TestAddresses(t *testing.T) {
 
 // A client that leaves while its host is looked up says nothing about the host.
 func TestAddressesOfClientsThatLeft(t *testing.T) {
-	a := NewAddresses(NewEgress(EgressOptions{}))
+	a := NewAddresses(New(Options{}))
 	a.lookUp = func(ctx context.Context, _, _ string) ([]netip.Addr, error) {
 		return []netip.Addr{netip.MustParseAddr("192.0.2.1")}, ctx.Err()
 	}
+	o, err := origin.Parse("http://a.example")
+	if err != nil {
+		t.Fatal(err)
+	}
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	if got := a.Of(gone, mustOrigin(t, "http://a.example")); got.IsValid() {
+	if got := a.Of(gone, o); got.IsValid() {
 		t.Errorf("Of = %v for a client that has left, want none", got)
 	}
-	if got := a.Of(t.Context(), mustOrigin(t, "http://a.example")); got.String() != "192.0.2.1" {
+	if got := a.Of(t.Context(), o); got.String() != "192.0.2.1" {
 		t.Errorf("Of = %v for the next client, want 192.0.2.1", got)
 	}
 }

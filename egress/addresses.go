@@ -1,4 +1,4 @@
-package proxy
+package egress
 
 import (
 	"context"
@@ -11,10 +11,10 @@ import (
 	"github.com/robotsproxy/robotsproxy/origin"
 )
 
-// Addresses say at which address a host lives, for a pace that hosts on one machine share. They are not what is dialled:
-// that address the guard looks at, at each dial. A name is looked up at most once a minute.
+// Addresses resolves hosts, for a pace that is shared by the hosts at one address. It resolves a name at most once a minute.
+// The dial resolves the name again.
 type Addresses struct {
-	egress *Egress
+	guard  *Guard
 	lookUp func(ctx context.Context, network, host string) ([]netip.Addr, error)
 
 	mu    sync.Mutex // guards known
@@ -22,7 +22,7 @@ type Addresses struct {
 }
 
 type address struct {
-	addr    netip.Addr // zero: the name has none
+	addr    netip.Addr // zero: the name does not resolve
 	expires time.Time
 }
 
@@ -31,16 +31,16 @@ const (
 	knownAddresses = 10_000
 )
 
-// NewAddresses returns the addresses of the hosts that e lets through.
-func NewAddresses(e *Egress) *Addresses {
-	return &Addresses{egress: e, lookUp: net.DefaultResolver.LookupNetIP, known: make(map[string]address)}
+// NewAddresses returns Addresses that honour the Options.Resolve of g.
+func NewAddresses(g *Guard) *Addresses {
+	return &Addresses{guard: g, lookUp: net.DefaultResolver.LookupNetIP, known: make(map[string]address)}
 }
 
-// Of returns the address of o's host: of several the first in order, so that the same set of addresses, in
-// whatever order it is told, is the same machine. It is the zero Addr where the name has none.
+// Of returns the address of o's host. If there are several, it returns the lowest, which does not depend on their order in the
+// response. It returns the zero Addr if the name does not resolve.
 func (a *Addresses) Of(ctx context.Context, o origin.Origin) netip.Addr {
 	host := o.Host()
-	if mapped, ok := a.egress.options.Resolve[host]; ok {
+	if mapped, ok := a.guard.options.Resolve[host]; ok {
 		return origin.Reached(mapped)
 	}
 	if addr, ok := o.Addr(); ok {
@@ -55,10 +55,10 @@ func (a *Addresses) Of(ctx context.Context, o origin.Origin) netip.Addr {
 	}
 	addrs, err := a.lookUp(ctx, "ip", host)
 	if ctx.Err() != nil {
-		return netip.Addr{} // the client left, which says nothing about the host
+		return netip.Addr{} // the caller left; the name may resolve
 	}
 	if err != nil || len(addrs) == 0 {
-		addrs = []netip.Addr{{}} // the dial will say what is wrong
+		addrs = []netip.Addr{{}} // the dial returns the error
 	}
 	for i, addr := range addrs {
 		addrs[i] = origin.Reached(addr)
@@ -68,7 +68,7 @@ func (a *Addresses) Of(ctx context.Context, o origin.Origin) netip.Addr {
 	return addr
 }
 
-// keep remembers an address. When too many are known, all are forgotten: a look-up is cheap.
+// keep stores an address. If there are too many, it first drops all: a look-up is cheap.
 func (a *Addresses) keep(host string, found address) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -1,0 +1,175 @@
+package egress
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/origin"
+)
+
+// TransportOptions configure a Transport.
+type TransportOptions struct {
+	// Guard judges every dial. It is required.
+	Guard *Guard
+
+	// RootCAs verify origins. If nil, the system's roots.
+	RootCAs *x509.CertPool
+
+	// InsecureHosts lists canonical hosts whose certificates are not verified.
+	InsecureHosts []string
+
+	// Pseudonym is our name in the Via field of robots.txt fetches through an upstream proxy, by which a loop is detected.
+	// If empty, those have no Via.
+	Pseudonym string
+}
+
+// Transport is an http.RoundTripper that sends requests to origins, by HTTP/2 if the origin offers it, else HTTP/1.1. It does
+// not change bodies. It ignores the proxy variables of the environment, since users set them to this proxy.
+type Transport struct {
+	verified, unverified *http.Transport
+	insecure             map[string]bool
+	guard                *Guard
+	clear                *http.Transport // for http through an upstream proxy; nil without one
+	via                  Via             // for requests without Via; zero: none is added
+}
+
+// NewTransport returns a Transport. Every step but the body has a time-out.
+func NewTransport(o TransportOptions) *Transport {
+	t := &Transport{verified: newTransport(o, false), insecure: make(map[string]bool), guard: o.Guard}
+	if u := o.Guard.options.Upstream; u != nil {
+		if o.Pseudonym != "" {
+			t.via = NewVia(o.Pseudonym)
+		}
+		t.clear = newTransport(o, false)
+		t.clear.Proxy = http.ProxyURL(u.proxyURL())
+		t.clear.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return newLingerConn(o.Guard.dialUpstream(ctx))
+		}
+		t.clear.MaxIdleConnsPerHost = t.clear.MaxIdleConns // all are to the upstream proxy
+	}
+	if len(o.InsecureHosts) > 0 {
+		t.unverified = newTransport(o, true)
+	}
+	for _, host := range o.InsecureHosts {
+		t.insecure[host] = true
+	}
+	return t
+}
+
+func newTransport(o TransportOptions, insecure bool) *http.Transport {
+	return &http.Transport{
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return newLingerConn(o.Guard.DialContext(ctx, network, addr))
+		},
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.RootCAs, InsecureSkipVerify: insecure},
+		TLSHandshakeTimeout:    10 * time.Second,
+		ResponseHeaderTimeout:  60 * time.Second,
+		ExpectContinueTimeout:  time.Second,
+		IdleConnTimeout:        90 * time.Second,
+		MaxIdleConns:           512, // in all, or a crawl of 20,000 hosts would hold 20,000 sockets
+		MaxIdleConnsPerHost:    32,
+		MaxResponseHeaderBytes: 256 << 10,
+		ForceAttemptHTTP2:      true,
+		DisableCompression:     true,
+		ReadBufferSize:         16 << 10,
+		WriteBufferSize:        4 << 10,
+	}
+}
+
+// lingerTime is how long a failed Write waits for the response.
+const lingerTime = time.Second
+
+// lingerConn is a connection to an origin that may answer and close during an upload. The write then fails, and
+// http.Transport would drop the response that it has not read yet. So Write waits for the reader before it fails.
+type lingerConn struct {
+	net.Conn
+	once sync.Once
+	end  chan struct{} // closed when Read has failed or the connection is closed
+}
+
+// newLingerConn wraps the results of a dial.
+func newLingerConn(c net.Conn, err error) (net.Conn, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &lingerConn{Conn: c, end: make(chan struct{})}, nil
+}
+
+func (c *lingerConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err != nil {
+		c.once.Do(func() { close(c.end) })
+	}
+	return n, err
+}
+
+// Write returns an error only after Read has failed, or after lingerTime.
+func (c *lingerConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if err != nil {
+		select {
+		case <-c.end:
+		case <-time.After(lingerTime):
+		}
+	}
+	return n, err
+}
+
+func (c *lingerConn) Close() error {
+	c.once.Do(func() { close(c.end) })
+	return c.Conn.Close()
+}
+
+// RoundTrip sends r to the host of its URL.
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if t.via != (Via{}) && len(r.Header["Via"]) == 0 {
+		r = r.Clone(r.Context())
+		t.via.Add(r.Header, r.ProtoMajor) // a fetch of robots.txt: by Via we detect that it comes back to us
+	}
+	if t.clear != nil && r.URL.Scheme == "http" {
+		return t.throughUpstream(r)
+	}
+	if t.insecure[r.URL.Hostname()] {
+		return t.unverified.RoundTrip(r)
+	}
+	return t.verified.RoundTrip(r)
+}
+
+// throughUpstream sends r, whose scheme is http, to the upstream proxy. One connection carries requests for many origins, so
+// it judges the name for each request.
+func (t *Transport) throughUpstream(r *http.Request) (*http.Response, error) {
+	o, err := origin.FromURL(r.URL)
+	if err == nil {
+		err = t.guard.checkName(r.Context(), o.HostPort())
+	}
+	if err != nil {
+		if r.Body != nil {
+			r.Body.Close()
+		}
+		return nil, err
+	}
+	resp, err := t.clear.RoundTrip(r)
+	if err != nil {
+		return nil, upstreamFailure(err)
+	}
+	if resp.StatusCode == http.StatusProxyAuthRequired { // addressed to us, not to the client
+		resp.Body.Close()
+		return nil, answered(resp.StatusCode)
+	}
+	return resp, nil
+}
+
+// CloseIdleConnections closes the connections that are not in use.
+func (t *Transport) CloseIdleConnections() {
+	t.verified.CloseIdleConnections()
+	for _, more := range []*http.Transport{t.unverified, t.clear} {
+		if more != nil {
+			more.CloseIdleConnections()
+		}
+	}
+}

@@ -2,85 +2,124 @@ package main
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
-
-	"pgregory.net/rapid"
 
 	"github.com/robotsproxy/robotsproxy/rules"
 )
 
-// TestBatchPlainLines holds that what is read without encoding/json is what encoding/json reads.
-func TestBatchPlainLines(t *testing.T) {
-	b := newBatch(rules.RFC9309)
-	rapid.Check(t, func(t *rapid.T) {
-		names := rapid.SampledFrom([]string{"robots", "robots_b64", "ua", "url", "url_b64", "dialect", "robots_url", "x", "Robots"})
-		values := rapid.OneOf(rapid.Just("null"), rapid.Just("1"), rapid.StringMatching(`"([a-z ]|\\\\|\\"|\\u00e9|\\n|\\x|é|\t)*"`))
-		spaces := rapid.SampledFrom([]string{"", "", " ", "\t"})
-		var parts []string
-		for range rapid.IntRange(0, 4).Draw(t, "fields") {
-			s := spaces.Draw(t, "space")
-			parts = append(parts, s+fmt.Sprintf("%q", names.Draw(t, "name"))+s+":"+s+values.Draw(t, "value")+s)
-		}
-		line := []byte("{" + strings.Join(parts, ",") + rapid.SampledFrom([]string{"}", "}", "}", "", ",}", "} x"}).Draw(t, "end"))
-		var got, want question
-		if !b.plain(line, &got) {
-			return
-		}
-		if err := json.Unmarshal(line, &want); err != nil {
-			t.Fatalf("%s is read, and is no JSON: %v", line, err)
-		}
-		if g, w := fmt.Sprint(show(got)), fmt.Sprint(show(want)); g != w {
-			t.Fatalf("%s is read as %s, want %s", line, g, w)
-		}
-	})
+// answers returns the answers to lines, one each.
+func answers(t *testing.T, lines ...string) []string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := (&batch{}).run(strings.NewReader(strings.Join(lines, "\n")), &out); err != nil {
+		t.Fatal(err)
+	}
+	all := slices.Collect(strings.Lines(out.String()))
+	if len(all) != len(lines) {
+		t.Fatalf("%d answers to %d lines", len(all), len(lines))
+	}
+	return all
 }
 
-func show(q question) (values []string) {
-	for _, s := range []*string{q.Robots, q.RobotsB64, q.UA, q.URL, q.URLB64, q.Dialect, q.RobotsURL} {
-		if s == nil {
-			values = append(values, "none")
-		} else {
-			values = append(values, fmt.Sprintf("%q", *s))
+// TestBatchFiles checks that a line is judged by its own file, whichever the line before was about.
+func TestBatchFiles(t *testing.T) {
+	const text = `User-agent: *\nDisallow: http://a.example/x\nDisallow: /y\n`
+	b64 := base64.StdEncoding.EncodeToString([]byte("User-agent: *\nDisallow: /y\n"))
+	files := []struct{ fields, ua, url, want string }{
+		{`"robots":"` + text + `"`, "a", "/y", `{"allowed":false,"line":3,`},
+		{`"robots":"` + text + `","dialect":"www-robotrules","robots_url":"http://b.example/robots.txt"`, "a", "http://a.example/x", `{"allowed":true,"line":0,`},
+		{`"robots":"` + text + `","dialect":"www-robotrules","robots_url":"http://a.example/robots.txt"`, "a", "http://a.example/x", `{"allowed":false,"line":2,`},
+		{`"robots_b64":"` + b64 + `"`, "a", "/y", `{"allowed":false,"line":2,`},
+		{`"robots":"` + b64 + `"`, "a", "/y", `{"allowed":true,"line":0,`},
+		{`"robots":""`, "a", "/y", `{"allowed":true,"line":0,`},
+		{`"robots_b64":"!"`, "a", "/y", `{"error":"reading robots_b64: `},
+		{`"robots":"User-agent: b\nDisallow: /\nUser-agent: c\nAllow: /"`, "b", "/y", `{"allowed":false,"line":2,`},
+		{`"robots":"User-agent: b\nDisallow: /\nUser-agent: c\nAllow: /"`, "c", "/y", `{"allowed":true,"line":4,`},
+	}
+	var lines, want []string
+	for _, f := range files {
+		for _, g := range files {
+			for _, q := range []struct{ fields, ua, url, want string }{f, g} {
+				lines = append(lines, fmt.Sprintf(`{%s,"ua":%q,"url":%q}`, q.fields, q.ua, q.url))
+				want = append(want, q.want)
+			}
 		}
 	}
-	return values
-}
-
-// TestBatchForgets holds that a batch of ever new files answers right and keeps no more than it may.
-func TestBatchForgets(t *testing.T) {
-	b := newBatch(rules.RFC9309)
-	pad := strings.Repeat("#", 1<<20)
-	for i := range 3 * keptAtMost >> 20 {
-		line := fmt.Sprintf(`{"robots":"User-agent: *\nDisallow: /%d\n%s","ua":"a","url":"/%d"}`, i, pad, i)
-		if got := string(b.answer([]byte(line))); !strings.HasPrefix(got, `{"allowed":false,"line":2,`) {
-			t.Fatalf("line %d: answer %s", i, got)
-		}
-		if b.kept > keptAtMost {
-			t.Fatalf("line %d: %d octets are kept, at most %d may be", i, b.kept, keptAtMost)
+	for i, got := range answers(t, lines...) {
+		if !strings.HasPrefix(got, want[i]) {
+			t.Errorf("after %s\nthe answer to %s is %s, want %s", lines[max(0, i-1)], lines[i], got, want[i])
 		}
 	}
 }
 
-// TestBatchLongLine holds that a line of any length is one line.
+// TestBatchFaults checks that a line with a fault has its own error, and that the lines around it are answered.
+func TestBatchFaults(t *testing.T) {
+	const good = `{"robots":"User-agent: *\nDisallow: /","ua":"a","url":"/x"}`
+	for _, row := range []struct{ line, want string }{
+		{"", "unexpected end of JSON input"},
+		{"{", "unexpected end of JSON input"},
+		{good + " x", "invalid character 'x' after top-level value"},
+		{"[]", "cannot unmarshal array"},
+		{`{"ua":1}`, "cannot unmarshal number"},
+		{"<p>", "invalid character '<'"},
+		{`{"ua":"a","url":"/x"}`, "robots is missing"},
+		{`{"robots":null,"ua":"a","url":"/x"}`, "robots is missing"},
+		{`{"robots":"","url":"/x"}`, "ua is missing"},
+		{`{"robots":"","ua":"a"}`, "url is missing"},
+		{`{"robots":"","ua":"a","url":"/","url_b64":"Lw=="}`, "both url and url_b64"},
+		{`{"robots":"","ua":"a","url_b64":"!"}`, "reading url_b64: "},
+		{`{"robots":"","robots_b64":"","ua":"a","url":"/"}`, "both robots and robots_b64"},
+		{`{"robots":"","ua":"a","url":"/","dialect":"x"}`, `no dialect "x"`},
+	} {
+		got := answers(t, good, row.line, good)
+		for _, i := range []int{0, 2} {
+			if !strings.HasPrefix(got[i], `{"allowed":false,`) {
+				t.Errorf("beside %s: %s", row.line, got[i])
+			}
+		}
+		var fault map[string]string
+		if err := json.Unmarshal([]byte(got[1]), &fault); err != nil || len(fault) != 1 || !strings.Contains(fault["error"], row.want) {
+			t.Errorf("the answer to %q is %s, %v, want an error of %q", row.line, got[1], err, row.want)
+		}
+	}
+}
+
+// TestBatchLongLine checks that a line may be of any length.
 func TestBatchLongLine(t *testing.T) {
 	short := `{"robots":"User-agent: *\nDisallow: /x","ua":"a","url":"/x"}`
 	long := strings.TrimSuffix(short, "}") + `,"note":"` + strings.Repeat("x", 3<<20) + `"}`
-	var out bytes.Buffer
-	if err := newBatch(rules.RFC9309).run(strings.NewReader(short+"\n"+long+"\r\n"+long+"\n"+short), &out); err != nil {
-		t.Fatal(err)
-	}
-	answers := strings.SplitAfter(out.String(), "\n")
-	if len(answers) != 5 || answers[4] != "" {
-		t.Fatalf("%d answers to 4 lines", len(answers)-1)
-	}
-	for i, got := range answers[:4] {
+	for i, got := range answers(t, short, long+"\r", long, short) {
 		if want := `{"allowed":false,"line":2,"rule":"Disallow: /x",`; !strings.HasPrefix(got, want) {
 			t.Errorf("answer %d is %.200s, want %s", i, got, want)
 		}
+	}
+}
+
+// TestBatchAnswersAtOnce checks that a line is answered before the next is written.
+func TestBatchAnswersAtOnce(t *testing.T) {
+	in, lines := io.Pipe()
+	results, out := io.Pipe()
+	ended := make(chan error)
+	go func() { ended <- (&batch{}).run(in, out) }()
+	answer := make([]byte, 1000)
+	for range 3 {
+		if _, err := io.WriteString(lines, `{"robots":"","ua":"a","url":"/"}`+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		n, err := results.Read(answer)
+		if err != nil || !bytes.HasPrefix(answer[:n], []byte(`{"allowed":true,`)) || answer[n-1] != '\n' {
+			t.Errorf("the answer is %q, %v", answer[:n], err)
+		}
+	}
+	lines.Close()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 
@@ -90,7 +129,7 @@ func BenchmarkBatch(b *testing.B) {
 	for i := range lines {
 		fmt.Fprintf(&in, `{"robots":"User-agent: *\nDisallow: /private/\nAllow: /private/press$\nCrawl-delay: 0.5\n","ua":"NewsBot/2.1","url":"https://site.example/private/%d?q=1"}`+"\n", i)
 	}
-	batch := newBatch(rules.RFC9309)
+	batch := &batch{dialect: rules.RFC9309}
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := batch.run(bytes.NewReader(in.Bytes()), io.Discard); err != nil {

@@ -71,7 +71,7 @@ The exit status is 0 where all URLs are allowed, 1 where one is refused, 4 where
 			if len(args) > 0 {
 				return usage(errors.New("check --batch takes its URLs from standard input"))
 			}
-			return newBatch(cfg.Robots.Dialect).run(std.in, std.out)
+			return (&batch{dialect: cfg.Robots.Dialect}).run(std.in, std.out)
 		}
 		c, err := newChecker(cfg, std, agent, file)
 		if err != nil {
@@ -83,7 +83,7 @@ The exit status is 0 where all URLs are allowed, 1 where one is refused, 4 where
 	return cmd
 }
 
-// batchAlone refuses flags that --batch would pass over: each of its lines says for itself what they say.
+// batchAlone refuses flags that --batch would ignore: every line has its own agent and file.
 func batchAlone(cmd *cobra.Command, inBatch bool) error {
 	for _, name := range []string{"agent", "explain", "format", "robots"} {
 		if inBatch && cmd.Flags().Changed(name) {

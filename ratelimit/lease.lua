@@ -14,7 +14,7 @@
 --                streak   how far up the curve of pauses
 -- KEYS[2]  sorted set: the leases that are held, by when they run out unless they are renewed
 -- KEYS[3]  sorted set: the instances that wait, by when they came
--- KEYS[4]  hash: the operator's order (stop, floor, until); it expires by itself
+-- KEYS[4]  hash: the operator's last order (stop, floor, until; all 0 for a lift), and when it was given (at); it expires by itself
 -- KEYS[5]  hash: how many requests wait in each instance, and when it said so
 -- KEYS[6]  sorted set: the answers of 429 and 503 that named no time and began no pause, by when they came
 -- ARGV     verb, instance, key, channel, how long a lease lasts, until when the answer is waited for (0: not known), what the verb needs
@@ -157,18 +157,34 @@ end
 -- cause returns why the lane is paused; '' if it is not.
 local function cause() return paused > now and redis.call('HGET', lane, 'why') or '' end
 
+-- store keeps an order that was given at the moment at.
+local function store(at, stop, floor, ends, life)
+  redis.call('HSET', order, 'stop', stop, 'floor', floor, 'until', ends, 'at', at)
+  redis.call('PEXPIRE', order, life)
+end
+
+-- remind is given the last order that the instance has heard of. If that is newer than the one here, this server has
+-- forgotten it.
+local function remind(at, stop, floor, ends, life)
+  if tonumber(at) <= ordered('at', redis.call('HGET', order, 'at'), 2 ^ 53) then return false end
+  store(at, stop, floor, ends, life)
+  corrupt = 1
+  return true
+end
+
 -- lease grants the right to send one request, if fewer than limit leases are held, the delay has passed since the mark
 -- (or, where from is "start", since the last start), and nobody stands before the instance who came in time.
 -- While the lane is stopped the wait is short, but not nothing: the stop may have ended by the clock of who asks.
 -- It returns token, wait, gap (-1: unknown), rest of the pause, the order (stop, floor, until), the rivals, the number of
--- the last lease, and why the lane is paused.
+-- the last lease, why the lane is paused, and when the order was given.
 local function lease(delay, limit, from, waiting, last)
   -- Nobody waits for this answer any more, as when a server that hung goes on: a lease would block the lane for nothing.
   if late > 0 and now > late then return '', -1, -1, 0, 0, 0, 0, {}, 0, '' end
   recall(last)
-  local word = redis.call('HMGET', order, 'stop', 'floor', 'until')
+  local word = redis.call('HMGET', order, 'stop', 'floor', 'until', 'at')
   local floor, ends = ordered('floor', word[2], 366 * 24 * 60 * minute), ordered('until', word[3], 2 ^ 53)
   local stop = ordered('stop', word[1], 1) == 1 and (ends == 0 or now < ends) and 1 or 0
+  local given = ordered('at', word[4], 2 ^ 53)
   if floor > delay then delay, limit, from = floor, 1, 'mark' end
   expire()
   local since = from == 'start' and start or mark
@@ -179,16 +195,16 @@ local function lease(delay, limit, from, waiting, last)
     free = math.max(free, tonumber(redis.call('ZRANGE', held, n - limit, n - limit, 'WITHSCORES')[2]))
   end
   local rest = math.max(0, paused - now)
-  if stop == 1 then return '', patience, gap, rest, stop, floor, ends, {}, seq, cause() end
+  if stop == 1 then return '', patience, gap, rest, stop, floor, ends, {}, seq, cause(), given end
   local before = redis.call('ZRANK', line, instance) or redis.call('ZCARD', line)
   if n < limit and now >= free and now >= math.max(free, opened) + before * patience then
     redis.call('ZREMRANGEBYRANK', line, 0, before) -- with those before it, who slept
     local token = give(delay)
     if n + 1 < limit then wake() end -- the next one's turn has come
-    return token, 0, gap, rest, stop, floor, ends, rivals(waiting - 1, delay), seq, cause()
+    return token, 0, gap, rest, stop, floor, ends, rivals(waiting - 1, delay), seq, cause(), given
   end
   before = turn(delay)
-  return '', math.max(free, math.min(now, opened)) - now + before * patience, gap, rest, stop, floor, ends, rivals(waiting, delay), seq, cause()
+  return '', math.max(free, math.min(now, opened)) - now + before * patience, gap, rest, stop, floor, ends, rivals(waiting, delay), seq, cause(), given
 end
 
 -- known reports whether token may act: it is held, or this server has forgotten it, which is seen by its number, no
@@ -208,7 +224,8 @@ end
 
 local verbs = {}
 
-function verbs.lease(delay, limit, from, waiting, last)
+function verbs.lease(delay, limit, from, waiting, last, at, stop, floor, ends, life)
+  if at and at ~= '0' then remind(at, stop, floor, ends, life) end
   return lease(tonumber(delay), tonumber(limit), from, tonumber(waiting), tonumber(last))
 end
 
@@ -297,15 +314,17 @@ function verbs.complain(client, ago, streak)
   return verbs.pause(rest + rest / 10 * (now % 1000) / 1000, 'backoff'), streak + 1, cause()
 end
 
--- order sets the operator's order, or lifts it if its life is 0.
-function verbs.order(stop, floor, ends, life)
-  redis.call('DEL', order)
-  if tonumber(life) > 0 then
-    redis.call('HSET', order, 'stop', stop, 'floor', floor, 'until', ends)
-    redis.call('PEXPIRE', order, life)
+-- order sets the operator's order; all 0 lifts the one before. An order that this server is only reminded of was given at a
+-- moment that is known, which is 0 for a new one. It returns the moment of a new one.
+function verbs.order(stop, floor, ends, life, at)
+  if at ~= '0' then
+    if remind(at, stop, floor, ends, life) then wake(true) end
+    return 0
   end
+  at = math.max(now, ordered('at', redis.call('HGET', order, 'at'), 2 ^ 53) + 1)
+  store(text(at), stop, floor, ends, life)
   wake(true)
-  return 1
+  return at
 end
 
 -- The answer ends with what was found corrupt and the clock, whatever the verb.

@@ -81,12 +81,8 @@ type Redis struct {
 	health  *health
 	woken   atomic.Pointer[func(key string)]
 
-	ordering atomic.Int32  // orders that Redis is being told of
-	ordered  atomic.Uint64 // orders that it was told of
-
-	// mu guards what follows.
-	mu     sync.Mutex
-	orders map[string]Order // the last that was heard for a key, for when Redis is down
+	orders    orders
+	forgetful atomic.Bool // Redis may have forgotten orders since the last beat
 
 	// telling is held while Redis is told, and guards what follows.
 	telling sync.Mutex
@@ -112,7 +108,7 @@ func NewRedis(o RedisOptions) (*Redis, error) {
 	}
 	r := &Redis{
 		id: strings.ToLower(rand.Text()[:12]), prefix: cmp.Or(o.Prefix, "robotsproxy:"), onDown: cmp.Or(o.OnDown, OnDownSpread),
-		log: o.Logger, orders: make(map[string]Order), unsent: make(map[string]news),
+		log: o.Logger, unsent: make(map[string]news),
 	}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
@@ -152,7 +148,7 @@ func (r *Redis) Lease(a Ask) (Answer, error) {
 		return r.without(a, err)
 	}
 	if wait := r.early(a); wait > 0 {
-		return Answer{Wait: wait, Gap: -1, Mode: ModeRedis}, nil
+		return Answer{Wait: wait, Gap: -1, Mode: ModeRedis, Order: r.orders.last(a.Key, time.Now())}, nil
 	}
 	answer, err := r.ask(a)
 	if err != nil {
@@ -198,8 +194,8 @@ func (r *Redis) ask(a Ask) (Answer, error) {
 	if a.Start {
 		from = "start"
 	}
-	args := []any{micros(a.Delay), limit, from, a.Waiting, r.last(a)}
-	ordered := r.ordered.Load()
+	order := r.orders.reminder(a.Key, time.Now())
+	args := append([]any{micros(a.Delay), limit, from, a.Waiting, r.last(a), order.at}, order.args()...)
 	v, err := r.call("lease", a.Key, args...)
 	if err == nil && v.number(1) < 0 { // too late by its clock, which was not what we took it for, and is known now
 		v, err = r.call("lease", a.Key, args...)
@@ -207,18 +203,17 @@ func (r *Redis) ask(a Ask) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
+	if v.number(1) < 0 {
+		return Answer{Wait: commandTimeout, Gap: -1, Mode: ModeRedis, Order: r.orders.last(a.Key, time.Now())}, nil
+	}
 	answer := Answer{
-		Wait: v.duration(1), Gap: v.duration(2), Paused: v.duration(3), PausedBy: v.source(9), Order: v.order(4), Rivals: v.numbers(7), Last: v.number(8), Mode: ModeRedis,
+		Wait: v.duration(1), Gap: v.duration(2), Paused: v.duration(3), PausedBy: v.source(9), Rivals: v.numbers(7), Last: v.number(8), Mode: ModeRedis,
+		Order: r.orders.hear(a.Key, datedOrder{v.order(4), v.number(10)}, time.Now()),
 	}
 	if token := v.text(0); token != "" {
 		answer.Lease = r.newLease(a, token)
 	}
-	if r.ordering.Load() == 0 && r.ordered.Load() == ordered {
-		r.keepOrder(a.Key, answer.Order)
-		return answer, nil
-	}
-	answer.Order = r.keptOrder(a.Key) // what was ordered here meanwhile is newer than the answer
-	if answer.Order.Stop && answer.Lease != nil {
+	if answer.Order.Stop && answer.Lease != nil { // it was ordered here while the answer was under way
 		answer.Lease.Cancel()
 		answer.Lease = nil
 	}
@@ -239,7 +234,7 @@ func (r *Redis) without(a Ask, cause error) (Answer, error) {
 	if r.onDown == OnDownRefuse {
 		return Answer{}, &UnavailableError{RetryAfter: leaseLasts, Err: cause}
 	}
-	answer := Answer{Gap: -1, Mode: ModeLocal, Order: r.keptOrder(a.Key)}
+	answer := Answer{Gap: -1, Mode: ModeLocal, Order: r.orders.last(a.Key, time.Now())}
 	if answer.Order.Stop {
 		return answer, nil
 	}
@@ -276,6 +271,7 @@ func (r *Redis) call(verb, key string, args ...any) (reply, error) {
 	r.health.hears(answer.duration(len(v)-1), sent, time.Now())
 	if answer.number(len(v)-2) != 0 {
 		r.corrupt.Add(1)
+		r.forgetful.Store(true)
 		r.log.Warn("a lane in Redis held what cannot be, or was forgotten, and was reset", "key", key)
 	}
 	return answer, nil

@@ -73,19 +73,21 @@ func (h *health) returns(now time.Time) bool {
 // distrustLocked has no Delay counted from before now.
 func (h *health) distrustLocked(now time.Time) { h.since = later(h.since, now.Add(renewEvery)) }
 
-// serves notes a new connection to a server that started at boot. One seen for the first time by an instance that knew
-// others before has taken over from another, or has been restarted.
-func (h *health) serves(run string, boot, now time.Time) {
+// serves notes a new connection to a server that started at boot, and reports whether that may have forgotten something: a
+// server seen for the first time by an instance that knew others before has taken over from another, or has been restarted.
+func (h *health) serves(run string, boot, now time.Time) (forgetful bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.servers[run] {
-		return
+		return false
 	}
-	if len(h.servers) > 0 {
+	forgetful = len(h.servers) > 0
+	if forgetful {
 		h.distrustLocked(now)
 	}
 	h.since = later(h.since, boot)
 	h.servers[run] = true
+	return forgetful
 }
 
 // hears sets the clock by an answer that came between sent and now.

@@ -10,6 +10,7 @@ type news struct {
 	pause time.Time // until when it is paused; zero: nothing new
 	why   Source    // it is paused
 	order *Order    // nil: nothing new
+	given int64     // when Redis had confirmed order; 0: it has not
 }
 
 // then returns n and what came after it as one.
@@ -18,7 +19,7 @@ func (n news) then(next news) news {
 		next.pause, next.why = n.pause, n.why
 	}
 	if next.order == nil {
-		next.order = n.order
+		next.order, next.given = n.order, n.given
 	}
 	return next
 }
@@ -44,10 +45,7 @@ func (r *Redis) Complain(c Complaint) (Verdict, error) {
 
 // Order implements Shared.
 func (r *Redis) Order(key string, o Order) error {
-	r.ordering.Add(1)
-	defer r.ordering.Add(-1)
-	defer r.ordered.Add(1)
-	r.keepOrder(key, o)
+	r.orders.give(key, o)
 	return r.tell(key, news{order: &o})
 }
 
@@ -90,39 +88,45 @@ func (r *Redis) send(key string, n news) error {
 	if n.order == nil {
 		return nil
 	}
-	o, stop, until, life := n.order, 0, int64(0), longestDelay
+	o := datedOrder{*n.order, n.given}
+	v, err := r.call("order", key, append(o.args(), o.at)...)
+	if err != nil {
+		return err
+	}
+	r.orders.confirm(key, o.Order, v.number(0))
+	return nil
+}
+
+// args returns o as lease.lua takes it: stop, floor, until, and how long it is remembered, in milliseconds.
+func (o Order) args() []any {
+	stop, until, life := 0, int64(0), longestDelay
 	if o.Stop {
 		stop = 1
 	}
 	if !o.Until.IsZero() {
 		until = o.Until.UnixMicro()
 	}
-	switch {
-	case !o.Stop && o.Floor <= 0:
-		life = 0
-	case until > 0 && o.Floor <= 0:
-		life = min(life, max(0, time.Until(o.Until)))
+	if o.Stop && until > 0 && o.Floor <= 0 {
+		life = min(life, max(time.Millisecond, time.Until(o.Until)))
 	}
-	_, err := r.call("order", key, stop, micros(o.Floor), until, life.Milliseconds())
-	return err
+	return []any{stop, micros(o.Floor), until, life.Milliseconds()}
 }
 
-// keepOrder remembers what was said of key.
-func (r *Redis) keepOrder(key string, o Order) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if o == (Order{}) {
-		delete(r.orders, key)
+// remind has Redis told again of every order in force, if it may have forgotten some. An order that it has and that is
+// newer counts there.
+func (r *Redis) remind() {
+	if !r.forgetful.Swap(false) {
 		return
 	}
-	r.orders[strings.Clone(key)] = o
-}
-
-// keptOrder returns what was said of key last, if it still holds.
-func (r *Redis) keptOrder(key string) Order {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	o := r.orders[key]
-	o.Stop = o.Stop && (o.Until.IsZero() || o.Until.After(time.Now()))
-	return o
+	r.telling.Lock()
+	defer r.telling.Unlock()
+	for key := range r.orders.all() {
+		n := r.unsent[key]
+		o := r.orders.reminder(key, time.Now())
+		if n.order != nil || o.at == 0 {
+			continue
+		}
+		n.order, n.given = &o.Order, o.at
+		r.unsent[key] = n
+	}
 }

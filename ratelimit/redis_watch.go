@@ -53,6 +53,7 @@ func (r *Redis) beat(lasts time.Duration) {
 	}
 	answer, now := reply(v), time.Now()
 	r.health.hears(answer.duration(0), sent, now)
+	r.remind()
 	if !r.sendUnsent() {
 		return
 	}
@@ -89,8 +90,8 @@ func (r *Redis) connected(ctx context.Context, conn *redis.Conn) error {
 	}
 	now, run := time.Now(), infoField(info, "run_id")
 	uptime, err := strconv.Atoi(infoField(info, "uptime_in_seconds"))
-	if err == nil && run != "" {
-		r.health.serves(run, now.Add(-time.Duration(uptime)*time.Second), now)
+	if err == nil && run != "" && r.health.serves(run, now.Add(-time.Duration(uptime)*time.Second), now) {
+		r.forgetful.Store(true)
 	}
 	return nil
 }

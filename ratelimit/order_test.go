@@ -1,0 +1,141 @@
+package ratelimit
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/robotsproxy/robotsproxy/internal/redistest"
+)
+
+// stillStopped reports an error unless l refuses a request to host because the operator has stopped it.
+func stillStopped(t *testing.T, l *Limiter, when string, delay time.Duration) {
+	t.Helper()
+	var stopped *StoppedError
+	if g, err := l.Acquire(t.Context(), Request{Key: host, Client: "a", Delay: delay, MaxWait: time.Second}); !errors.As(err, &stopped) {
+		t.Errorf("%s: Acquire = %+v, %v, want a *StoppedError", when, g, err)
+		g.Cancel()
+	}
+	if err := l.Stopped(host); !errors.As(err, &stopped) {
+		t.Errorf("%s: Stopped = %v, want a *StoppedError", when, err)
+	}
+}
+
+// An answer that Redis was not asked for says nothing of the order.
+func TestStopOutlivesAnAnswerThatDoesNotKnow(t *testing.T) {
+	_, in := newMini(t, 1)
+	l := newLimiter(t, Options{Shared: in[0]})
+	if err := l.Stop(host, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	in[0].health.mu.Lock()
+	in[0].health.distrustLocked(time.Now())
+	in[0].health.mu.Unlock()
+	a := spaced(10 * time.Second)
+	if answer := denied(t, in[0], a, a.Delay, a.Delay+renewEvery); !answer.Order.Stop {
+		t.Errorf("Lease = %+v, want a stop", answer)
+	}
+	stillStopped(t, l, "while Redis is not asked", a.Delay)
+}
+
+// An answer that came too late, twice, says nothing of the order.
+func TestStopOutlivesLateAnswers(t *testing.T) {
+	_, in := newMini(t, 1)
+	l := newLimiter(t, Options{Shared: in[0]})
+	if err := l.Stop(host, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	in[0].client.AddHook(alwaysLate{})
+	answer := lease(t, in[0], Ask{Key: host, Limit: 8})
+	if answer.Lease != nil || !answer.Order.Stop || answer.Wait <= 0 {
+		t.Errorf("Lease = %+v, want none, a stop, and a time to ask again", answer)
+	}
+	stillStopped(t, l, "while answers come late", 0)
+}
+
+// alwaysLate is a hook of a client: every lease is asked for after the time until which the answer is waited for.
+type alwaysLate struct{}
+
+func (alwaysLate) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (alwaysLate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (alwaysLate) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if verb := slices.Index(cmd.Args(), any("lease")); verb > 0 {
+			cmd.Args()[verb+5] = int64(1)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// A Redis that has lost its memory is reminded of the order by each instance that knows it, and tells the others.
+func TestStopOutlivesTheMemoryOfRedis(t *testing.T) {
+	server, in := newMini(t, 2)
+	first, second := newLimiter(t, Options{Shared: in[0]}), newLimiter(t, Options{Shared: in[1]})
+	if err := first.Stop(host, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	stillStopped(t, second, "as another instance has ordered", 0)
+	server.FlushAll()
+	stillStopped(t, second, "after Redis has forgotten", 0)
+	third := newLimiter(t, Options{Shared: newRedis(t, RedisOptions{URL: "redis://" + server.Addr()})})
+	stillStopped(t, third, "in an instance that came later", 0)
+	stillStopped(t, first, "in the instance that has ordered it", 0)
+	if err := third.Lift(host); err != nil {
+		t.Fatal(err)
+	}
+	acquire(t, second, Request{Key: host, Client: "a", MaxWait: time.Second}).Release(Outcome{Status: 200})
+	acquire(t, first, Request{Key: host, Client: "a", MaxWait: time.Second}).Release(Outcome{Status: 200})
+	for _, r := range in {
+		r.calls.Wait()
+	}
+}
+
+// A server that takes over without the last order is reminded of that, a lifted stop included.
+func TestLiftOutlivesTheMemoryOfRedis(t *testing.T) {
+	server, in := newMini(t, 2)
+	key := in[0].keys(host)[3]
+	if err := in[0].Order(host, Order{Stop: true}); err != nil {
+		t.Fatal(err)
+	}
+	fields := make(map[string]string)
+	names, err := server.HKeys(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		fields[name] = server.HGet(key, name)
+	}
+	time.Sleep(time.Millisecond)
+	if err := in[0].Order(host, Order{}); err != nil {
+		t.Fatal(err)
+	}
+	server.FlushAll()
+	for name, value := range fields {
+		server.HSet(key, name, value)
+	}
+	granted(t, in[0], Ask{Key: host, Limit: 8}).Cancel()
+	if answer := lease(t, in[1], Ask{Key: host, Limit: 8}); answer.Order.Stop {
+		t.Errorf("another instance hears %+v, want no stop", answer.Order)
+	}
+}
+
+// A Redis that was restarted without its data hears of orders from instances that have nothing to ask.
+func TestStopOutlivesARestartOfRedis(t *testing.T) {
+	server := redistest.Start(t)
+	knows := newRedis(t, RedisOptions{URL: server.URL()})
+	if err := knows.Order(host, Order{Stop: true}); err != nil {
+		t.Fatal(err)
+	}
+	server.Kill()
+	server.Restart()
+	other := newRedis(t, RedisOptions{URL: server.URL()})
+	eventually(t, "the stop is known again", func() bool { return lease(t, other, Ask{Key: host, Limit: 8}).Order.Stop })
+}

@@ -28,6 +28,8 @@ func (l *loader) check(now time.Time) {
 	atMost(l, "admin.connections_per_client", &c.Admin.ConnectionsPerClient, "admin.connections", c.Admin.Connections)
 	atMost(l, "limits.connections_per_client", &c.Limits.ConnectionsPerClient, "limits.connections", orMax(c.Limits.Connections))
 	atMost(l, "limits.tunnels", &c.Limits.Tunnels, "limits.connections", orMax(c.Limits.Connections))
+	atMost(l, "limits.requests_per_client", &c.Limits.RequestsPerClient, "limits.requests", orMax(c.Limits.Requests))
+	atMost(l, "limits.request_memory_per_client", &c.Limits.RequestMemoryPerClient, "limits.request_memory", c.Limits.RequestMemory)
 	l.checkTogether("intercept.ca_cert", c.Intercept.CACert, "intercept.ca_key", c.Intercept.CAKey)
 	l.checkOneOf("redis.url", c.Redis.URL, "redis.url_file", c.Redis.URLFile)
 	l.checkEgress()

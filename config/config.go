@@ -107,12 +107,16 @@ type Pacing struct {
 
 // Limits bound what clients can hold of the proxy. A count of 0 is no limit.
 type Limits struct {
-	Connections          int           `range:"0..1000000"` // at most half of the descriptors that the system grants
-	ConnectionsPerClient int           `range:"0..1000000"` // of one address, or of one /64 network of IPv6
-	Tunnels              int           `range:"0..1000000"`
-	HeaderTimeout        time.Duration `range:"100ms..10m"`
-	IdleTimeout          time.Duration `range:"1s..24h"`
-	RequestTimeout       time.Duration `range:"0s.."` // without the wait for its turn; 0: no limit
+	Connections            int           `range:"0..1000000"` // at most half of the descriptors that the system grants
+	ConnectionsPerClient   int           `range:"0..1000000"` // of one address, or of one /64 network of IPv6
+	Tunnels                int           `range:"0..1000000"`
+	Requests               int           `range:"0..1000000"` // that wait or are being answered
+	RequestsPerClient      int           `range:"0..1000000"`
+	RequestMemory          Size          `range:"1MiB..1TiB"` // headers and buffered bodies of Requests
+	RequestMemoryPerClient Size          `range:"1MiB..1TiB"`
+	HeaderTimeout          time.Duration `range:"100ms..10m"`
+	IdleTimeout            time.Duration `range:"1s..24h"`
+	RequestTimeout         time.Duration `range:"0s.."` // without the wait for its turn; 0: no limit
 }
 
 // Intercept says which tunnels are opened, and names an own CA, in PEM. Its files are empty where the CA of the data
@@ -230,12 +234,16 @@ func Default() Config {
 			ReleaseAfter:      30 * time.Second,
 		},
 		Limits: Limits{
-			Connections:          10_000,
-			ConnectionsPerClient: 5000,
-			Tunnels:              8000,
-			HeaderTimeout:        10 * time.Second,
-			IdleTimeout:          2 * time.Minute,
-			RequestTimeout:       24 * time.Hour,
+			Connections:            10_000,
+			ConnectionsPerClient:   5000,
+			Tunnels:                8000,
+			Requests:               10_000,
+			RequestsPerClient:      5000,
+			RequestMemory:          128 * mebi,
+			RequestMemoryPerClient: 32 * mebi,
+			HeaderTimeout:          10 * time.Second,
+			IdleTimeout:            2 * time.Minute,
+			RequestTimeout:         24 * time.Hour,
 		},
 		Egress:  Egress{Ports: []PortRange{{80, 80}, {443, 443}, {1024, 65535}}},
 		Refusal: Refusal{Status: 403},

@@ -117,7 +117,8 @@ func TestKeys(t *testing.T) {
 		pacing.default_delay pacing.default_burst pacing.max_concurrent pacing.max_crawl_delay pacing.over_max pacing.visit_time
 		pacing.spacing pacing.redirects pacing.key pacing.ip_delay pacing.ip_exempt
 		pacing.max_wait pacing.max_wait_cap pacing.max_queue pacing.max_queue_per_client pacing.release_after
-		limits.connections limits.connections_per_client limits.tunnels limits.header_timeout limits.idle_timeout
+		limits.connections limits.connections_per_client limits.tunnels limits.requests limits.requests_per_client
+		limits.request_memory limits.request_memory_per_client limits.header_timeout limits.idle_timeout
 		limits.request_timeout intercept.mode intercept.tunnel_hosts intercept.ca_cert intercept.ca_key
 		egress.allow_addresses egress.deny_addresses egress.ports egress.resolve egress.ca_file egress.insecure_hosts
 		egress.upstream_proxy egress.upstream_proxy_credentials_file auth.htpasswd_file auth.required

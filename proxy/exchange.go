@@ -44,6 +44,8 @@ type exchange struct {
 	unpaced    error                   // why the pace had no place for its repetition
 	writer     http.ResponseWriter
 	held       bool             // the request's body is in memory, whole
+	place      *share[string]   // among the requests; nil: none
+	memory     *share[string]   // that the request takes; nil: none
 	upload     *upload          // the request's body on its way; nil: none, held, or of HTTP/2
 	http10     bool             // the client speaks HTTP/1.0
 	handshake  *handshake       // the client asks for a WebSocket; nil: it does not

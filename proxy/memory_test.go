@@ -4,7 +4,6 @@ package proxy
 
 import (
 	"bufio"
-	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -53,14 +52,6 @@ func held() int {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc + m.StackInuse)
-}
-
-func (r *rig) secured(conn net.Conn, protocol string) *tls.Conn {
-	c := tls.Client(conn, &tls.Config{ServerName: "a.example", RootCAs: r.ca, NextProtos: []string{protocol}})
-	if err := c.Handshake(); err != nil {
-		r.t.Fatal(err)
-	}
-	return c
 }
 
 // idleHTTP1 has one request answered.

@@ -50,6 +50,7 @@ func (s *Server) passOn(w *hijackWriter, r *http.Request) {
 func (s *Server) openPassage(w *hijackWriter, r *http.Request) (p *passage) {
 	ex := w.newExchange(r)
 	ex.unread = true
+	defer ex.unreserve()
 	defer func() {
 		if v := recover(); v != nil {
 			w.refuse(r, ex.panicked(r, v))

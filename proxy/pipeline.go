@@ -45,6 +45,9 @@ func (p pipeline) admit(req *http.Request, ex *exchange) *Refusal {
 	if ex.client == nil {
 		return ex.stranger()
 	}
+	if ref := ex.reserve(req); ref != nil {
+		return ref
+	}
 	if err := p.options.Guard.Check(ex.origin); err != nil {
 		return egressRefusal(ex, err)
 	}
@@ -159,15 +162,20 @@ const smallBody = 64 << 10
 // read, and a request must not be sent for a client that left while it waited. A larger body, one of unknown length, and
 // one that is held back until it is asked for (Expect) stay where they are: such a client is noticed when it is sent.
 func (ex *exchange) readSmallBody(req *http.Request) error {
-	if req.ContentLength <= 0 || req.ContentLength > smallBody || req.Header.Get("Expect") != "" {
+	if !isSmallBody(req) {
 		return nil
 	}
-	data, err := io.ReadAll(req.Body)
-	if err != nil {
+	data := bytes.NewBuffer(make([]byte, 0, req.ContentLength+bytes.MinRead))
+	if _, err := data.ReadFrom(req.Body); err != nil {
 		return fmt.Errorf("reading the request's body: %w", err)
 	}
-	req.Body, ex.held = io.NopCloser(bytes.NewReader(data)), true
+	req.Body, ex.held = io.NopCloser(data), true
 	return nil
+}
+
+// isSmallBody reports whether the request's body is read before the request waits.
+func isSmallBody(req *http.Request) bool {
+	return req.ContentLength > 0 && req.ContentLength <= smallBody && req.Header.Get("Expect") == ""
 }
 
 // carry lets the request's body be sent, and its trailers behind it.

@@ -5,8 +5,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/policy"
@@ -14,116 +12,24 @@ import (
 
 // Limits bound what clients can hold of a Server. The zero value bounds nothing.
 type Limits struct {
-	Connections          int           // open at a time; if zero, no limit
-	ConnectionsPerClient int           // open at a time from one address, or one /64 network of IPv6; if zero, no limit
-	Tunnels              int           // open at a time; if zero, no limit
-	RequestTimeout       time.Duration // for one request and its answer, without the wait for its turn; if zero, no limit
+	Connections            int           // open at a time; if zero, no limit
+	ConnectionsPerClient   int           // open at a time from one address, or one /64 network of IPv6; if zero, no limit
+	Tunnels                int           // open at a time; if zero, no limit
+	Requests               int           // waiting or being answered at a time; if zero, no limit
+	RequestsPerClient      int           // the same of one client; if zero, no limit
+	RequestMemory          int           // bytes for the headers and the buffered bodies of Requests; if zero, no limit
+	RequestMemoryPerClient int           // the same of one client; if zero, no limit
+	RequestTimeout         time.Duration // for one request and its answer, without the wait for its turn; if zero, no limit
 }
 
-// bound is how many there may be at a time.
-type bound struct {
-	most int    // if zero, no limit
-	key  string // of the configuration that says so
-	told time.Time
-}
-
-// toldAgain is how often the operator is told that a bound is reached.
-const toldAgain = time.Minute
-
-func (b *bound) reachedBy(n int) bool { return b.most > 0 && n >= b.most }
-
-// seats are so many of something, in all and for each network that clients come from.
-type seats struct {
-	log *slog.Logger
-
-	mu              sync.Mutex // guards what follows
-	all, perNetwork bound
-	taken           int
-	by              map[netip.Addr]int // where perNetwork is a limit
-
-	refused atomic.Int64
-}
+// seats are connections or tunnels, counted by the network that they come from.
+type (
+	seats = quota[netip.Addr]
+	seat  = share[netip.Addr]
+)
 
 func newSeats(log *slog.Logger, all, perNetwork bound) *seats {
-	return &seats{log: log, all: all, perNetwork: perNetwork, by: make(map[netip.Addr]int)}
-}
-
-// seat is one of them, taken. It must be left, which may be done more than once.
-type seat struct {
-	of      *seats
-	network netip.Addr
-	left    atomic.Bool
-}
-
-// take returns a seat for a client of network, or nil if there is none.
-func (s *seats) take(network netip.Addr) *seat {
-	t, news := s.tryTake(network, time.Now())
-	if t == nil {
-		s.refused.Add(1)
-	}
-	if news.key != "" {
-		s.tell(news, network)
-	}
-	return t
-}
-
-// tell warns the operator of a bound. Tunnels are counted for nobody, and have no network.
-func (s *seats) tell(b bound, network netip.Addr) {
-	log := s.log
-	if network.IsValid() {
-		log = log.With("client_addr", network)
-	}
-	log.Warn("a limit is reached: who comes now is answered 503", "key", b.key, "limit", b.most)
-}
-
-// tryTake also returns the bound that is reached, if the operator has not been told of it lately.
-func (s *seats) tryTake(network netip.Addr, now time.Time) (t *seat, news bound) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if full := s.full(network); full != nil {
-		if now.Sub(full.told) >= toldAgain {
-			full.told, news = now, *full
-		}
-		return nil, news
-	}
-	s.taken++
-	if s.perNetwork.most > 0 {
-		s.by[network]++
-	}
-	return &seat{of: s, network: network}, news
-}
-
-// full returns the bound that leaves no seat for network; nil where there is one.
-func (s *seats) full(network netip.Addr) *bound {
-	switch {
-	case s.all.reachedBy(s.taken):
-		return &s.all
-	case s.perNetwork.reachedBy(s.by[network]):
-		return &s.perNetwork
-	}
-	return nil
-}
-
-func (t *seat) leave() {
-	if !t.left.CompareAndSwap(false, true) {
-		return
-	}
-	s := t.of
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.taken--
-	if s.perNetwork.most == 0 {
-		return
-	}
-	if s.by[t.network]--; s.by[t.network] == 0 {
-		delete(s.by, t.network)
-	}
-}
-
-func (s *seats) inUse() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return int64(s.taken)
+	return newQuota[netip.Addr](log, "client_addr", all, perNetwork)
 }
 
 // peer returns what stands for the client at the other end of a connection: its address, or the first of its network.
@@ -180,7 +86,7 @@ func (l *seatedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if s := l.seats.take(peer(c.RemoteAddr())); s != nil {
+		if s := l.seats.take(peer(c.RemoteAddr()), 1); s != nil {
 			return &seatedConn{Conn: c, seat: s}, nil
 		}
 		l.turnAway(c)

@@ -23,22 +23,22 @@ var unheard = slog.New(slog.DiscardHandler)
 func TestSeats(t *testing.T) {
 	a, b := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 	s := newSeats(unheard, bound{most: 3}, bound{most: 2})
-	first, second := s.take(a), s.take(a)
-	if first == nil || second == nil || s.take(a) != nil {
+	first, second := s.take(a, 1), s.take(a, 1)
+	if first == nil || second == nil || s.take(a, 1) != nil {
 		t.Fatalf("of two seats for one address: %v, %v", first, second)
 	}
-	if third := s.take(b); third == nil || s.take(b) != nil {
+	if third := s.take(b, 1); third == nil || s.take(b, 1) != nil {
 		t.Fatal("of three seats in all, the third or the fourth")
 	}
 	first.leave()
 	first.leave() // once is all it had
-	if s.take(a) == nil || s.take(a) != nil {
+	if s.take(a, 1) == nil || s.take(a, 1) != nil {
 		t.Error("a seat that was left twice is not one seat")
 	}
 	if s.inUse() != 3 || s.refused.Load() != 3 {
 		t.Errorf("%d in use, %d refused; want 3 and 3", s.inUse(), s.refused.Load())
 	}
-	if none := newSeats(unheard, bound{}, bound{}); none.take(a) == nil || len(none.by) != 0 {
+	if none := newSeats(unheard, bound{}, bound{}); none.take(a, 1) == nil || len(none.by) != 0 {
 		t.Error("without limits there is no seat, or addresses are remembered")
 	}
 }
@@ -46,7 +46,7 @@ func TestSeats(t *testing.T) {
 func TestSeatsForgetWhoLeft(t *testing.T) {
 	s := newSeats(unheard, bound{}, bound{most: 10})
 	for i := range 1000 {
-		s.take(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})).leave()
+		s.take(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 1).leave()
 	}
 	if len(s.by) != 0 {
 		t.Errorf("%d addresses are remembered", len(s.by))
@@ -78,7 +78,7 @@ func TestReachedLimitsAreTold(t *testing.T) {
 		s := newSeats(slog.New(slog.NewTextHandler(&log, nil)), bound{most: 3, key: "limits.connections"}, bound{most: 2, key: "limits.connections_per_client"})
 		take := func(last byte) {
 			for range 10 {
-				s.take(netip.AddrFrom4([4]byte{192, 0, 2, last}))
+				s.take(netip.AddrFrom4([4]byte{192, 0, 2, last}), 1)
 			}
 		}
 		check := func(all, perClient int) {

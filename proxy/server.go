@@ -110,8 +110,10 @@ type Server struct {
 	end        context.CancelCauseFunc
 	unrecorded atomic.Int64 // refusals that could not be recorded
 	rides      rides
-	seats      *seats // of connections
-	tunnelRoom *seats // of tunnels
+	seats      *seats         // of connections
+	tunnelRoom *seats         // of tunnels
+	requests   *quota[string] // of requests, by share
+	memory     *quota[string] // of the bytes that requests hold, by share
 	distrust   *distrust
 
 	mu    sync.Mutex // guards conns
@@ -132,6 +134,7 @@ func New(o Options) (*Server, error) {
 		seats:      o.Limits.connectionSeats("limits", o.Logger),
 		tunnelRoom: newSeats(o.Logger, bound{most: o.Limits.Tunnels, key: "limits.tunnels"}, bound{}), distrust: newDistrust(o.Logger),
 	}
+	s.requests, s.memory = o.Limits.requestQuotas(o.Logger)
 	s.users = newUsers(o.Credentials)
 	s.life, s.end = context.WithCancelCause(context.Background())
 	s.goproxy = s.newGoproxy()
@@ -187,6 +190,15 @@ func (s *Server) newGoproxy() *goproxy.ProxyHttpServer {
 	return p
 }
 
+// newHTTP2Config bounds the requests of one HTTP/2 connection and the bytes that are buffered for it. By default net/http allows
+// 250 requests, 1 MiB for a frame, and 1 MiB for bodies that nobody reads.
+func newHTTP2Config() *http.HTTP2Config {
+	return &http.HTTP2Config{
+		MaxConcurrentStreams: maxStreams, MaxReadFrameSize: 16 << 10,
+		MaxReceiveBufferPerStream: streamWindow, MaxReceiveBufferPerConnection: connectionWindow,
+	}
+}
+
 func (s *Server) newHTTPServer(h http.HandlerFunc) *http.Server {
 	return &http.Server{
 		Handler:                      hearing(h),
@@ -195,7 +207,7 @@ func (s *Server) newHTTPServer(h http.HandlerFunc) *http.Server {
 		IdleTimeout:                  s.options.IdleTimeout,
 		ConnState:                    noteState,
 		MaxHeaderBytes:               maxHeaderBytes,
-		HTTP2:                        &http.HTTP2Config{MaxReadFrameSize: 16 << 10}, // else a client has 1 MiB buffered a connection
+		HTTP2:                        newHTTP2Config(),
 		ErrorLog:                     slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		DisableGeneralOptionsHandler: true,
 	}
@@ -354,6 +366,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, t *tunnel) {
 	rw := &responseWriter{ResponseWriter: w, ex: ex}
 	defer rw.release()
 	defer func() { ex.upload.leave() }()
+	defer ex.unreserve()
 	defer ex.breakOff(nil)
 	defer func() {
 		if v := recover(); v != nil {

@@ -209,7 +209,7 @@ func (w *hijackWriter) newExchange(r *http.Request) *exchange {
 
 // takeSeat takes a seat among the tunnels, or refuses where none is left.
 func (w *hijackWriter) takeSeat() *Refusal {
-	if w.seat = w.server.tunnelRoom.take(netip.Addr{}); w.seat == nil {
+	if w.seat = w.server.tunnelRoom.take(netip.Addr{}, 1); w.seat == nil {
 		return &Refusal{Reason: policy.ReasonOverload, Detail: "Too many tunnels are open.", RetryAfter: retryOverload}
 	}
 	return nil

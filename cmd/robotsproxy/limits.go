@@ -24,6 +24,8 @@ func newLimits(cfg *config.Config, log *slog.Logger) proxy.Limits {
 	l := proxy.Limits{
 		Connections: cfg.Limits.Connections, ConnectionsPerClient: cfg.Limits.ConnectionsPerClient,
 		Tunnels: cfg.Limits.Tunnels, RequestTimeout: cfg.Limits.RequestTimeout,
+		Requests: cfg.Limits.Requests, RequestsPerClient: cfg.Limits.RequestsPerClient,
+		RequestMemory: int(cfg.Limits.RequestMemory), RequestMemoryPerClient: int(cfg.Limits.RequestMemoryPerClient),
 	}
 	descriptors, known := descriptors()
 	if !known {

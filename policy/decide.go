@@ -157,7 +157,7 @@ func (p *Policy) Decide(r Request, snap *robots.Snapshot, now time.Time) Decisio
 	if mode == Off {
 		return Decision{Action: Forward, Outcome: Allow, Reason: ReasonOff, Mode: Off}
 	}
-	d := p.judge(r, snap, now)
+	d := p.Judge(r, snap, now)
 	d.Mode = mode
 	if mode == Report {
 		return d.reported()
@@ -183,7 +183,9 @@ func (d Decision) reported() Decision {
 	return d
 }
 
-func (p *Policy) judge(r Request, snap *robots.Snapshot, now time.Time) Decision {
+// Judge is Decide in mode Enforce, whatever the mode for r is. It is for requests of the proxy itself, which no crawler
+// made. The snapshot may not be nil.
+func (p *Policy) Judge(r Request, snap *robots.Snapshot, now time.Time) Decision {
 	if e := p.exempt(EffectDeny, r, now); e != nil {
 		return Decision{Outcome: Deny, Reason: ReasonExemption, Exemption: e.name}
 	}

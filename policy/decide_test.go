@@ -248,3 +248,27 @@ func ExamplePolicy_Decide() {
 	fmt.Println(d.Outcome, d.Reason, d.Verdict.Line, d.Verdict.Rule, d.Delay)
 	// Output: deny robots 2 Disallow: /private/ 2s
 }
+
+// TestJudge holds requests of our own to the rules and to the operator's entries in every mode.
+func TestJudge(t *testing.T) {
+	entries := []Exemption{
+		{Host: "a.example", Path: "/open/", Effect: EffectDeny, Reason: "r", Owner: "o"},
+		{Host: "a.example", Path: "/private/ok", Effect: EffectAllow, Reason: "r", Owner: "o"},
+		{Host: "a.example", Path: "/private/client", Client: "news", Effect: EffectAllow, Reason: "r", Owner: "o"},
+	}
+	for _, mode := range []Mode{Enforce, Report, Off} {
+		p, err := New(Options{Mode: Enforce, Hosts: []Host{{Pattern: "a.example", Mode: &mode}}, Exemptions: entries})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for target, want := range map[string]Outcome{
+			"/page": Allow, "/private/x": Deny, "/open/x": Deny, "/private/ok": Exempt, "/private/client": Deny,
+		} {
+			r := Request{Client: Client{ProductToken: "robotsproxy"}, Origin: mustOrigin(t, "http://a.example"), Target: target}
+			d := p.Judge(r, found(example), now)
+			if d.Outcome != want || (d.Action == Forward) != (want != Deny) {
+				t.Errorf("mode %v: Judge(%s) = %+v, want %s", mode, target, d, want)
+			}
+		}
+	}
+}

@@ -29,6 +29,10 @@ func lookUpRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 	if errors.Is(err, robots.ErrBusy) {
 		return &Refusal{Reason: policy.ReasonOverload, Detail: "Too many robots.txt files are being fetched.", RetryAfter: retryOverload, Err: err}
 	}
+	var later *robots.LaterError
+	if errors.As(err, &later) {
+		return laterRefusal(ex, later, err)
+	}
 	ref := &Refusal{Reason: policy.ReasonRobotsUnreachable, ProxyError: robots.ErrorType(err), RetryAfter: time.Second, Err: err}
 	words := inWords(ref.ProxyError, err)
 	var failure *egress.UpstreamError
@@ -37,6 +41,14 @@ func lookUpRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 	}
 	ref.Detail = ex.origin.String() + "/robots.txt could not be fetched: " + words
 	return ref
+}
+
+// laterRefusal answers for a robots.txt whose fetch would have had to wait for too long.
+func laterRefusal(ex *exchange, later *robots.LaterError, err error) *Refusal {
+	return &Refusal{
+		Reason: policy.ReasonRobotsUnreachable, ProxyError: "http_request_denied", RetryAfter: max(time.Second, time.Until(later.At)), Err: err,
+		Detail: ex.origin.String() + "/robots.txt could not be fetched yet: " + later.Error(),
+	}
 }
 
 // unrecordedRefusal answers for a decision that could not be recorded.

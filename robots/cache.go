@@ -25,6 +25,11 @@ type CacheOptions struct {
 	Paused      func(host string) time.Time // until when a host wants no requests; if nil, or in the past, none is paused
 	Changed     func(Change)                // is told of each robots.txt that is not what it was; may be nil
 
+	// Spacing returns the least time from the end of a fetch for an origin to the start of one for another origin of its
+	// host, given what counts after the fetch, which is nil if nothing is known. If nil, there is none.
+	Spacing func(origin.Origin, *Snapshot) time.Duration
+	MaxWait time.Duration // the longest wait for that; if zero, 150 s
+
 	UnreachableAllows bool // what was unreachable for 30 days allows every path (RFC 9309 section 2.3.1.4); else it refuses
 
 	MaxBytes   int64 // of memory for Snapshots; if zero, 256 MiB
@@ -45,6 +50,7 @@ type Cache struct {
 	outages outages
 	backlog backlog
 	queue   queue
+	spacing spacing
 	counts  counts
 	resting atomic.Int64 // until when nothing is saved, in nanoseconds since born
 
@@ -62,6 +68,10 @@ func NewCache(o CacheOptions) (*Cache, error) {
 	setDefault(&o.MaxBytes, 256<<20)
 	setDefault(&o.MaxFetches, 64)
 	setDefault(&o.MaxQueue, 1000)
+	setDefault(&o.MaxWait, 150*time.Second)
+	if o.Spacing == nil {
+		o.Spacing = func(origin.Origin, *Snapshot) time.Duration { return 0 }
+	}
 	if o.Store == nil {
 		o.Store = noStore{}
 	}
@@ -118,7 +128,7 @@ func (c *Cache) begin() error {
 
 // Snapshot returns o's robots.txt as it stands now, fetching it if no fresh copy is kept. The origin
 // sees asker's token if this call begins the fetch. The error is that of ctx,
-// of a guard that refuses o's address, of a failure on the way to every origin, or ErrBusy.
+// of a guard that refuses o's address, of a failure on the way to every origin, a *LaterError, or ErrBusy.
 func (c *Cache) Snapshot(ctx context.Context, o origin.Origin, asker Asker) (*Snapshot, error) {
 	now := c.born.Add(time.Since(c.born)) // by the monotonic clock alone, which is half as dear as time.Now
 	key := c.key(o)

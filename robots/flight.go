@@ -122,7 +122,7 @@ func (c *Cache) fly(e errand) (l landing, err error) {
 	if err := c.outages.of(e, time.Now()); err != nil {
 		return landing{}, err
 	}
-	leave, err := c.queue.enter(c.life, e.origin.Host())
+	leave, err := c.enter(c.life, e.origin)
 	if err != nil {
 		return landing{}, c.refused(e, err)
 	}
@@ -192,15 +192,18 @@ func (c *Cache) ask(e errand, before *Snapshot) (landing, error) {
 	c.counts.fetches.Add(1)
 	answer, err := c.options.Fetch(c.life, Request{Origin: e.origin, Asker: e.asker, Previous: before})
 	if err != nil {
+		c.space(e.origin, nil)
 		c.outages.note(e.origin, err, time.Now())
 		return landing{}, err
 	}
 	c.counts.answered(answer)
 	if e.purpose == early && answer.Availability == Unreachable && before.countsOn() {
+		c.space(e.origin, before)
 		return landing{snap: before.with(nil)}, nil
 	}
 	snap := weigh(before, answer, c.options.UnreachableAllows)
 	c.keep(e.key, snap, before)
+	c.space(e.origin, snap)
 	return landing{snap: snap, asked: true}, nil
 }
 

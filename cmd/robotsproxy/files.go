@@ -33,16 +33,17 @@ type files struct {
 	own ownFiles
 }
 
-func newFiles(cfg *config.Config, transport http.RoundTripper, state *store.State, paused func(host string) time.Time, log *slog.Logger) (*files, error) {
+func newFiles(cfg *config.Config, transport http.RoundTripper, state *store.State, paused func(host string) time.Time, log *slog.Logger, more ...func(*robots.CacheOptions)) (*files, error) {
 	own, err := readOwn(cfg.Hosts)
 	if err != nil {
 		return nil, err
 	}
-	cache, err := newCache(cfg, transport, func(o *robots.CacheOptions) {
+	running := func(o *robots.CacheOptions) {
 		o.Store, o.Paused = state, paused
 		o.Changed = func(c robots.Change) { logChange(log, c) }
 		o.StoreFailed = storeFailed(log)
-	})
+	}
+	cache, err := newCache(cfg, transport, append(more, running)...)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/proxy"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
+	"github.com/robotsproxy/robotsproxy/robots"
 	"github.com/robotsproxy/robotsproxy/store"
 )
 
@@ -27,6 +29,7 @@ type parts struct {
 	state   *store.State
 	files   *files
 	limiter *ratelimit.Limiter
+	policy  *policy.Policy
 	records *audit.JSONL
 	server  *proxy.Server
 	flags   proxy.Flags // by which commands find this proxy; set before it serves
@@ -64,7 +67,10 @@ func newParts(cfg *config.Config, log *slog.Logger, observers ...observer) (_ *p
 	if p.limiter, err = newLimiter(cfg, p.redis, p.state); err != nil {
 		return nil, err
 	}
-	if p.files, err = newFiles(cfg, transport, p.state, p.paused(cfg), log); err != nil {
+	if p.policy, err = newPolicy(cfg); err != nil {
+		return nil, err
+	}
+	if p.files, err = newFiles(cfg, transport, p.state, p.paused(cfg), log, p.spaced(cfg)); err != nil {
 		return nil, err
 	}
 	if p.records, err = newRecords(cfg, log); err != nil {
@@ -75,10 +81,6 @@ func newParts(cfg *config.Config, log *slog.Logger, observers ...observer) (_ *p
 }
 
 func (p *parts) newServer(cfg *config.Config, transport *egress.Transport, pseudonym string, log *slog.Logger, observers []observer) (*proxy.Server, error) {
-	judge, err := newPolicy(cfg)
-	if err != nil {
-		return nil, err
-	}
 	credentials, err := newCredentials(cfg)
 	if err != nil {
 		return nil, err
@@ -88,7 +90,7 @@ func (p *parts) newServer(cfg *config.Config, transport *egress.Transport, pseud
 		return nil, err
 	}
 	return proxy.New(proxy.Options{
-		Snapshots: p.files, Policy: judge, Limiter: p.limiter, Authority: p.ca,
+		Snapshots: p.files, Policy: p.policy, Limiter: p.limiter, Authority: p.ca,
 		Recorder: observedRecorder{p.records, observers}, Guard: p.guard, Transport: transport,
 		Clients: newClients(cfg), Credentials: credentials, AuthRequired: cfg.Auth.Required, MaxWait: orNone(cfg.Pacing.MaxWait), MaxWaitCap: cfg.Pacing.MaxWaitCap,
 		Pace:      p.pace(cfg),
@@ -157,13 +159,45 @@ func newLimiter(cfg *config.Config, redis *ratelimit.Redis, pauses ratelimit.Pau
 	})
 }
 
+// laneOf returns the key of a canonical host's lane.
+func laneOf(cfg *config.Config, host string) string {
+	host = origin.Key(host)
+	if cfg.Pacing.Key == config.PaceKeyDomain {
+		return ratelimit.Domain(host)
+	}
+	return host
+}
+
 // paused says until when a host is left alone, by its lane.
 func (p *parts) paused(cfg *config.Config) func(host string) time.Time {
-	lane := origin.Key
-	if cfg.Pacing.Key == config.PaceKeyDomain {
-		lane = func(host string) string { return ratelimit.Domain(origin.Key(host)) }
+	return func(host string) time.Time { return p.limiter.Paused(laneOf(cfg, host)) }
+}
+
+// spaced keeps the fetches for the ports of one host apart.
+func (p *parts) spaced(cfg *config.Config) func(*robots.CacheOptions) {
+	return func(o *robots.CacheOptions) {
+		o.Spacing, o.MaxWait = p.spacing(cfg), max(cfg.Pacing.MaxWait, cfg.Robots.Timeout)
 	}
-	return func(host string) time.Time { return p.limiter.Paused(lane(host)) }
+}
+
+// spacing says for how long a fetch of robots.txt from another port of o's host keeps away from one for o: for the Delay in
+// force, else for a second. Snap is what counts of o's; nil: not known.
+func (p *parts) spacing(cfg *config.Config) func(o origin.Origin, snap *robots.Snapshot) time.Duration {
+	return func(o origin.Origin, snap *robots.Snapshot) time.Duration {
+		var delay time.Duration
+		if snap != nil {
+			delay = p.policy.Judge(policy.Request{Client: ourselves(cfg), Origin: o, Target: "/robots.txt"}, snap, time.Now()).Delay
+		}
+		if view, ok := p.limiter.Peek(laneOf(cfg, o.Host())); ok {
+			delay = max(delay, view.Floor)
+		}
+		return cmp.Or(delay, cfg.Pacing.DefaultDelay, time.Second)
+	}
+}
+
+// ourselves is the client by whose rules requests of our own are judged.
+func ourselves(cfg *config.Config) policy.Client {
+	return policy.Client{ProductToken: cmp.Or(cfg.Identity.Name, "*")}
 }
 
 func (p *parts) pace(cfg *config.Config) proxy.Pace {

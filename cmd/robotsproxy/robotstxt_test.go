@@ -246,6 +246,13 @@ func serveFor(t *testing.T, site *robotstest.Site, names []string, more string) 
 // get asks for a URL through the program.
 func (s *server) get(t *testing.T, u string) int {
 	t.Helper()
+	return s.answer(t, u).StatusCode
+}
+
+// answer asks for a URL through the program, and returns the answer with its body in memory. It has the status 0 where
+// there is none.
+func (s *server) answer(t *testing.T, u string) *http.Response {
+	t.Helper()
 	proxy := &url.URL{Scheme: "http", Host: s.proxy}
 	ca, err := os.ReadFile(s.ca)
 	if err != nil {
@@ -258,13 +265,15 @@ func (s *server) get(t *testing.T, u string) int {
 	resp, err := (&http.Client{Transport: transport}).Get(u)
 	if err != nil {
 		t.Error(err)
-		return 0
+		return &http.Response{Header: http.Header{}, Body: http.NoBody}
 	}
 	defer resp.Body.Close()
-	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
 		t.Error(err)
 	}
-	return resp.StatusCode
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	return resp
 }
 
 // state returns what the n-th record of host says of its robots.txt, once it is written.

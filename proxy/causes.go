@@ -165,7 +165,7 @@ func paceRefusal(ex *exchange, r ratelimit.Request, err error) *Refusal {
 			Detail: "The pace that is shared with other instances of the proxy cannot be known at the moment.",
 		}
 	case errors.Is(err, errClosed):
-		return ex.closedRefusal(ex.visit.reopens, err)
+		return ex.closedRefusal(ex.judged.Reopens, err)
 	case errors.Is(err, ratelimit.ErrTooManyLanes):
 		return &Refusal{Reason: policy.ReasonOverload, Detail: "Too many hosts are paced at once.", RetryAfter: time.Minute, Err: err}
 	default:
@@ -200,7 +200,7 @@ func upstreamRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 		return egressRefusal(ex, err)
 	}
 	if ex.unpaced != nil {
-		return paceRefusal(ex, ex.asked, ex.unpaced)
+		return ex.unpaced
 	}
 	if ex.ctx.Err() != nil {
 		return ex.gone(errClientLeft)

@@ -32,7 +32,8 @@ type exchange struct {
 	origin origin.Origin
 	target string // the path and query that are judged and sent
 	lane   string // whose pace is kept
-	hops   int    // redirects that led here on one slot
+	judged judgement
+	hops   int // redirects that led here on one slot
 
 	gate       *gate                   // that the request came through; nil: none, as in HTTP/2
 	ctx        context.Context         // the request's: it ends when the client leaves
@@ -40,8 +41,7 @@ type exchange struct {
 	clock      *clock                  // nil: the request may take as long as it likes
 	wrote      atomic.Bool             // its header was written to the origin
 	asked      ratelimit.Request       // of the pace
-	visit      visit                   // when the site may be visited
-	unpaced    error                   // why the pace had no place for its repetition
+	unpaced    *Refusal                // of its repetition
 	writer     http.ResponseWriter
 	held       bool             // the request's body is in memory, whole
 	place      *share[string]   // among the requests; nil: none

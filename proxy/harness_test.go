@@ -258,6 +258,8 @@ func (f snapshots) Snapshot(ctx context.Context, o origin.Origin, _ robots.Asker
 	return f(ctx, o)
 }
 
+func (snapshots) Kept(origin.Origin) *robots.Snapshot { return nil }
+
 func fixed(body string) snapshots {
 	snap := &robots.Snapshot{Availability: robots.Found, Status: 200, Body: []byte(body), Rules: rules.Parse([]byte(body), rules.Options{})}
 	return func(context.Context, origin.Origin) (*robots.Snapshot, error) { return snap, nil }

@@ -36,8 +36,8 @@ func (p Pace) key(host string) string {
 }
 
 // pace waits for the host's next place, or reckons in mode report how long that would have been.
-func (p pipeline) pace(req *http.Request, ex *exchange, d policy.Decision) *Refusal {
-	if d.Mode == policy.Off {
+func (p pipeline) pace(req *http.Request, ex *exchange) *Refusal {
+	if ex.judged.Mode == policy.Off {
 		return nil
 	}
 	if err := ex.readSmallBody(req); err != nil {
@@ -46,10 +46,9 @@ func (p pipeline) pace(req *http.Request, ex *exchange, d policy.Decision) *Refu
 		}
 		return &Refusal{Reason: policy.ReasonBadRequest, Detail: "The body of the request broke off.", Err: err}
 	}
-	ex.visit = visit{d.Opens, d.Closes, d.Reopens}
 	var deviation string
-	ex.asked, deviation = ex.paced(req, d.Delay)
-	if d.Mode == policy.Report {
+	ex.asked, deviation = ex.paced(req, ex.judged.Delay)
+	if ex.judged.Mode == policy.Report {
 		if ref := p.stopped(ex); ref != nil {
 			return ref // since the look-up began
 		}
@@ -58,18 +57,50 @@ func (p pipeline) pace(req *http.Request, ex *exchange, d policy.Decision) *Refu
 	}
 	ex.clock.pause()
 	defer ex.clock.restart()
-	if ref := ex.awaitOpening(req.Context()); ref != nil {
+	grant, ref := p.place(req.Context(), ex)
+	if ref != nil {
 		return ref
-	}
-	grant, err := ex.acquire(req.Context())
-	if err != nil {
-		return paceRefusal(ex, ex.asked, err)
 	}
 	ex.hold(grant)
 	if grant.Rode() {
 		ex.deviates(deviation)
 	}
 	return nil
+}
+
+// place waits for the host's next place, and judges the request again when it has one. If the Delay has grown meanwhile, or
+// the site has closed, the place is given back, and the request asks for another within the rest of its wait.
+func (p pipeline) place(ctx context.Context, ex *exchange) (ratelimit.Grant, *Refusal) {
+	for {
+		if ref := ex.awaitOpening(ctx); ref != nil {
+			return ratelimit.Grant{}, ref
+		}
+		grant, err := ex.acquire(ctx)
+		if err != nil {
+			return ratelimit.Grant{}, paceRefusal(ex, ex.asked, err)
+		}
+		ref := p.judgeAgain(ex)
+		if ref == nil && ex.suits(grant) {
+			return grant, nil
+		}
+		grant.Cancel()
+		ex.waited(grant.Waited())
+		if ref != nil {
+			return ratelimit.Grant{}, ref
+		}
+		ex.asked.Delay = max(ex.asked.Delay, ex.judged.Delay)
+	}
+}
+
+// suits reports whether a place that was asked for before the last judgement may be used after it.
+func (ex *exchange) suits(g ratelimit.Grant) bool {
+	return until(ex.judged.Opens) == 0 && (ex.judged.Delay <= ex.asked.Delay || g.Rode())
+}
+
+// waited notes a wait and takes it off what the request may wait still.
+func (ex *exchange) waited(d time.Duration) {
+	ex.rec.Waited += audit.Millis(d)
+	ex.asked.MaxWait = max(0, ex.asked.MaxWait-d)
 }
 
 // stopped refuses what goes to a host that the operator has stopped. Acquire says that by itself; this is for requests
@@ -124,13 +155,13 @@ const reported = "reported"
 func (ex *exchange) reckon() {
 	ex.reckoned = true
 	wait, gap, ok := ex.server.options.Limiter.Reckon(ex.asked)
-	wait = max(wait, until(ex.visit.opens))
+	wait = max(wait, until(ex.judged.Opens))
 	ex.rec.Waited = audit.Millis(wait)
 	ex.noteGap(gap, gap >= 0)
 	if wait > 0 || gap >= 0 && audit.Millis(gap) < ex.rec.DelayRequired {
 		ex.deviates(reported)
 	}
-	if (!ok || wait > ex.asked.MaxWait || ex.visit.closed(time.Now().Add(wait))) && ex.rec.Decision == policy.Allow {
+	if (!ok || wait > ex.asked.MaxWait || ex.judged.closed(time.Now().Add(wait))) && ex.rec.Decision == policy.Allow {
 		ex.rec.Decision, ex.rec.Reason = policy.WouldThrottle, policy.ReasonReport
 	}
 }

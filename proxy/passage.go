@@ -84,9 +84,8 @@ func (s *Server) openPassage(w *hijackWriter, r *http.Request) (p *passage) {
 
 // dial opens the connection to the origin. The guard sees its address.
 func (s *Server) dial(r *http.Request, ex *exchange) (net.Conn, *Refusal) {
-	if r.Context().Err() != nil {
-		ex.grant.Cancel()
-		return nil, ex.gone(errGoneWaiting)
+	if ref := (pipeline{s}).lookAgain(r, ex); ref != nil {
+		return nil, ref
 	}
 	ex.rec.SentAt = time.Now()
 	c, err := s.options.Guard.DialContext(r.Context(), "tcp", ex.origin.HostPort())

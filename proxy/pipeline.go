@@ -11,9 +11,7 @@ import (
 	"github.com/elazarl/goproxy"
 
 	"github.com/robotsproxy/robotsproxy/audit"
-	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
-	"github.com/robotsproxy/robotsproxy/robots"
 )
 
 var (
@@ -55,17 +53,12 @@ func (p pipeline) admit(req *http.Request, ex *exchange) *Refusal {
 	if ref := p.stopped(ex); ref != nil {
 		return ref
 	}
-	d, snap, ref := p.decide(req, ex)
-	if ref != nil {
+	if ref := p.judge(req, ex); ref != nil {
 		return ref
 	}
-	ex.noteDecision(d, snap)
-	if d.Action == policy.Refuse {
-		return decisionRefusal(ex, d, snap)
-	}
-	if p.servesRobots(req, ex, snap) {
-		ex.robots = snap
-	} else if ref := p.pace(req, ex, d); ref != nil {
+	if p.servesRobots(req, ex) {
+		ex.robots = ex.judged.snap
+	} else if ref := p.pace(req, ex); ref != nil {
 		return ref
 	}
 	if err := ex.begin(req.Context()); err != nil {
@@ -75,42 +68,23 @@ func (p pipeline) admit(req *http.Request, ex *exchange) *Refusal {
 	return nil
 }
 
-// decide looks up the origin's robots.txt, where the mode wants it, and judges.
-func (p pipeline) decide(req *http.Request, ex *exchange) (policy.Decision, *robots.Snapshot, *Refusal) {
-	var snap *robots.Snapshot
-	if p.options.Policy.Mode(ex.origin.Host(), ex.client.Client) != policy.Off {
-		var err error
-		if snap, err = p.options.Snapshots.Snapshot(req.Context(), ex.origin, robots.Asker{Client: ex.share, Token: ex.client.ProductToken}); err != nil {
-			return policy.Decision{}, nil, lookUpRefusal(req, ex, err)
-		}
+// lookAgain refuses a request that is about to be sent if its client has left, or if the operator has stopped the host since
+// its place in the lane was given.
+func (p pipeline) lookAgain(req *http.Request, ex *exchange) *Refusal {
+	ref := p.stopped(ex)
+	if req.Context().Err() != nil {
+		ref = ex.gone(errGoneWaiting)
 	}
-	r := policy.Request{Client: ex.client.Client, Origin: ex.origin, Target: ex.target, UserAgent: req.UserAgent(), Tunnel: ex.unread}
-	return p.options.Policy.Decide(r, snap, ex.rec.Time), snap, nil
-}
-
-// noteDecision writes into the record what was decided and by which file.
-func (ex *exchange) noteDecision(d policy.Decision, snap *robots.Snapshot) {
-	rec := &ex.rec
-	rec.Mode, rec.Decision, rec.Reason, rec.Exemption = d.Mode.String(), d.Outcome, d.Reason, d.Exemption
-	rec.ProductToken = d.Agent
-	rec.RuleLine, rec.Rule = d.Verdict.Line, d.Verdict.Rule
-	rec.GroupLine, rec.GroupAgents = d.Verdict.Group.Line, d.Verdict.Group.Agents
-	rec.DelayRequired, rec.DelaySource = audit.Millis(d.Delay), d.DelaySource
-	if d.Clamped {
-		rec.Deviation = "max_crawl_delay"
+	if ref != nil {
+		ex.grant.Cancel()
 	}
-	if snap != nil {
-		rec.RobotsSHA256, rec.RobotsStatus = snap.SHA256, snap.Status
-		rec.RobotsState, rec.RobotsFetchedAt = snap.State(), snap.Fetched
-		rec.Dialect = d.Dialect.String()
-	}
+	return ref
 }
 
 // forward sends req, which was judged, and returns the origin's answer or, where there is none, ours.
 func (p pipeline) forward(req *http.Request, ex *exchange) *http.Response {
-	if req.Context().Err() != nil {
-		ex.grant.Cancel()
-		return ex.refuse(req, ex.gone(errGoneWaiting))
+	if ref := p.lookAgain(req, ex); ref != nil {
+		return ex.refuse(req, ref)
 	}
 	if ex.robots != nil {
 		return p.answerRobots(req, ex)

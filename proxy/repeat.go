@@ -2,11 +2,14 @@ package proxy
 
 import (
 	"crypto/tls"
+	"errors"
 	"net"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/ratelimit"
 )
+
+var errUnpaced = errors.New("the request may not be sent again")
 
 // repace takes another place in the pace for a request that net/http sends again by itself: one without a body whose kept
 // connection was closed under it, before an answer (RFC 9110 section 9.2.2 allows that), or one that an HTTP/2 origin did
@@ -21,12 +24,12 @@ func (ex *exchange) repace(conn net.Conn) {
 	ex.grant.Release(ratelimit.Outcome{})
 	ex.asked.Ride = false
 	ex.clock.pause()
-	grant, err := ex.acquire(ex.ctx)
+	grant, ref := pipeline{ex.server}.place(ex.ctx, ex)
 	ex.clock.restart()
-	if err != nil {
+	if ref != nil {
 		if ex.ctx.Err() == nil {
-			ex.unpaced = err
-			ex.cancel(err)
+			ex.unpaced = ref
+			ex.cancel(errUnpaced)
 		}
 		closeUnshared(conn)
 		return

@@ -14,7 +14,8 @@ import (
 
 // servesRobots reports whether the answer to ex is the very robots.txt that it was judged by: then a crawler sees what is
 // enforced, and the origin is spared.
-func (p pipeline) servesRobots(req *http.Request, ex *exchange, snap *robots.Snapshot) bool {
+func (p pipeline) servesRobots(req *http.Request, ex *exchange) bool {
+	snap := ex.judged.snap
 	return p.options.ServeRobots && ex.rec.Mode == policy.Enforce.String() && snap != nil && snap.Availability != robots.Unreachable &&
 		ex.target == "/robots.txt" && (req.Method == http.MethodGet || req.Method == http.MethodHead)
 }

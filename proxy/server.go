@@ -41,7 +41,9 @@ import (
 )
 
 // Snapshots finds an origin's robots.txt as it stands now, for asker. An error means that not even its failure is known.
+// Kept returns the newest copy that is in memory, fresh or not, and nil if there is none; it does not wait.
 type Snapshots interface {
+	Kept(o origin.Origin) *robots.Snapshot
 	Snapshot(ctx context.Context, o origin.Origin, asker robots.Asker) (*robots.Snapshot, error)
 }
 

@@ -10,13 +10,6 @@ import (
 	"github.com/robotsproxy/robotsproxy/ratelimit"
 )
 
-// visit is when a site may be visited, by its Visit-time.
-type visit struct {
-	opens   time.Time // zero: now
-	closes  time.Time // after that; zero: it does not
-	reopens time.Time // after it has closed
-}
-
 // mostOpening bounds the requests that wait for sites to open, for memory only.
 const mostOpening = 1000
 
@@ -25,22 +18,22 @@ const hearsStop = time.Second
 
 var errClosed = errors.New("the site's visiting hours ended while the request waited; nothing was sent")
 
-// closed reports whether the hours are over at a moment.
-func (v visit) closed(at time.Time) bool { return !v.closes.IsZero() && !at.Before(v.closes) }
+// closed reports whether the site's visiting hours are over at a moment.
+func (j *judgement) closed(at time.Time) bool { return !j.Closes.IsZero() && !at.Before(j.Closes) }
 
 // awaitOpening waits for the site's visiting hours, if they begin soon enough. What it waits is taken off what the pace may
 // let the request wait.
 func (ex *exchange) awaitOpening(ctx context.Context) *Refusal {
-	wait := until(ex.visit.opens)
+	wait := until(ex.judged.Opens)
 	if wait == 0 {
 		return nil
 	}
 	defer ex.server.opening.Add(-1)
 	if ex.server.opening.Add(1) > mostOpening || wait > ex.asked.MaxWait {
-		return ex.closedRefusal(ex.visit.opens, nil)
+		return ex.closedRefusal(ex.judged.Opens, nil)
 	}
 	began := time.Now()
-	for ; wait > 0; wait = until(ex.visit.opens) {
+	for ; wait > 0; wait = until(ex.judged.Opens) {
 		select {
 		case <-time.After(min(wait, hearsStop)):
 		case <-ctx.Done():
@@ -50,9 +43,7 @@ func (ex *exchange) awaitOpening(ctx context.Context) *Refusal {
 			return ref
 		}
 	}
-	waited := time.Since(began)
-	ex.rec.Waited += audit.Millis(waited)
-	ex.asked.MaxWait = max(0, ex.asked.MaxWait-waited)
+	ex.waited(time.Since(began))
 	return nil
 }
 
@@ -61,7 +52,7 @@ func (ex *exchange) awaitOpening(ctx context.Context) *Refusal {
 func (ex *exchange) acquire(ctx context.Context) (ratelimit.Grant, error) {
 	began := time.Now()
 	grant, err := ex.server.options.Limiter.Acquire(ctx, ex.asked)
-	if err == nil && ex.visit.closed(time.Now()) {
+	if err == nil && ex.judged.closed(time.Now()) {
 		grant.Cancel()
 		err = errClosed
 	}

@@ -19,7 +19,10 @@ func visiting(t *testing.T, r *rig, maxWait time.Duration) (ex *exchange, pace f
 	client := *local
 	client.MaxWait = &maxWait
 	ex.client, ex.origin, ex.lane = &client, mustOrigin(t, "http://a.example"), "a.example"
-	return ex, func(d policy.Decision) *Refusal { return pipeline{r.server}.pace(req, ex, d) }
+	return ex, func(d policy.Decision) *Refusal {
+		ex.judged = judgement{Decision: d, policy: r.server.options.Policy, at: time.Now().Add(time.Hour)} // it holds
+		return pipeline{r.server}.pace(req, ex)
+	}
 }
 
 // TestVisitTimeOpens has a request wait for the visiting hours: the wait is in its record, and is no more there for the
@@ -82,7 +85,7 @@ func TestVisitTimeIsNoHideout(t *testing.T) {
 		t.Errorf("when the host is stopped: %+v, want stopped", ref)
 	}
 	ex, _ := visiting(t, r, 2*time.Hour)
-	ex.visit.opens, ex.asked.MaxWait = d.Opens, 2*time.Hour
+	ex.judged.Opens, ex.asked.MaxWait = d.Opens, 2*time.Hour
 	ctx, leave := context.WithCancel(t.Context())
 	leave()
 	if ref := ex.awaitOpening(ctx); ref == nil || ref.Err != errGoneWaiting {

@@ -163,6 +163,10 @@ func (c *Cache) Peek(ctx context.Context, o origin.Origin) (*Snapshot, error) {
 	return snap.schedule(), nil
 }
 
+// Kept returns the copy of o in memory, fresh or not, and nil if there is none. It is for judging once more what was judged
+// by a Snapshot before: it asks neither the Store nor the origin, and does not wait.
+func (c *Cache) Kept(o origin.Origin) *Snapshot { return c.inMemory(c.key(o), o) }
+
 func (c *Cache) key(o origin.Origin) uint64 { return maphash.Comparable(c.seed, o) }
 
 // inMemory returns the copy of o in memory, fresh or not; nil if there is none. Two origins may have one key, so the

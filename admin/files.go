@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/robotsproxy/robotsproxy/internal/safetext"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/robots"
 )
@@ -71,11 +72,11 @@ func asJSON(answer func(*http.Request) (any, error)) http.Handler {
 			if !errors.As(err, &known) {
 				known = &statusError{http.StatusInternalServerError, err}
 			}
-			http.Error(w, known.Error(), known.status)
+			http.Error(w, safetext.Lines(known.Error()), known.status)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(v) // what fails is the connection, and the client sees that
+		_ = json.NewEncoder(safetext.JSONWriter(w)).Encode(v) // what fails is the connection, and the client sees that
 	})
 }
 

@@ -9,12 +9,20 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/robotsproxy/robotsproxy/internal/safetext"
 )
 
-// byTags is what encoding/json makes of r.
+// byTags is what encoding/json makes of r, which it changes.
 func byTags(t *rapid.T, r *Record) string {
+	v := reflect.ValueOf(r).Elem()
+	for i := range v.NumField() {
+		if field := v.Field(i); field.Kind() == reflect.String {
+			field.SetString(safetext.UTF8(field.String()))
+		}
+	}
 	var buf bytes.Buffer
-	e := json.NewEncoder(&buf)
+	e := json.NewEncoder(safetext.JSONWriter(&buf))
 	e.SetEscapeHTML(false)
 	if err := e.Encode(r); err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/robotsproxy/robotsproxy/internal/safetext"
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
@@ -104,7 +105,7 @@ const maxWords = 1 << 10
 var nothingRead = &http.Request{Method: http.MethodGet, Header: http.Header{}}
 
 // phrase is what follows the status where we write the first line ourselves: at a CONNECT most clients show nothing else.
-func (r *Refusal) phrase() string { return cut(visible(string(r.Reason)+": "+r.Detail), 200) }
+func (r *Refusal) phrase() string { return cut(safetext.Field(string(r.Reason)+": "+r.Detail), 200) }
 
 // response writes r for a client that sent req and whose record is id; without a record, id is empty.
 func (r *Refusal) response(req *http.Request, id string) *http.Response {
@@ -123,7 +124,7 @@ func (r *Refusal) response(req *http.Request, id string) *http.Response {
 		h.Set("Robotsproxy-Request-Id", id)
 	}
 	if r.Rule != "" {
-		h.Set("Robotsproxy-Rule", visible(cut(r.Rule, maxWords)))
+		h.Set("Robotsproxy-Rule", safetext.Field(cut(r.Rule, maxWords)))
 	}
 	if r.Status == http.StatusProxyAuthRequired {
 		h.Set("Proxy-Authenticate", `Basic realm="robotsproxy"`) // RFC 9110 section 15.5.8 wants it
@@ -157,7 +158,7 @@ func (r *Refusal) rateLimit(h http.Header, seconds int) {
 
 // proxyStatus is the field of RFC 9209 for an answer that we made ourselves, written as that document writes it.
 func proxyStatus(proxyError, details string) string {
-	quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(visible(cut(details, maxWords))) // sf-string, RFC 9651 section 3.3.3
+	quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(safetext.Field(cut(details, maxWords))) // sf-string, RFC 9651 section 3.3.3
 	return "robotsproxy; error=" + proxyError + `; details="` + quoted + `"`
 }
 
@@ -188,14 +189,15 @@ func (r *Refusal) body(accept, id string) (contentType string, body []byte) {
 			return "text/html; charset=utf-8", b.Bytes()
 		}
 	case asJSON > 0 && asJSON >= asText:
-		if j, err := json.Marshal(p); err == nil {
-			return "application/problem+json", append(j, '\n')
+		p.Detail, p.Rule = safetext.UTF8(p.Detail), safetext.UTF8(p.Rule)
+		if err := json.NewEncoder(safetext.JSONWriter(&b)).Encode(p); err == nil {
+			return "application/problem+json", b.Bytes()
 		}
 	}
 	b.Reset()
-	fmt.Fprintf(&b, "%d %s\n\n%s\n\nreason:  %s\n", p.Status, p.Title, printable(p.Detail), p.Reason)
+	fmt.Fprintf(&b, "%d %s\n\n%s\n\nreason:  %s\n", p.Status, p.Title, safetext.Text(p.Detail), p.Reason)
 	if p.Rule != "" {
-		fmt.Fprintf(&b, "rule:    %s\n", printable(p.Rule))
+		fmt.Fprintf(&b, "rule:    %s\n", safetext.Text(p.Rule))
 	}
 	if p.RetryAfter > 0 {
 		fmt.Fprintf(&b, "retry:   in %d s\n", p.RetryAfter)
@@ -229,7 +231,7 @@ func weight(parameters string) float64 {
 	return 1
 }
 
-var page = template.Must(template.New("refusal").Parse(`<!DOCTYPE html>
+var page = template.Must(template.New("refusal").Funcs(template.FuncMap{"safe": safetext.Text}).Parse(`<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>{{.Status}} {{.Title}}</title>
 <style>
 :root{color-scheme:light dark}
@@ -239,31 +241,8 @@ dl{display:grid;grid-template-columns:max-content 1fr;gap:.3rem 1.2rem}dt,small{
 </style></head><body>
 <h1>{{.Status}} {{.Title}}</h1>
 {{if .Rule}}<p>The robots.txt of this site keeps crawlers out of here:</p>
-<pre>{{.Rule}}</pre>{{else}}<p>{{.Detail}}</p>{{end}}
+<pre>{{safe .Rule}}</pre>{{else}}<p>{{safe .Detail}}</p>{{end}}
 <dl><dt>Reason</dt><dd><code>{{.Reason}}</code></dd>{{with .RetryAfter}}<dt>Retry</dt><dd>in {{.}} s</dd>{{end}}{{with .RequestID}}<dt>Request</dt><dd><code>{{.}}</code></dd>{{end}}</dl>
 <p><small>This answer was made by robotsproxy, not by the origin.</small></p>
 </body></html>
 `))
-
-// visible makes s fit for a header field: octets outside visible ASCII and space are percent-encoded.
-func visible(s string) string {
-	clean := func(c byte) bool { return c >= 0x20 && c < 0x7f }
-	return escape(s, clean)
-}
-
-// printable makes s fit for a terminal: control characters are percent-encoded, text is kept.
-func printable(s string) string {
-	return escape(strings.ToValidUTF8(s, "\uFFFD"), func(c byte) bool { return c >= 0x20 && c != 0x7f })
-}
-
-func escape(s string, clean func(byte) bool) string {
-	var b strings.Builder
-	for i := range len(s) {
-		if clean(s[i]) {
-			b.WriteByte(s[i])
-		} else {
-			fmt.Fprintf(&b, "%%%02X", s[i])
-		}
-	}
-	return b.String()
-}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"unicode/utf8"
 
+	"github.com/robotsproxy/robotsproxy/internal/safetext"
 	"github.com/robotsproxy/robotsproxy/rules"
 )
 
@@ -54,7 +55,7 @@ type batchSource struct {
 func (b *batch) run(in io.Reader, out io.Writer) error {
 	lines := bufio.NewReaderSize(in, 1<<16)
 	answers := bufio.NewWriterSize(out, 1<<16)
-	encoder := json.NewEncoder(answers)
+	encoder := json.NewEncoder(safetext.JSONWriter(answers))
 	encoder.SetEscapeHTML(false)
 	for {
 		line, err := lines.ReadBytes('\n')

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/robotsproxy/robotsproxy/admin"
+	"github.com/robotsproxy/robotsproxy/internal/safetext"
 )
 
 func newCacheCommand(std stdio) *cobra.Command {
@@ -185,7 +186,7 @@ func ask(ctx context.Context, std stdio, find func() (*instance, error), format 
 	if !inJSON {
 		return text(std.out)
 	}
-	e := json.NewEncoder(std.out)
+	e := json.NewEncoder(safetext.JSONWriter(std.out))
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	return e.Encode(v)

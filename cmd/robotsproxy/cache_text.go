@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/admin"
+	"github.com/robotsproxy/robotsproxy/internal/safetext"
 )
 
 // This file writes what "cache" shows for people.
@@ -35,7 +36,7 @@ func isInTrouble(f admin.File) bool { return f.Error != "" }
 func showTrouble(w io.Writer, files []admin.File, tell func(admin.File) bool) {
 	for _, f := range files {
 		if tell(f) {
-			fmt.Fprintf(w, "robotsproxy: %s: %s\n", f.Origin, printable(f.Error))
+			fmt.Fprintf(w, "robotsproxy: %s: %s\n", f.Origin, safetext.Text(f.Error))
 		}
 	}
 }
@@ -59,7 +60,7 @@ func showDetails(w io.Writer, f admin.FileDetails, now time.Time) error {
 		line("status", "%d", f.Status)
 	}
 	for i, u := range f.Redirects {
-		line("redirect", "%d. %s", i+1, printable(u))
+		line("redirect", "%d. %s", i+1, safetext.Text(u))
 	}
 	line("fetched", "%s (%s ago)", f.Fetched.Format(time.RFC3339), since(f.Fetched, now))
 	if f.Expires != nil {
@@ -67,7 +68,7 @@ func showDetails(w io.Writer, f admin.FileDetails, now time.Time) error {
 	}
 	line("next refresh", "%s", refreshText(f.File, now))
 	if f.Cause != "" {
-		line("trouble", "%s since %s%s: %s", f.Cause, f.Since.Format(time.RFC3339), inARow(f.Failures), printable(f.Error))
+		line("trouble", "%s since %s%s: %s", f.Cause, f.Since.Format(time.RFC3339), inARow(f.Failures), safetext.Text(f.Error))
 	}
 	if f.SHA256 != "" {
 		line("SHA-256", "%s", f.SHA256)
@@ -98,7 +99,7 @@ func showNumbered(w io.Writer, body []byte) error {
 	n := 0
 	for line := range strings.Lines(lineEnds.Replace(string(body))) {
 		n++
-		if _, err := fmt.Fprintf(w, "%6d  %s\n", n, printable(strings.TrimSuffix(line, "\n"))); err != nil {
+		if _, err := fmt.Fprintf(w, "%6d  %s\n", n, safetext.Text(strings.ReplaceAll(strings.TrimSuffix(line, "\n"), "\t", " "))); err != nil {
 			return err
 		}
 	}
@@ -148,14 +149,4 @@ func shortHash(sha256 string) string {
 		return "-"
 	}
 	return sha256[:min(12, len(sha256))]
-}
-
-// printable replaces what a terminal could take for a command: a stranger wrote s.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r != '\t' && (r < 0x20 || r >= 0x7f && r < 0xa0) {
-			return '\uFFFD'
-		}
-		return r
-	}, strings.ToValidUTF8(s, "\uFFFD"))
 }

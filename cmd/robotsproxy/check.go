@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/robotsproxy/robotsproxy/config"
+	"github.com/robotsproxy/robotsproxy/internal/safetext"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/robots"
@@ -235,8 +236,8 @@ func (c *checker) parse(raw string) (target string, o origin.Origin, err error) 
 
 func (c *checker) answer(raw string, o origin.Origin, d policy.Decision, snap *robots.Snapshot) answer {
 	a := answer{
-		URL: raw, Agent: c.agent, Line: d.Verdict.Line, Rule: d.Verdict.Rule,
-		GroupLine: d.Verdict.Group.Line, GroupAgents: d.Verdict.Group.Agents,
+		URL: raw, Agent: c.agent, Line: d.Verdict.Line, Rule: safetext.UTF8(d.Verdict.Rule),
+		GroupLine: d.Verdict.Group.Line, GroupAgents: safetext.UTF8(d.Verdict.Group.Agents),
 		RobotsState: snap.State(), RobotsStatus: snap.Status, RobotsSHA256: snap.SHA256, Redirects: snap.Redirects,
 	}
 	switch {
@@ -276,7 +277,7 @@ func cause(snap *robots.Snapshot) string {
 var verdictFormats = map[string]func(io.Writer, answer) error{"text": showText, "json": showJSON}
 
 func showJSON(w io.Writer, a answer) error {
-	e := json.NewEncoder(w)
+	e := json.NewEncoder(safetext.JSONWriter(w))
 	e.SetEscapeHTML(false)
 	return e.Encode(a)
 }
@@ -286,7 +287,7 @@ func showText(w io.Writer, a answer) error {
 	if a.Allowed != nil {
 		word = map[bool]string{true: "allowed", false: "refused"}[*a.Allowed]
 	}
-	_, err := fmt.Fprintf(w, "%s  %s  %s\n%s%s%s", word, a.URL, a.why(), a.source(time.Now()), tunnelText[a.Tunnel], a.Explanation.text())
+	_, err := fmt.Fprintf(w, "%s  %s  %s\n%s%s%s", word, safetext.Text(a.URL), safetext.Text(a.why()), a.source(time.Now()), tunnelText[a.Tunnel], a.Explanation.text())
 	return err
 }
 
@@ -313,7 +314,7 @@ func (a answer) source(now time.Time) string {
 	}
 	s := fmt.Sprintf("  %s: %s, fetched %s ago, asked for again in %s", a.RobotsURL, state, since(*a.RobotsFetchedAt, now), since(now, *a.NextRefresh))
 	for _, u := range a.Redirects {
-		s += "\n    redirected to " + printable(u)
+		s += "\n    redirected to " + safetext.Text(u)
 	}
 	return s + "\n"
 }

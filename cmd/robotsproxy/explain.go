@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/robotsproxy/robotsproxy/internal/safetext"
 	"github.com/robotsproxy/robotsproxy/rules"
 )
 
@@ -27,14 +28,14 @@ type match struct {
 
 func explained(e rules.Explanation) *explanation {
 	return &explanation{
-		Dialect: e.Dialect, Token: e.Token, Path: e.Path, Why: e.Why.String(), Matches: matchesOf(e.Matches), Lost: matchesOf(e.Lost),
+		Dialect: e.Dialect, Token: safetext.UTF8(e.Token), Path: safetext.UTF8(e.Path), Why: e.Why.String(), Matches: matchesOf(e.Matches), Lost: matchesOf(e.Lost),
 	}
 }
 
 func matchesOf(all []rules.Match) []match {
 	matches := make([]match, len(all))
 	for i, m := range all {
-		matches[i] = match{Line: m.Line, Rule: m.Rule, Octets: m.Octets, GroupLine: m.Group.Line, GroupAgents: m.Group.Agents}
+		matches[i] = match{Line: m.Line, Rule: safetext.UTF8(m.Rule), Octets: m.Octets, GroupLine: m.Group.Line, GroupAgents: safetext.UTF8(m.Group.Agents)}
 	}
 	return matches
 }
@@ -47,10 +48,10 @@ func (e *explanation) text() string {
 	var b strings.Builder
 	agents := "no group"
 	if e.Token != "" {
-		agents = "the group of " + e.Token
+		agents = "the group of " + safetext.Text(e.Token)
 	}
 	fmt.Fprintf(&b, "  why: %s (%s, %s)\n", e.Why, e.Dialect, agents)
-	fmt.Fprintf(&b, "  path: %s\n", e.Path)
+	fmt.Fprintf(&b, "  path: %s\n", safetext.Text(e.Path))
 	for _, m := range e.Matches {
 		fmt.Fprintf(&b, "  matches: %s\n", m.text())
 	}
@@ -61,9 +62,9 @@ func (e *explanation) text() string {
 }
 
 func (m match) text() string {
-	s := fmt.Sprintf("line %d: %s", m.Line, m.Rule)
+	s := fmt.Sprintf("line %d: %s", m.Line, safetext.Text(m.Rule))
 	if m.Octets > 0 {
 		s += fmt.Sprintf(", %d octets", m.Octets)
 	}
-	return fmt.Sprintf("%s (group of %s, line %d)", s, m.GroupAgents, m.GroupLine)
+	return fmt.Sprintf("%s (group of %s, line %d)", s, safetext.Text(m.GroupAgents), m.GroupLine)
 }

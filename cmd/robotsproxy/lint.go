@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/robotsproxy/robotsproxy/config"
+	"github.com/robotsproxy/robotsproxy/internal/safetext"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/robots"
 	"github.com/robotsproxy/robotsproxy/rules"
@@ -80,7 +81,7 @@ func (c *linter) all(ctx context.Context, names []string, show func(io.Writer, [
 	for _, name := range names {
 		one, err := c.one(ctx, name)
 		if missing := (*missingError)(nil); errors.As(err, &missing) {
-			fmt.Fprintf(c.std.err, "robotsproxy: %v\n", err)
+			fmt.Fprintf(c.std.err, "robotsproxy: %s\n", safetext.Text(err.Error()))
 			unknown = true
 			continue
 		}
@@ -165,7 +166,7 @@ func (c *linter) fetch(ctx context.Context, raw string) (name string, body []byt
 func showFindings(w io.Writer, all []linted) error {
 	for _, file := range all {
 		for _, f := range file.findings {
-			if _, err := fmt.Fprintf(w, "%s:%d:%d: %v: %s [%s]\n    %s\n", file.name, f.Line, f.Column, f.Severity, f.Message, f.Code, f.Fix); err != nil {
+			if _, err := fmt.Fprintf(w, "%s:%d:%d: %v: %s [%s]\n    %s\n", safetext.Text(file.name), f.Line, f.Column, f.Severity, safetext.Text(f.Message), f.Code, safetext.Text(f.Fix)); err != nil {
 				return err
 			}
 		}
@@ -174,7 +175,7 @@ func showFindings(w io.Writer, all []linted) error {
 }
 
 func showFindingLines(w io.Writer, all []linted) error {
-	e := json.NewEncoder(w)
+	e := json.NewEncoder(safetext.JSONWriter(w))
 	e.SetEscapeHTML(false)
 	for _, file := range all {
 		for _, f := range file.findings {

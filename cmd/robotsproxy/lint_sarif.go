@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/robotsproxy/robotsproxy/internal/safetext"
 	"github.com/robotsproxy/robotsproxy/rules"
 )
 
@@ -82,7 +83,7 @@ func showSARIF(w io.Writer, all []linted) error {
 			run.Results = append(run.Results, result)
 		}
 	}
-	e := json.NewEncoder(w)
+	e := json.NewEncoder(safetext.JSONWriter(w))
 	e.SetIndent("", "  ")
 	return e.Encode(sarifLog{Schema: "https://json.schemastore.org/sarif-2.1.0.json", Version: "2.1.0", Runs: []sarifRun{run}})
 }

@@ -29,6 +29,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/robotsproxy/robotsproxy/internal/safetext"
 )
 
 func main() { os.Exit(run(os.Args[1:], stdio{os.Stdin, os.Stdout, os.Stderr})) }
@@ -82,7 +84,7 @@ func run(args []string, std stdio) int {
 		exit = &exitError{exitNo, err}
 	}
 	if exit.err != nil {
-		fmt.Fprintf(std.err, "robotsproxy: %v\n", exit.err)
+		fmt.Fprintf(std.err, "robotsproxy: %s\n", safetext.Lines(exit.err.Error()))
 	}
 	return exit.code
 }

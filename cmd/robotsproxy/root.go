@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/robotsproxy/robotsproxy/config"
+	"github.com/robotsproxy/robotsproxy/internal/safetext"
 )
 
 // settings are the flags that say what configuration a command works with.
@@ -97,7 +98,7 @@ func (s *settings) load(cmd *cobra.Command, std stdio) (*config.Config, error) {
 	}
 	cfg, warnings, err := config.Load(o)
 	for _, w := range warnings {
-		fmt.Fprintln(std.err, "robotsproxy: warning:", w)
+		fmt.Fprintln(std.err, "robotsproxy: warning:", safetext.Lines(w.String()))
 	}
 	if err != nil {
 		return nil, usage(err)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/config"
 	"github.com/robotsproxy/robotsproxy/internal/clientenv"
+	"github.com/robotsproxy/robotsproxy/internal/safetext"
 )
 
 func newRun(std stdio) *cobra.Command {
@@ -61,7 +62,7 @@ func runChild(ctx context.Context, cfg *config.Config, std stdio, args []string)
 	child.Env = append(os.Environ(), private.env...)
 	status := supervise(child)
 	if err := private.stop(cfg.Grace); err != nil {
-		fmt.Fprintf(std.err, "robotsproxy: %v\n", err)
+		fmt.Fprintf(std.err, "robotsproxy: %s\n", safetext.Lines(err.Error()))
 	}
 	if child.ProcessState != nil { // it has run
 		counts.report(std.err, args[0])

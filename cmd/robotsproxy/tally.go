@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/internal/safetext"
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
@@ -87,7 +88,7 @@ func (t *tally) topBlocked(w io.Writer) {
 		return cmp.Or(t.blocked[b]-t.blocked[a], cmp.Compare(a.host, b.host), cmp.Compare(a.rule, b.rule))
 	})
 	for _, by := range all[:min(shown, len(all))] {
-		fmt.Fprintf(w, "robotsproxy: %6d  %s  %s\n", t.blocked[by], by.host, by.rule)
+		fmt.Fprintf(w, "robotsproxy: %6d  %s  %s\n", t.blocked[by], safetext.Text(by.host), safetext.Text(by.rule))
 	}
 	if rest := len(all) - shown; rest > 0 {
 		fmt.Fprintf(w, "robotsproxy:         and %s more\n", count(rest, "rule"))

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/robotsproxy/robotsproxy/internal/safetext"
 )
 
 func newValidate(std stdio) *cobra.Command {
@@ -26,7 +28,9 @@ func newValidate(std stdio) *cobra.Command {
 			return err
 		}
 		protectListeners(guard, cfg)
-		warn := func(err error) { fmt.Fprintf(std.err, "robotsproxy: warning: %s: %v\n", notResolved, err) }
+		warn := func(err error) {
+			fmt.Fprintf(std.err, "robotsproxy: warning: %s: %s\n", notResolved, safetext.Lines(err.Error()))
+		}
 		if err := checkUpstream(guard, warn); err != nil {
 			return usage(err)
 		}

@@ -17,10 +17,10 @@ const module = "github.com/robotsproxy/robotsproxy/"
 // mayImport is the table: a room, and the rooms of ours that it may import. Its tests may also import
 // internal/robotstest. Who is not listed imports nothing of ours; cmd imports all, and nobody imports cmd or proxy.
 var mayImport = map[string][]string{
-	"admin":               {"audit", "robots", "rules", "policy", "ratelimit", "origin", "internal/durable"},
-	"audit":               {"policy", "rules", "robots", "origin", "internal/durable"},
+	"admin":               {"audit", "robots", "rules", "policy", "ratelimit", "origin", "internal/durable", "internal/safetext"},
+	"audit":               {"policy", "rules", "robots", "origin", "internal/durable", "internal/safetext"},
 	"certs":               {"internal/durable"},
-	"cmd/robotsproxy":     {"admin", "audit", "certs", "config", "egress", "origin", "policy", "proxy", "ratelimit", "robots", "rules", "store", "internal/clientenv", "internal/durable"},
+	"cmd/robotsproxy":     {"admin", "audit", "certs", "config", "egress", "origin", "policy", "proxy", "ratelimit", "robots", "rules", "store", "internal/clientenv", "internal/durable", "internal/safetext"},
 	"config":              {"policy", "rules", "origin"},
 	"egress":              {"origin"},
 	"internal/clientenv":  {"internal/durable"},
@@ -29,9 +29,10 @@ var mayImport = map[string][]string{
 	"internal/house":      {},
 	"internal/redistest":  {},
 	"internal/robotstest": {},
+	"internal/safetext":   {},
 	"origin":              {},
 	"policy":              {"rules", "robots", "origin"},
-	"proxy":               {"egress", "policy", "robots", "rules", "ratelimit", "certs", "audit", "origin"},
+	"proxy":               {"egress", "policy", "robots", "rules", "ratelimit", "certs", "audit", "origin", "internal/safetext"},
 	"ratelimit":           {},
 	"robots":              {"rules", "origin"},
 	"rules":               {},

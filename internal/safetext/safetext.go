@@ -1,0 +1,121 @@
+// Package safetext writes text that strangers wrote, such as a rule of a robots.txt, so that whatever shows it only shows
+// it: a terminal, a log, the reader of a header field.
+//
+//	fmt.Println("rule:", safetext.Text("Disallow: /\x1b[31m")) // rule: Disallow: /%1B[31m
+//
+// What is not safe is every rune that is not printable (unicode.IsPrint): control characters of C0 and C1, DEL, line and
+// paragraph separators, marks that change the direction of text, and bytes that are not UTF-8. It is percent-encoded, as
+// it would be in the path of a URL, and in JSON written as a \u escape, so that a program reads it back as it was.
+package safetext
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Text returns s for one line of a terminal, a log or a page: what is not safe is percent-encoded. Line breaks are not safe
+// either; see Lines.
+func Text(s string) string { return encode(s, unicode.IsPrint) }
+
+// Lines returns s as Text does, but for its line feeds, which stay.
+func Lines(s string) string {
+	return encode(s, func(r rune) bool { return r == '\n' || unicode.IsPrint(r) })
+}
+
+// Field returns s for the value of a header field, which is ASCII (RFC 9110 section 5.5): all other bytes are
+// percent-encoded.
+func Field(s string) string {
+	return encode(s, func(r rune) bool { return ' ' <= r && r <= '~' })
+}
+
+// UTF8 returns s with the bytes that are not UTF-8 percent-encoded, for encoders that would replace them.
+func UTF8(s string) string {
+	return encode(s, func(rune) bool { return true })
+}
+
+// encode percent-encodes the bytes of s that are not UTF-8 and those of runes that are not safe.
+func encode(s string, safe func(rune) bool) string {
+	begin := unsafeAt(s, safe)
+	if begin == len(s) {
+		return s
+	}
+	var b strings.Builder
+	b.WriteString(s[:begin])
+	for i := begin; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		if isSafe(r, n, safe) {
+			b.WriteString(s[i : i+n])
+		} else {
+			for _, c := range []byte(s[i : i+n]) {
+				fmt.Fprintf(&b, "%%%02X", c)
+			}
+		}
+		i += n
+	}
+	return b.String()
+}
+
+// unsafeAt returns where the first rune of s is that is not safe, and the length of s if there is none.
+func unsafeAt(s string, safe func(rune) bool) int {
+	for i := 0; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		if !isSafe(r, n, safe) {
+			return i
+		}
+		i += n
+	}
+	return len(s)
+}
+
+// isSafe reports whether r, which was decoded from n bytes, is UTF-8 and safe.
+func isSafe(r rune, n int, safe func(rune) bool) bool {
+	return (r != utf8.RuneError || n > 1) && safe(r)
+}
+
+// AppendJSON appends s as a string of JSON. What is not safe is a \u escape; bytes that are not UTF-8, which JSON cannot
+// hold, are percent-encoded.
+func AppendJSON(dst []byte, s string) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(UTF8(s)) // a string cannot fail to be encoded
+	return appendEscaped(dst, bytes.TrimSuffix(b.Bytes(), []byte("\n")))
+}
+
+// JSONWriter returns a writer for JSON texts, each of which is written by one call of Write, as json.Encoder does and
+// slog.JSONHandler. It writes to w the same values with \u escapes for what is not safe.
+func JSONWriter(w io.Writer) io.Writer { return jsonWriter{w} }
+
+type jsonWriter struct{ w io.Writer }
+
+func (j jsonWriter) Write(p []byte) (int, error) {
+	if _, err := j.w.Write(appendEscaped(nil, p)); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// appendEscaped appends the JSON text p, in which runes that are not safe, other than white space between tokens, are part
+// of strings.
+func appendEscaped(dst, p []byte) []byte {
+	for len(p) > 0 {
+		r, n := utf8.DecodeRune(p)
+		switch {
+		case r < ' ' || unicode.IsPrint(r):
+			dst = append(dst, p[:n]...)
+		case r > 0xFFFF:
+			high, low := utf16.EncodeRune(r)
+			dst = fmt.Appendf(dst, `\u%04x\u%04x`, high, low)
+		default:
+			dst = fmt.Appendf(dst, `\u%04x`, r)
+		}
+		p = p[n:]
+	}
+	return dst
+}

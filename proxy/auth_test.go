@@ -2,20 +2,57 @@ package proxy
 
 import (
 	"bufio"
+	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
+	"golang.org/x/crypto/bcrypt"
+
+	"github.com/robotsproxy/robotsproxy/auth"
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
 func basicField(user, password string) string {
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
+}
+
+// hashOf returns the cheapest hash of password.
+func hashOf(t testing.TB, password string) string {
+	t.Helper()
+	h, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(h)
+}
+
+// users returns the users news (s3cr3t) and lab (pass:word).
+func users(t testing.TB) *auth.Users {
+	t.Helper()
+	return loadUsers(t, "news:"+hashOf(t, "s3cr3t"), "lab:"+hashOf(t, "pass:word"))
+}
+
+func loadUsers(t testing.TB, lines ...string) *auth.Users {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "htpasswd")
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	u, err := auth.LoadUsers(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
 }
 
 // as makes c send credentials to the proxy.
@@ -94,7 +131,7 @@ func TestWhoIsWho(t *testing.T) {
 				r := newRig(t, func(o *Options) {
 					o.Clients, o.AuthRequired, o.Snapshots = row.clients, row.required, fixed(disallow)
 					if !row.off {
-						o.Credentials = users(t)
+						o.Users = users(t)
 					}
 				})
 				c := r.client(way.http1)
@@ -126,7 +163,7 @@ func TestWhoIsWho(t *testing.T) {
 
 // What a refused client reads on the wire, for each way to send no right credentials.
 func TestProxyAuthenticationRequired(t *testing.T) {
-	r := newRig(t, func(o *Options) { o.Credentials, o.AuthRequired = users(t), true })
+	r := newRig(t, func(o *Options) { o.Users, o.AuthRequired = users(t), true })
 	answers := make(map[string]string)
 	for name, field := range map[string]string{
 		"none":            "",
@@ -206,7 +243,7 @@ func TestCredentialsStayHere(t *testing.T) {
 			t.Run(fmt.Sprintf("off=%t/%s", off, way.name), func(t *testing.T) {
 				r := newRig(t, func(o *Options) {
 					if !off {
-						o.Credentials, o.AuthRequired = users(t), true
+						o.Users, o.AuthRequired = users(t), true
 					}
 				})
 				c := as(r.client(way.http1), "news", "s3cr3t")
@@ -241,9 +278,9 @@ func TestCredentialsStayHere(t *testing.T) {
 
 // Who guesses on is told when to come back.
 func TestTooManyGuesses(t *testing.T) {
-	r := newRig(t, func(o *Options) { o.Credentials = users(t) })
+	r := newRig(t, func(o *Options) { o.Users = users(t) })
 	c := as(r.client(true), "news", "wrong")
-	for i := range freeGuesses + 1 {
+	for i := range 6 { // the first delay follows the sixth
 		if resp, _ := r.get(c, r.url("http", "/page/1")); resp.StatusCode != 407 || resp.Header.Get("Retry-After") != "" {
 			t.Errorf("guess %d: %s, Retry-After %q", i+1, resp.Status, resp.Header.Get("Retry-After"))
 		}
@@ -257,15 +294,23 @@ func TestTooManyGuesses(t *testing.T) {
 	}
 }
 
-// A check that cannot be made is our fault, and says so.
+// TestCredentialsCannotBeChecked checks that a check that cannot be made is answered as a fault of the proxy.
 func TestCredentialsCannotBeChecked(t *testing.T) {
-	c := users(t)
-	for range maxWaiting {
-		if _, err := c.turns.enter(networkOf(netip.MustParseAddr("127.0.0.1"))); err != nil {
-			t.Fatal(err)
+	u := loadUsers(t, "news:"+"$2a$15"+hashOf(t, "s3cr3t")[6:]) // seconds for each check
+	r := newRig(t, func(o *Options) { o.Users = u })
+	ctx, cancel := context.WithCancel(t.Context())
+	var crowd sync.WaitGroup
+	defer crowd.Wait()
+	defer cancel()
+	results := make(chan error, 1010)
+	for i := range cap(results) { // at most a thousand of one network wait
+		crowd.Go(func() { results <- u.Check(ctx, netip.MustParseAddr("127.0.0.1"), fmt.Sprint("user", i), "wrong") })
+	}
+	for range 10 {
+		if err := <-results; !errors.Is(err, auth.ErrBusy) {
+			t.Fatalf("one too many: %v", err)
 		}
 	}
-	r := newRig(t, func(o *Options) { o.Credentials = c })
 	resp, _ := r.get(as(r.client(true), "news", "s3cr3t"), r.url("http", "/page/1"))
 	if resp.StatusCode != 503 || resp.Header.Get("Robotsproxy-Reason") != "overload" || resp.Header.Get("Retry-After") != "1" {
 		t.Errorf("%s %v", resp.Status, resp.Header)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/robotsproxy/robotsproxy/auth"
 	"github.com/robotsproxy/robotsproxy/egress"
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
@@ -56,17 +57,17 @@ func unrecordedRefusal(err error) *Refusal {
 	return &Refusal{Reason: policy.ReasonAuditUnavailable, RetryAfter: retryOverload, Err: err}
 }
 
-// authRefusal answers for credentials that are missing or were not accepted. It tells neither whether there is such a user
-// nor what was sent, which may be a password in the wrong place.
+// authRefusal answers for credentials that are missing or were rejected. It does not say whether the user exists, and does
+// not repeat the credentials, which may be a password in the wrong place.
 func authRefusal(err error) *Refusal {
 	ref := &Refusal{Reason: policy.ReasonAuth, Detail: "This proxy wants a user and a password, as Basic credentials in Proxy-Authorization.", Err: err}
-	var guess errGuess
+	var rejected *auth.RejectedError
 	switch {
-	case errors.As(err, &guess) && guess.wait > 0:
-		ref.Detail, ref.RetryAfter = "Too many wrong credentials came from your address; try again later.", guess.wait
-	case errors.As(err, &guess):
+	case errors.As(err, &rejected) && rejected.RetryAfter > 0:
+		ref.Detail, ref.RetryAfter = "Too many wrong credentials came from your address; try again later.", rejected.RetryAfter
+	case errors.As(err, &rejected):
 		ref.Detail = "The user or the password is wrong."
-	case errors.Is(err, errBusy), errors.Is(err, errStopping):
+	case errors.Is(err, auth.ErrBusy), errors.Is(err, errStopping):
 		return &Refusal{Reason: policy.ReasonOverload, Detail: "The credentials could not be checked: " + err.Error() + ".", RetryAfter: time.Second, Err: err}
 	case errors.Is(err, context.Canceled):
 		return &Refusal{Reason: policy.ReasonClientLeft, Err: errClientLeft}

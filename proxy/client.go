@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/robotsproxy/robotsproxy/auth"
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
@@ -44,18 +45,18 @@ func (c *Client) share(remote string) string {
 	if err != nil {
 		return c.Name
 	}
-	return networkOf(from.Addr()).Addr().String()
+	return auth.Network(from.Addr()).Addr().String()
 }
 
-// newUsers returns who each user of c is where no clients are listed: one of that name.
-func newUsers(c *Credentials) map[string]*Client {
-	users := make(map[string]*Client)
-	if c != nil {
-		for user := range c.accounts {
-			users[user] = &Client{Client: policy.Client{Name: user}, User: user}
+// clientsByUser returns the clients that users are if no clients are listed: one for each user, of that name.
+func clientsByUser(users *auth.Users) map[string]*Client {
+	clients := make(map[string]*Client)
+	if users != nil {
+		for name := range users.Names() {
+			clients[name] = &Client{Client: policy.Client{Name: name}, User: name}
 		}
 	}
-	return users
+	return clients
 }
 
 // identify returns who sends r: the first client that matches, a user or "local" where none is listed, and nil for a
@@ -73,7 +74,7 @@ func (s *Server) identify(r *http.Request) (*Client, *Refusal) {
 	if c := s.match(user, addr); c != nil {
 		return c, nil
 	}
-	if user == "" && s.options.Credentials != nil {
+	if user == "" && s.options.Users != nil {
 		return nil, authRefusal(errNoCredentials)
 	}
 	return nil, nil
@@ -84,7 +85,7 @@ func (s *Server) match(user string, addr netip.Addr) *Client {
 		if user == "" {
 			return local
 		}
-		return s.users[user]
+		return s.byUser[user]
 	}
 	for i := range s.options.Clients {
 		if c := &s.options.Clients[i]; c.is(user, addr) {
@@ -99,12 +100,12 @@ var (
 	errBadCredentials = errors.New("the credentials are not Basic ones (RFC 7617)")
 )
 
-// authenticate returns whose credentials r has, or "" where it has none and needs none. Without Credentials the field
-// means nothing; it goes no further than here in any case.
+// authenticate returns the user of r's credentials, or "" if r has none and needs none. It ignores Proxy-Authorization if
+// no users are configured; the field is never forwarded.
 func (s *Server) authenticate(r *http.Request, addr netip.Addr) (user string, _ *Refusal) {
 	field := r.Header["Proxy-Authorization"]
 	switch {
-	case s.options.Credentials == nil:
+	case s.options.Users == nil:
 		return "", nil
 	case len(field) == 0 && s.options.AuthRequired:
 		return "", authRefusal(errNoCredentials)
@@ -115,7 +116,7 @@ func (s *Server) authenticate(r *http.Request, addr netip.Addr) (user string, _ 
 	if !ok {
 		return "", authRefusal(errBadCredentials)
 	}
-	if err := s.options.Credentials.check(r.Context(), addr, user, password); err != nil {
+	if err := s.options.Users.Check(r.Context(), addr, user, password); err != nil {
 		return "", authRefusal(err)
 	}
 	return user, nil

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/auth"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/robots"
@@ -112,7 +113,7 @@ func TestPanicAmidAnUpload(t *testing.T) {
 // Who sends a request is asked under the same guard, at a CONNECT too, which gives its seats back.
 func TestPanicAtIdentification(t *testing.T) {
 	r := newRig(t, nil)
-	r.server.options.Credentials = &Credentials{} // has no account to compare with
+	r.server.options.Users = &auth.Users{} // its zero value is not usable
 	for i, target := range []string{r.url("http", "/page/1"), "a.example:443"} {
 		method := []string{"GET ", "CONNECT "}[i]
 		conn := r.raw(method + target + " HTTP/1.1\r\nHost: a\r\nProxy-Authorization: Basic eDp5\r\nConnection: close\r\n\r\n")

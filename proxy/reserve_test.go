@@ -45,7 +45,7 @@ func TestQuotaCountsAmounts(t *testing.T) {
 
 // crowded starts a rig with two users, "news" and "lab", and limits. Requests for /held are answered after release.
 func crowded(t *testing.T, l Limits) (r *rig, release func()) {
-	r = newRig(t, func(o *Options) { o.Credentials, o.Limits = users(t), l })
+	r = newRig(t, func(o *Options) { o.Users, o.Limits = users(t), l })
 	return r, r.heldPage()
 }
 

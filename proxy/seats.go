@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/robotsproxy/robotsproxy/auth"
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
@@ -38,7 +39,7 @@ func peer(addr net.Addr) netip.Addr {
 	if err != nil {
 		return netip.Addr{}
 	}
-	return networkOf(ap.Addr()).Addr()
+	return auth.Network(ap.Addr()).Addr()
 }
 
 // LimitListener returns a listener that takes at most limits.Connections connections from l at a time, and at most

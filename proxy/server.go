@@ -32,6 +32,7 @@ import (
 	"github.com/elazarl/goproxy"
 
 	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/auth"
 	"github.com/robotsproxy/robotsproxy/certs"
 	"github.com/robotsproxy/robotsproxy/egress"
 	"github.com/robotsproxy/robotsproxy/origin"
@@ -65,8 +66,8 @@ type Options struct {
 	Transport http.RoundTripper // to origins; it must dial through Egress
 
 	Clients        []Client        // who may use the proxy, the first that matches; if nil, every user, and without AuthRequired everybody, who is then "local"
-	Credentials    *Credentials    // by which users are known; if nil, nobody is asked for any
-	AuthRequired   bool            // refuse who sends no credentials
+	Users          *auth.Users     // users and their passwords; if nil, credentials are ignored
+	AuthRequired   bool            // refuse requests without credentials
 	MaxWait        time.Duration   // how long a request may be held for its host's pace; if zero, 150 s; if negative, not at all
 	MaxWaitCap     time.Duration   // up to which a request may prefer to be held longer; if zero, none may
 	Pace           Pace            // what shares a pace, and what rides on another's slot
@@ -97,7 +98,7 @@ type Server struct {
 	options   Options
 	log       *slog.Logger
 	ids       audit.Sequence
-	users     map[string]*Client // who they are where no clients are listed
+	byUser    map[string]*Client // who they are where no clients are listed
 	via       egress.Via         // our name in each message's path, different for each process
 	goproxy   *goproxy.ProxyHttpServer
 	tls       *tls.Config
@@ -137,7 +138,7 @@ func New(o Options) (*Server, error) {
 		tunnelRoom: newSeats(o.Logger, bound{most: o.Limits.Tunnels, key: "limits.tunnels"}, bound{}), distrust: newDistrust(o.Logger),
 	}
 	s.requests, s.memory = o.Limits.requestQuotas(o.Logger)
-	s.users = newUsers(o.Credentials)
+	s.byUser = clientsByUser(o.Users)
 	s.life, s.end = context.WithCancelCause(context.Background())
 	s.goproxy = s.newGoproxy()
 	s.tls = s.tlsConfig()
@@ -152,8 +153,8 @@ func (o *Options) complete() error {
 	if o.Snapshots == nil || o.Policy == nil || o.Limiter == nil || o.Authority == nil || o.Recorder == nil || o.Guard == nil || o.Transport == nil {
 		return errors.New("proxy: New needs Snapshots, Policy, Limiter, Authority, Recorder, Guard and Transport")
 	}
-	if o.AuthRequired && o.Credentials == nil {
-		return errors.New("proxy: AuthRequired without Credentials would let nobody in")
+	if o.AuthRequired && o.Users == nil {
+		return errors.New("proxy: AuthRequired without Users would refuse every request")
 	}
 	if o.MaxWait == 0 {
 		o.MaxWait = 150 * time.Second

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/auth"
 	"github.com/robotsproxy/robotsproxy/certs"
 	"github.com/robotsproxy/robotsproxy/config"
 	"github.com/robotsproxy/robotsproxy/egress"
@@ -81,7 +82,7 @@ func newParts(cfg *config.Config, log *slog.Logger, observers ...observer) (_ *p
 }
 
 func (p *parts) newServer(cfg *config.Config, transport *egress.Transport, pseudonym string, log *slog.Logger, observers []observer) (*proxy.Server, error) {
-	credentials, err := newCredentials(cfg)
+	users, err := newUsers(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +93,7 @@ func (p *parts) newServer(cfg *config.Config, transport *egress.Transport, pseud
 	return proxy.New(proxy.Options{
 		Snapshots: p.files, Policy: p.policy, Limiter: p.limiter, Authority: p.ca,
 		Recorder: observedRecorder{p.records, observers}, Guard: p.guard, Transport: transport,
-		Clients: newClients(cfg), Credentials: credentials, AuthRequired: cfg.Auth.Required, MaxWait: orNone(cfg.Pacing.MaxWait), MaxWaitCap: cfg.Pacing.MaxWaitCap,
+		Clients: newClients(cfg), Users: users, AuthRequired: cfg.Auth.Required, MaxWait: orNone(cfg.Pacing.MaxWait), MaxWaitCap: cfg.Pacing.MaxWaitCap,
 		Pace:      p.pace(cfg),
 		Pseudonym: pseudonym, RefusalStatus: cfg.Refusal.Status, ResponseFields: cfg.ResponseFields, ServeRobots: cfg.Robots.ServeFromCache,
 		HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout, Limits: newLimits(cfg, log),
@@ -245,21 +246,21 @@ func newClients(cfg *config.Config) []proxy.Client {
 	return clients
 }
 
-// newCredentials reads the passwords, and finds clients whose user has none.
-func newCredentials(cfg *config.Config) (*proxy.Credentials, error) {
+// newUsers reads the htpasswd file, and reports clients with a user that it does not list. It returns nil without a file.
+func newUsers(cfg *config.Config) (*auth.Users, error) {
 	if cfg.Auth.HtpasswdFile == "" {
 		return nil, nil
 	}
-	c, err := proxy.LoadCredentials(cfg.Auth.HtpasswdFile)
+	users, err := auth.LoadUsers(cfg.Auth.HtpasswdFile)
 	if err != nil {
 		return nil, usage(fmt.Errorf("auth.htpasswd_file: %w", err))
 	}
 	for _, client := range cfg.Clients {
-		if client.User != "" && !c.Has(client.User) {
+		if client.User != "" && !users.Has(client.User) {
 			return nil, usage(fmt.Errorf("the user %q of the client %s has no line in %s", client.User, client.Name, cfg.Auth.HtpasswdFile))
 		}
 	}
-	return c, nil
+	return users, nil
 }
 
 // observedRecorder shows each complete record to the observers before it is written.

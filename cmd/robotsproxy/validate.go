@@ -34,7 +34,7 @@ func newValidate(std stdio) *cobra.Command {
 		if err := checkUpstream(guard, warn); err != nil {
 			return usage(err)
 		}
-		if _, err := newCredentials(cfg); err != nil {
+		if _, err := newUsers(cfg); err != nil {
 			return err
 		}
 		what := "the configuration"

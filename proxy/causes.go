@@ -193,7 +193,7 @@ func waitRefusal(ex *exchange, r ratelimit.Request, wait *ratelimit.WaitError) *
 
 // upstreamRefusal words a failure of the origin: what kind it was, and no address.
 func upstreamRefusal(req *http.Request, ex *exchange, err error) *Refusal {
-	if m := ex.gate.brokenBody(); m != nil {
+	if m := ex.conn.BadBody(); m != nil {
 		return malformedRefusal(m)
 	}
 	if egress.Prohibited(err) {

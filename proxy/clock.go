@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/robotsproxy/robotsproxy/internal/http1"
 )
 
 // errTooLong ends a request that took longer than Limits.RequestTimeout.
@@ -54,7 +56,7 @@ func (c *clock) strike() {
 	c.ex.cancel(errTooLong)
 	client := http.NewResponseController(c.ex.writer)
 	_ = client.SetReadDeadline(time.Now())
-	_ = client.SetWriteDeadline(time.Now().Add(lingering))
+	_ = client.SetWriteDeadline(time.Now().Add(http1.LingerTime))
 }
 
 // stop ends the clock with its exchange.

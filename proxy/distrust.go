@@ -3,15 +3,11 @@ package proxy
 import (
 	"crypto/tls"
 	"errors"
-	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
-	"time"
 )
 
 // remedy is what an operator does about a client that does not trust our CA.
@@ -67,46 +63,17 @@ func (d *distrust) first(key string) bool {
 // and unknown_ca.
 var alerts = []tls.AlertError{42, 46, 48}
 
-// alertLength is that of an alert's record in clear (RFC 8446 section 5.1): type 21, version, length 2, level, description.
+// alertLength is the length of an alert's record without encryption (RFC 8446 section 5.1): type 21, version, length 2, level,
+// description.
 const alertLength = 7
 
-// turnedDown reports whether a handshake that ended with err did so because of our certificate: the client said so, or
-// it left when it had seen it.
+// turnedDown reports whether the client ended the handshake with one of alerts.
 func (c *tunnelConn) turnedDown(err error) bool {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "remote error" {
 		return slices.ContainsFunc(alerts, func(a tls.AlertError) bool { return a.Error() == op.Err.Error() })
 	}
-	// OpenSSL sends the alert in clear where TLS 1.3 wants it encrypted, and crypto/tls takes that for a forgery.
-	if l := c.last; len(l) == alertLength && l[0] == 21 && l[3] == 0 && l[4] == 2 {
-		return slices.Contains(alerts, tls.AlertError(l[6]))
-	}
-	return c.signed && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET))
-}
-
-// watchTunnel hears from the inner server what becomes of a connection. Some clients, Node's among them, look at a
-// certificate only when the handshake is over, and then leave without a word.
-func (s *Server) watchTunnel(conn net.Conn, state http.ConnState) {
-	noteState(conn, state)
-	c := secureTunnel(conn)
-	if c == nil {
-		return
-	}
-	switch {
-	case state == http.StateActive:
-		c.spoke = true
-	case state == http.StateClosed && c.signed && !c.spoke && time.Since(c.shook) < s.options.HeaderTimeout/2:
-		s.distrust.tell(c, "a client left as soon as it had seen our certificate; it may not trust the CA")
-	}
-}
-
-// secureTunnel returns the tunnel under the TLS of conn; nil where there is none.
-func secureTunnel(conn net.Conn) *tunnelConn {
-	if g, ok := conn.(secureGate); ok {
-		conn = g.tls
-	}
-	if t, ok := conn.(*tls.Conn); ok {
-		return t.NetConn().(*tunnelConn)
-	}
-	return nil
+	// OpenSSL, and so curl and Python, sends the alert unencrypted in TLS 1.3, and crypto/tls returns another error for it.
+	l := c.last
+	return len(l) == alertLength && l[0] == 21 && l[3] == 0 && l[4] == 2 && slices.Contains(alerts, tls.AlertError(l[6]))
 }

@@ -44,7 +44,6 @@ func TestClientsThatDoNotTrustUs(t *testing.T) {
 		"an alert in TLS 1.3": func(c net.Conn) error { return tls.Client(c, nobody).Handshake() },
 		"an alert in TLS 1.2": func(c net.Conn) error { return tls.Client(c, old).Handshake() },
 		"an alert in clear":   alertInClear,
-		"without a word":      leaveAtCertificate,
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := &lockedLog{}
@@ -72,7 +71,7 @@ func TestClientsThatDoNotTrustUs(t *testing.T) {
 
 var errSeen = fmt.Errorf("the certificate was seen")
 
-// alertInClear answers the certificate in TLS 1.3 as OpenSSL does: unknown_ca, which is 48, unencrypted.
+// alertInClear answers the certificate in TLS 1.3 as OpenSSL does: with an unencrypted alert unknown_ca (48).
 func alertInClear(c net.Conn) error {
 	return tls.Client(c, &tls.Config{
 		ServerName: "a.example", InsecureSkipVerify: true,
@@ -83,34 +82,6 @@ func alertInClear(c net.Conn) error {
 			return errSeen
 		},
 	}).Handshake()
-}
-
-// leaveAtCertificate closes the connection in the middle of the handshake, as a client whose library has no alert for it.
-func leaveAtCertificate(c net.Conn) error {
-	return tls.Client(c, &tls.Config{
-		ServerName: "a.example", InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12,
-		VerifyPeerCertificate: func([][]byte, [][]*x509.Certificate) error {
-			c.Close()
-			return errSeen
-		},
-	}).Handshake()
-}
-
-// Some clients look at the certificate after the handshake. That they then leave may have another cause: it is told, and
-// neither counted nor recorded.
-func TestClientLeavesBehindTheHandshake(t *testing.T) {
-	log := &lockedLog{}
-	r := newRig(t, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(log, nil)) })
-	_, conn, _ := r.connect(443, "", "")
-	c := tls.Client(conn, &tls.Config{ServerName: "a.example", RootCAs: r.ca})
-	if err := c.Handshake(); err != nil {
-		t.Fatal(err)
-	}
-	c.Close()
-	r.eventually("the warning", func() bool { return log.count("level=WARN") == 1 })
-	if r.server.Distrusted() != 0 || len(r.records.all()) != 0 {
-		t.Errorf("%d are counted, %d recorded", r.server.Distrusted(), len(r.records.all()))
-	}
 }
 
 // What is no distrust is not told as such.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/internal/http1"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
@@ -35,7 +36,7 @@ type exchange struct {
 	judged judgement
 	hops   int // redirects that led here on one slot
 
-	gate       *gate                   // that the request came through; nil: none, as in HTTP/2
+	conn       *http1.Conn             // nil for HTTP/2
 	ctx        context.Context         // the request's: it ends when the client leaves
 	cancel     context.CancelCauseFunc // ends ctx
 	clock      *clock                  // nil: the request may take as long as it likes
@@ -76,7 +77,7 @@ func exchangeOf(ctx context.Context) *exchange {
 // newExchange begins the record of r, whose sender is to be identified.
 func (s *Server) newExchange(w http.ResponseWriter, r *http.Request, t *tunnel) *exchange {
 	now := time.Now()
-	ex := &exchange{server: s, tunnel: t, writer: w, gate: gateIn(r.Context()), ctx: r.Context(), http10: !r.ProtoAtLeast(1, 1)}
+	ex := &exchange{server: s, tunnel: t, writer: w, conn: http1.From(r.Context()), ctx: r.Context(), http10: !r.ProtoAtLeast(1, 1)}
 	ex.rec = audit.Record{
 		ID: s.ids.Next(now), Time: now, Via: audit.Plain, Method: cut(r.Method, 64),
 		ClientAddr: r.RemoteAddr, UserAgent: cut(r.UserAgent(), 1024), Tag: cut(r.Header.Get(ownPrefix+"Tag"), 256),
@@ -166,7 +167,7 @@ func (ex *exchange) refuse(req *http.Request, ref *Refusal) *http.Response {
 // answer, so that the connection can be used again, and that of one that is held back (Expect) behind it.
 func hurry(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 1 && r.ContentLength != 0 {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(lingering))
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(http1.LingerTime))
 	}
 }
 
@@ -302,8 +303,8 @@ func (ex *exchange) whoLeft(err error) error {
 	switch ended := context.Cause(ex.ctx); {
 	case errors.Is(ended, errStopping), errors.Is(ended, errTooLong):
 		return ended
-	case ex.gate.brokenBody() != nil:
-		return ex.gate.brokenBody()
+	case ex.conn.BadBody() != nil:
+		return ex.conn.BadBody()
 	case ended != nil:
 		return errClientLeft
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/ratelimit"
+
+	"github.com/robotsproxy/robotsproxy/internal/http1"
 )
 
 // errIdle ends a passage in which nobody says anything any more.
@@ -130,7 +132,7 @@ func (p *passage) pass(dst, src net.Conn, count *int64) {
 			}
 		}
 		if err == io.EOF {
-			_ = closeWrite(dst) // where dst is gone already, what is read from it says so
+			_ = http1.CloseWrite(dst) // where dst is gone already, what is read from it says so
 			return
 		}
 		if err != nil {

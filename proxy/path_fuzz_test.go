@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/internal/http1test"
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
@@ -69,12 +70,13 @@ func FuzzRequestPath(f *testing.F) {
 	for _, row := range targetTricks {
 		f.Add([]byte("GET http://HOST" + row.target + " HTTP/1.1\r\nHost: HOST\r\n\r\n"))
 	}
-	for _, row := range brokenRequests {
+	for _, row := range http1test.Malformed {
 		fit := strings.NewReplacer(" / ", " http://HOST/up ", "Host: a\r", "Host: HOST\r")
-		f.Add([]byte(fit.Replace(get + row.octets)))
+		f.Add([]byte(fit.Replace(http1test.Get + row.Bytes)))
 	}
 	origin := newSink(f)
 	r := newRig(f, func(o *Options) {
+		o.IdleTimeout, o.HeaderTimeout = 20*time.Millisecond, 200*time.Millisecond
 		o.Snapshots, o.Query, o.Transport = fixed(disallow), audit.QueryKeep, onlyTo{origin.authority, o.Transport}
 	})
 	sent := make(map[string]int) // of all runs: what is cut off may reach the origin late
@@ -108,7 +110,7 @@ func (o onlyTo) RoundTrip(r *http.Request) (*http.Response, error) {
 	return o.RoundTripper.RoundTrip(r)
 }
 
-// send writes octets on a connection of their own and reads what comes until its end.
+// send writes octets on a connection and reads the responses until the server closes it, or leaves soon after.
 func (r *rig) send(t *testing.T, octets string) {
 	conn, err := net.Dial("tcp", r.addr)
 	if err != nil {
@@ -118,7 +120,8 @@ func (r *rig) send(t *testing.T, octets string) {
 	conn.SetDeadline(time.Now().Add(20 * time.Second))
 	go func() {
 		io.WriteString(conn, octets)
-		closeWrite(conn)
+		time.Sleep(300 * time.Millisecond) // past both time-outs: the rest of a body is missing
+		conn.(*net.TCPConn).CloseWrite()
 	}()
 	if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("%q: the connection does not end", octets)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/auth"
+	"github.com/robotsproxy/robotsproxy/internal/http1"
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
@@ -111,9 +112,9 @@ func (l *seatedListener) turnAway(c net.Conn) {
 // Go's among them.
 func (l *seatedListener) farewell(c net.Conn) {
 	defer func() { <-l.farewells }()
-	_ = c.SetReadDeadline(time.Now().Add(lingering / 2))
+	_ = c.SetReadDeadline(time.Now().Add(http1.LingerTime / 2))
 	_, _ = c.Read(make([]byte, 512))
-	part(c, l.answer)
+	http1.CloseWithResponse(c, l.answer)
 }
 
 // seatedConn leaves its seat when it is closed.
@@ -128,4 +129,4 @@ func (c *seatedConn) Close() error {
 }
 
 // CloseWrite is what net/http looks for, to close a connection so that its last answer can be read.
-func (c *seatedConn) CloseWrite() error { return closeWrite(c.Conn) }
+func (c *seatedConn) CloseWrite() error { return http1.CloseWrite(c.Conn) }

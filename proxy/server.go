@@ -35,6 +35,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/auth"
 	"github.com/robotsproxy/robotsproxy/certs"
 	"github.com/robotsproxy/robotsproxy/egress"
+	"github.com/robotsproxy/robotsproxy/internal/http1"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
@@ -90,9 +91,6 @@ var (
 	secureOnboarding, _ = origin.Parse("https://robots.proxy")
 )
 
-// maxHeaderBytes bounds a request's header; net/http answers 431 beyond.
-const maxHeaderBytes = 64 << 10
-
 // Server is a forward proxy. Its methods may be called by many goroutines at once.
 type Server struct {
 	options   Options
@@ -144,8 +142,9 @@ func New(o Options) (*Server, error) {
 	s.tls = s.tlsConfig()
 	s.front, s.innerHTTP = s.newHTTPServer(s.frontDoor), s.newHTTPServer(s.inner)
 	s.innerHTTP.TLSConfig = s.tls // tells net/http to speak HTTP/2 where a client chose it
-	s.front.ConnContext, s.innerHTTP.ConnContext = gateContext, innerContext
-	s.innerHTTP.ConnState = s.watchTunnel
+	s.innerHTTP.ConnContext = innerContext
+	http1.Install(s.front)
+	http1.Install(s.innerHTTP)
 	return s, nil
 }
 
@@ -204,12 +203,11 @@ func newHTTP2Config() *http.HTTP2Config {
 
 func (s *Server) newHTTPServer(h http.HandlerFunc) *http.Server {
 	return &http.Server{
-		Handler:                      hearing(h),
+		Handler:                      h,
 		BaseContext:                  func(net.Listener) context.Context { return s.life },
 		ReadHeaderTimeout:            s.options.HeaderTimeout,
 		IdleTimeout:                  s.options.IdleTimeout,
-		ConnState:                    noteState,
-		MaxHeaderBytes:               maxHeaderBytes,
+		MaxHeaderBytes:               http1.MaxHeaderBytes,
 		HTTP2:                        newHTTP2Config(),
 		ErrorLog:                     slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		DisableGeneralOptionsHandler: true,
@@ -224,7 +222,7 @@ func (s *Server) Serve(l net.Listener) error {
 		defer close(inner)
 		_ = s.innerHTTP.Serve(s.tunnels) // it ends when it is closed: its listener cannot fail
 	}()
-	err := s.front.Serve(gateListener{newSeatedListener(l, s.seats), s})
+	err := s.front.Serve(http1.NewListener(newSeatedListener(l, s.seats), s.http1Options()))
 	if !errors.Is(err, http.ErrServerClosed) {
 		s.innerHTTP.Close()
 	}
@@ -390,12 +388,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, t *tunnel) {
 	switch {
 	case ex.bodyErr != nil:
 		rw.Flush() // what came is the client's, as it would be without us
-		ex.gate.settle(rw)
+		ex.conn.CloseAfterBadBody(rw)
 		panic(http.ErrAbortHandler) // a body that broke off must not look whole: goproxy lets it end in good order
 	case ex.upload != nil:
 		ex.upload.settle()
 	default:
-		ex.gate.settle(rw)
+		ex.conn.CloseAfterBadBody(rw)
 	}
 }
 

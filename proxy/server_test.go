@@ -697,3 +697,23 @@ func TestNewWantsItsParts(t *testing.T) {
 		t.Errorf("New(Options{}) = %v", err)
 	}
 }
+
+// TestClientThatEndsItsSide checks that a client that ends its sending side has left, as in net/http: its request is
+// cancelled at the origin.
+func TestClientThatEndsItsSide(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Snapshots = fixed("") })
+	cancelled := make(chan struct{})
+	r.site.SetPage("a.example", "/wait", func(_ http.ResponseWriter, req *http.Request) {
+		<-req.Context().Done()
+		close(cancelled)
+	})
+	conn := r.raw("GET " + r.url("http", "/wait") + " HTTP/1.1\r\nHost: a.example\r\n\r\n")
+	r.eventually("the request at the origin", func() bool { return slices.Contains(r.site.Paths("a.example"), "/wait") })
+	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	<-cancelled
+	if rec := r.last(1); rec.Reason != policy.ReasonClientLeft || rec.Decision != policy.Allow && rec.Decision != policy.Error {
+		t.Errorf("record: %+v", rec)
+	}
+}

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/robotsproxy/robotsproxy/internal/http1"
+	"github.com/robotsproxy/robotsproxy/internal/http1test"
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
@@ -87,7 +89,7 @@ func TestSmuggling(t *testing.T) {
 					complete.Add(1)
 				}
 			})
-			for name, row := range brokenRequests {
+			for name, row := range http1test.Malformed {
 				if name == "TLS" && way.name == "tunnel in clear" {
 					continue // it is welcome there
 				}
@@ -97,17 +99,17 @@ func TestSmuggling(t *testing.T) {
 					defer conn.Close()
 					fit := strings.NewReplacer(" / ", " "+target+"/up ", "Host: a\r", "Host: "+host+"\r")
 					smuggled := "GET " + target + "/smuggled HTTP/1.1\r\nHost: " + host + "\r\n\r\n"
-					go io.WriteString(conn, fit.Replace(row.octets)+smuggled) // the answer may come before all is written
+					go io.WriteString(conn, fit.Replace(row.Bytes)+smuggled) // the answer may come before all is written
 					all, err := answers(conn)
-					if len(all) != 1 || err != nil || !isRefused(all[0], statusOf(row.octets)) {
-						t.Fatalf("%.200q: answers %v, %v", row.octets, all, err)
+					if len(all) != 1 || err != nil || !isRefused(all[0], statusOf(row.Bytes)) {
+						t.Fatalf("%.200q: answers %v, %v", row.Bytes, all, err)
 					}
 					if slices.Contains(r.site.Paths("a.example"), "/smuggled") || complete.Load() > 0 {
-						t.Errorf("%.200q: the origin saw %v, %d complete", row.octets, r.site.Requests(), complete.Load())
+						t.Errorf("%.200q: the origin saw %v, %d complete", row.Bytes, r.site.Requests(), complete.Load())
 					}
 					last := r.records.all()
 					if rec := last[len(last)-1]; rec.Reason != policy.ReasonBadRequest || rec.Error == "" || rec.ID.String() != all[0].Header.Get("Robotsproxy-Request-Id") {
-						t.Errorf("%.200q: record %s %q %q, want %s", row.octets, rec.ID, rec.Reason, rec.Error, all[0].Header.Get("Robotsproxy-Request-Id"))
+						t.Errorf("%.200q: record %s %q %q, want %s", row.Bytes, rec.ID, rec.Reason, rec.Error, all[0].Header.Get("Robotsproxy-Request-Id"))
 					}
 				})
 			}
@@ -115,19 +117,19 @@ func TestSmuggling(t *testing.T) {
 	}
 }
 
-// What net/http refuses by itself, behind a sound framing, is refused in the same contract, and behind a good request too.
-func TestRefusedByNetHTTP(t *testing.T) {
+// Requests that net/http would answer before it calls a handler are refused and recorded as others are.
+func TestRefusedBeforeNetHTTP(t *testing.T) {
 	for _, way := range connections {
 		for _, row := range []struct {
 			name, target, fields string
 			status               int
 			why                  string
 		}{
-			{"target", "/100%-cotton HTTP/1.1", "", 400, "the target is no URL"},
-			{"Host", "/x HTTP/1.1", "Host: a b\r\n", 400, "host is no host"},
-			{"Expect", "/x HTTP/1.1", "Expect: 200-ok\r\n", 417, "expect is not 100-continue"},
-			{"Expect of HTTP/1.0", "/x HTTP/1.0", "Expect: 200-ok\r\n", 417, "expect is not 100-continue"},
-			{"Trailer", "/x HTTP/1.1", "Transfer-Encoding: chunked\r\nTrailer: Content-Length\r\n", 400, "trailer names a field"},
+			{"target", "/100%-cotton HTTP/1.1", "", 400, "the target is not a URL"},
+			{"Host", "/x HTTP/1.1", "Host: a b\r\n", 400, "Host is not a host"},
+			{"Expect", "/x HTTP/1.1", "Expect: 200-ok\r\n", 417, "Expect is not 100-continue"},
+			{"Expect of HTTP/1.0", "/x HTTP/1.0", "Expect: 200-ok\r\n", 417, "Expect is not 100-continue"},
+			{"Trailer", "/x HTTP/1.1", "Transfer-Encoding: chunked\r\nTrailer: Content-Length\r\n", 400, "Trailer names a field"},
 		} {
 			t.Run(way.name+"/"+row.name, func(t *testing.T) {
 				r := newRig(t, func(o *Options) { o.Snapshots = fixed("") })
@@ -153,10 +155,12 @@ func TestRefusedByNetHTTP(t *testing.T) {
 	}
 }
 
-// statusOf returns how a row of brokenRequests is answered.
+// statusOf returns how a row of http1test.Malformed is answered.
 func statusOf(octets string) int {
 	switch line, _, _ := strings.Cut(octets, "\n"); {
-	case len(octets) > maxHead:
+	case strings.Contains(octets, "Expect: "):
+		return http.StatusExpectationFailed
+	case len(octets) > http1.MaxHeaderBytes:
 		return http.StatusRequestHeaderFieldsTooLarge
 	case strings.Contains(line, "HTTP/1.2"), strings.Contains(line, "HTTP/1.10"), strings.Contains(line, "HTTP/2"):
 		return http.StatusHTTPVersionNotSupported
@@ -185,7 +189,6 @@ func TestPipelining(t *testing.T) {
 
 			conn, target, host = way.open(r)
 			io.WriteString(conn, request("/delay/100ms", "")+"POST "+target+"/echo HTTP/1.1\r\nHost: "+host+"\r\nTransfer-Encoding: chunked\r\n\r\n+1\r\n")
-			endSending(t, conn)
 			all, err = answers(conn)
 			if err != nil || len(all) != 2 || all[0].StatusCode != 200 || !isRefused(all[1], 400) {
 				t.Errorf("a request, and one whose body is broken: %v, %v", all, err)

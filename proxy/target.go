@@ -65,8 +65,8 @@ func targetRefusal(err error) *Refusal {
 }
 
 // readOrigin finds out which server r is for. Outside a tunnel the absolute target says so, whatever Host says (RFC 9112
-// section 3.2.2). Inside, the tunnel does, and whatever r says must agree. (A Host beside an absolute target is not in r: the
-// gate has looked at it.)
+// section 3.2.2). Inside, the tunnel does, and whatever r says must agree. (A Host beside an absolute target is not in r:
+// http1 has checked it.)
 func (ex *exchange) readOrigin(r *http.Request) (origin.Origin, error) {
 	if ex.tunnel == nil {
 		return origin.FromURL(r.URL)
@@ -130,7 +130,7 @@ func checkTarget(r *http.Request) error {
 	return nil
 }
 
-// checkFrames refuses what net/http lets pass in HTTP/2, which goes through no gate: a method that is no method, and a
+// checkFrames refuses what net/http lets pass in HTTP/2, which http1 does not check: a method that is no method, and a
 // content-length that is not one number or not that of a body that is not there (RFC 9113 section 8.1.1).
 func checkFrames(r *http.Request) error {
 	if r.ProtoMajor != 2 {

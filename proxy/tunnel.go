@@ -18,6 +18,7 @@ import (
 	"github.com/elazarl/goproxy"
 
 	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/internal/http1"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
 )
@@ -58,16 +59,14 @@ type tunnelConn struct {
 	seat   *seat  // among the tunnels
 	head   []byte // read from Conn, and still to be read from here
 
-	last   []byte    // of what came before the handshake was complete
-	signed bool      // the client was shown a certificate of ours
-	shook  time.Time // when its handshake was complete
-	spoke  bool      // it has begun a request
+	handshakes bool   // the TLS handshake is under way
+	last       []byte // the last bytes that were read during it
 }
 
 func (c *tunnelConn) Read(p []byte) (int, error) {
 	if len(c.head) == 0 {
 		n, err := c.Conn.Read(p)
-		if c.shook.IsZero() {
+		if c.handshakes {
 			c.last = append(c.last[:0], p[max(0, n-alertLength):n]...)
 		}
 		return n, err
@@ -86,7 +85,7 @@ func (c *tunnelConn) Close() error {
 }
 
 // CloseWrite ends what we send, so that a last answer can be read before the end.
-func (c *tunnelConn) CloseWrite() error { return closeWrite(c.Conn) }
+func (c *tunnelConn) CloseWrite() error { return http1.CloseWrite(c.Conn) }
 
 type tunnelKey struct{}
 
@@ -158,8 +157,8 @@ func (w *hijackWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if g := gateOf(conn); g != nil {
-		conn = g.Conn // its work is done
+	if c, ok := conn.(*http1.Conn); ok {
+		conn = c.NetConn() // the checks end here
 	}
 	buffered, _ := rw.Reader.Peek(rw.Reader.Buffered())
 	w.conn = &tunnelConn{Conn: conn, tunnel: w.tunnel, server: w.server, seat: w.seat, head: bytes.Clone(buffered)}
@@ -225,7 +224,7 @@ func (w *hijackWriter) refuse(r *http.Request, resp *http.Response) {
 	resp.Close = true
 	var b bytes.Buffer
 	_ = resp.Write(&b) // a Buffer takes all
-	part(conn, b.Bytes())
+	http1.CloseWithResponse(conn, b.Bytes())
 }
 
 // close ends the connection, if it was taken over.
@@ -295,7 +294,7 @@ func (s *Server) upgrade(c *tunnelConn) (net.Conn, error) {
 	if first[0] == 0x16 {
 		return s.handshake(c)
 	}
-	return s.newInnerGate(c, c.tunnel, c.tunnel.clear), c.SetDeadline(time.Time{})
+	return s.newInnerConn(c, c.tunnel, c.tunnel.clear), c.SetDeadline(time.Time{})
 }
 
 // handshake ends the client's TLS, in a time of its own behind that of the first octet. It is done before the inner server
@@ -304,6 +303,7 @@ func (s *Server) handshake(c *tunnelConn) (net.Conn, error) {
 	if err := c.SetDeadline(time.Now().Add(s.options.HeaderTimeout)); err != nil {
 		return nil, err
 	}
+	c.handshakes = true
 	secure := tls.Server(c, s.tls)
 	if err := secure.Handshake(); err != nil {
 		if c.turnedDown(err) {
@@ -313,14 +313,14 @@ func (s *Server) handshake(c *tunnelConn) (net.Conn, error) {
 		}
 		return nil, fmt.Errorf("the TLS handshake: %w", err)
 	}
-	c.shook, c.last = time.Now(), nil
+	c.handshakes, c.last = false, nil
 	if err := c.SetDeadline(time.Time{}); err != nil {
 		return nil, err
 	}
 	if secure.ConnectionState().NegotiatedProtocol == "h2" {
 		return secure, nil
 	}
-	return secureGate{s.newInnerGate(secure, c.tunnel, c.tunnel.secure), secure}, nil
+	return s.newInnerConn(secure, c.tunnel, c.tunnel.secure), nil
 }
 
 // tlsConfig is the one configuration of all tunnels, so that a client can resume its session in its next tunnel.
@@ -330,9 +330,7 @@ func (s *Server) tlsConfig() *tls.Config {
 		NextProtos:         []string{"h2", "http/1.1"},
 		GetConfigForClient: s.checkServerName,
 		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-			c := hello.Conn.(*tunnelConn)
-			c.signed = true
-			return s.options.Authority.Leaf(c.tunnel.host)
+			return s.options.Authority.Leaf(hello.Conn.(*tunnelConn).tunnel.host)
 		},
 	}
 }
@@ -371,12 +369,21 @@ func (s *Server) inner(w http.ResponseWriter, r *http.Request) {
 	s.serve(w, r, t)
 }
 
-// innerContext tells the inner server's requests which tunnel they came through.
+// innerContext adds the tunnel of c to the contexts of its requests.
 func innerContext(ctx context.Context, c net.Conn) context.Context {
-	if g := gateOf(c); g != nil {
-		return context.WithValue(gateContext(ctx, c), tunnelKey{}, g.tunnel)
+	return context.WithValue(ctx, tunnelKey{}, tunnelOf(c).tunnel)
+}
+
+// tunnelOf returns the tunnelConn under c, a connection of the inner server.
+func tunnelOf(c net.Conn) *tunnelConn {
+	for {
+		switch under := c.(type) {
+		case *tunnelConn:
+			return under
+		case interface{ NetConn() net.Conn }:
+			c = under.NetConn()
+		}
 	}
-	return context.WithValue(ctx, tunnelKey{}, c.(*tls.Conn).NetConn().(*tunnelConn).tunnel)
 }
 
 // connQueue is a listener whose connections are handed to it.

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/robotsproxy/robotsproxy/internal/http1"
 )
 
 // upload is the body of a request of HTTP/1.1 on its way to the origin, which may answer before it has all of it, and
@@ -145,9 +147,12 @@ func (u *upload) sent(answered bool) { u.await(u.released, answered) }
 // settle waits, behind the answer, for the end of the body, so that the connection can be used again.
 func (u *upload) settle() { u.await(u.over, u.known) }
 
+// patience bounds the wait for a client that sends the body of an answered request, while it sends nothing.
+const patience = 30 * time.Second
+
 // await waits for what while the body goes on. It may be the client that waits, unless it is answered.
 func (u *upload) await(what <-chan struct{}, answered bool) {
-	pause := lingering
+	pause := http1.LingerTime
 	if answered {
 		pause = patience
 	}
@@ -176,7 +181,7 @@ func (u *upload) leave() {
 	u.pipe.CloseWithError(errCutShort)
 	if !u.whole.Load() {
 		closeBehind(u.ex.writer)
-		u.ex.gate.spend()
+		u.ex.conn.Abandon()
 	}
 	<-u.over
 }

@@ -525,7 +525,7 @@ func TestHintsWithContinue(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		io.WriteString(origin, interim+hint+hint)
+		io.WriteString(origin, "HTTP/1.1 100 Continue\r\n\r\n"+hint+hint)
 		told, in := map[string]int{}, bufio.NewReader(conn)
 		for range 3 {
 			resp, err := http.ReadResponse(in, nil)

@@ -261,7 +261,7 @@ func TestUpstreamProxyFailsClosed(t *testing.T) {
 		{"closes", func(u *upstreamProxy, _ *egress.Upstream) { u.connect = "HTTP/1.1 200 OK\r\nX: y\r\n" }, "https", "http_response_incomplete; the upstream proxy failed: http response incomplete"},
 		{"speaks no HTTP", func(u *upstreamProxy, _ *egress.Upstream) { u.connect = "SSH-2.0-x\r\n\r\n" }, "https", "http_protocol_error; the upstream proxy failed: http protocol error"},
 		{"endless header", func(u *upstreamProxy, _ *egress.Upstream) {
-			u.connect = "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", maxHeaderBytes) + "\r\n\r\n"
+			u.connect = "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 64<<10) + "\r\n\r\n"
 		}, "https", "http_response_incomplete; the upstream proxy failed: http response incomplete"},
 		{"speaks before it is asked", func(u *upstreamProxy, _ *egress.Upstream) { u.connect = "HTTP/1.1 200 OK\r\n\r\nhello" }, "https", "destination_unavailable; the upstream proxy failed: destination unavailable"},
 		{"speaks no TLS", func(_ *upstreamProxy, up *egress.Upstream) { up.URL = &url.URL{Scheme: "https", Host: up.URL.Host} }, "http https", "tls_protocol_error; the upstream proxy failed: tls protocol error"},

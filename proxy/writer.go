@@ -27,7 +27,7 @@ func (w *responseWriter) WriteHeader(status int) {
 		h["Content-Type"] = nil
 	}
 	if status == http.StatusSwitchingProtocols {
-		w.ex.gate.pass() // before the client hears of it and answers in the other protocol
+		w.ex.conn.Open() // before the client hears of it and answers in the other protocol
 	}
 	w.ResponseWriter.WriteHeader(status)
 	w.written = true

@@ -47,7 +47,7 @@ var rawCases = []struct {
 	{"two Hosts in TLS", "CONNECT TLS HTTP/1.1\r\nHost: TLS\r\n\r\n", "GET /page/1 HTTP/1.1\r\nHost: TLS\r\nHost: b.example\r\n\r\n", "400", ""},
 }
 
-// Each client ends its own side behind what it sends, and gets every answer all the same.
+// Each client gets every response on its connection, and then ends it.
 func TestRawOctets(t *testing.T) {
 	site := robotstest.New(t)
 	dir := t.TempDir()
@@ -68,7 +68,7 @@ func TestRawOctets(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			site.Reset()
 			site.SetRobots("a.example", robotstest.Robots{Body: "User-agent: *\nDisallow: /private/\n"})
-			answer := s.exchange(t, names.Replace(row.octets), names.Replace(row.tls))
+			answer := s.exchangeN(t, names.Replace(row.octets), names.Replace(row.tls), len(strings.Fields(row.statuses)))
 			if got := statuses(answer); got != row.statuses {
 				t.Errorf("statuses %s, want %s:\n%s", got, row.statuses, answer)
 			}
@@ -100,9 +100,15 @@ func TestRawOctets(t *testing.T) {
 	}
 }
 
-// exchange sends octets on a connection of their own, and secure inside TLS behind the answer to a CONNECT. It returns
-// all that comes back.
+// exchange is exchangeN for one response.
 func (s *server) exchange(t *testing.T, octets, secure string) string {
+	t.Helper()
+	return s.exchangeN(t, octets, secure, 1)
+}
+
+// exchangeN sends octets on a connection, and secure inside TLS after the response to a CONNECT. When it has n responses, it
+// ends the sending side. It returns all bytes that it receives.
+func (s *server) exchangeN(t *testing.T, octets, secure string, n int) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.proxy)
 	if err != nil {
@@ -120,14 +126,25 @@ func (s *server) exchange(t *testing.T, octets, secure string) string {
 	if secure != "" {
 		last = s.secure(t, conn, secure)
 	}
+	var answer []byte
+	for piece := make([]byte, 4<<10); len(strings.Fields(statuses(string(answer)))) < n; {
+		k, err := last.Read(piece)
+		answer = append(answer, piece[:k]...)
+		if err == io.EOF {
+			return string(answer)
+		}
+		if err != nil {
+			t.Fatalf("reading the answer: %v; so far %q", err, answer)
+		}
+	}
 	if err := last.CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
-	answer, err := io.ReadAll(last)
+	rest, err := io.ReadAll(last)
 	if err != nil {
-		t.Fatalf("reading the answer: %v; so far %q", err, answer)
+		t.Fatalf("reading the end: %v; so far %q", err, append(answer, rest...))
 	}
-	return string(answer)
+	return string(append(answer, rest...))
 }
 
 // secure begins TLS behind a CONNECT and sends octets.

@@ -28,12 +28,14 @@ var mayImport = map[string][]string{
 	"internal/dnstest":    {},
 	"internal/durable":    {},
 	"internal/house":      {},
+	"internal/http1":      {},
+	"internal/http1test":  {},
 	"internal/redistest":  {},
 	"internal/robotstest": {},
 	"internal/safetext":   {},
 	"origin":              {},
 	"policy":              {"rules", "robots", "origin"},
-	"proxy":               {"auth", "egress", "policy", "robots", "rules", "ratelimit", "certs", "audit", "origin", "internal/safetext"},
+	"proxy":               {"auth", "egress", "policy", "robots", "rules", "ratelimit", "certs", "audit", "origin", "internal/http1", "internal/safetext"},
 	"ratelimit":           {},
 	"robots":              {"rules", "origin"},
 	"rules":               {},
@@ -57,7 +59,7 @@ var owners = map[string][]string{
 	"golang.org/x/crypto/bcrypt":          {"auth"},
 	"golang.org/x/net/dns/dnsmessage":     {"internal/dnstest"},
 	"golang.org/x/net/html":               {"rules"},
-	"golang.org/x/net/http/httpguts":      {"proxy", "origin"},
+	"golang.org/x/net/http/httpguts":      {"proxy", "origin", "internal/http1"},
 	"golang.org/x/net/idna":               {"origin"},
 	"golang.org/x/net/publicsuffix":       {"ratelimit"},
 	"golang.org/x/sync/singleflight":      {"robots", "certs"},
@@ -143,7 +145,7 @@ func checkFile(t *testing.T, root, path string) {
 
 // testMayImport says what every test may use besides its own room: the fake site, a Redis and a DNS server.
 func testMayImport(room string) bool {
-	return room == "internal/robotstest" || room == "internal/redistest" || room == "internal/dnstest"
+	return room == "internal/robotstest" || room == "internal/redistest" || room == "internal/dnstest" || room == "internal/http1test"
 }
 
 func checkOutside(t *testing.T, file, room, name string) {

@@ -28,7 +28,12 @@ func lookUpRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 		return ex.gone(errGoneWaiting)
 	}
 	if errors.Is(err, robots.ErrBusy) {
-		return &Refusal{Reason: policy.ReasonOverload, Detail: "Too many robots.txt files are being fetched.", RetryAfter: retryOverload, Err: err}
+		ref := &Refusal{Reason: policy.ReasonOverload, Detail: "Too many robots.txt files are being fetched.", RetryAfter: retryOverload, Err: err}
+		var busy *robots.BusyError
+		if errors.As(err, &busy) {
+			ref.RetryAfter = max(ref.RetryAfter, busy.RetryAfter)
+		}
+		return ref
 	}
 	var later *robots.LaterError
 	if errors.As(err, &later) {

@@ -153,7 +153,7 @@ func (c *Cache) catchUp() {
 				return
 			}
 			o := r.snap.Origin
-			<-c.start(errand{origin: o, key: c.key(o), purpose: catchUp})
+			<-c.start(errand{origin: o, key: c.key(o), purpose: catchUp}, false).done
 			_, failed = c.backlog.get(o)
 		}
 	}

@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/dgraph-io/ristretto/v2"
-	"golang.org/x/sync/singleflight"
-
 	"github.com/robotsproxy/robotsproxy/origin"
 )
 
@@ -33,8 +32,9 @@ type CacheOptions struct {
 	UnreachableAllows bool // what was unreachable for 30 days allows every path (RFC 9309 section 2.3.1.4); else it refuses
 
 	MaxBytes   int64 // of memory for Snapshots; if zero, 256 MiB
-	MaxFetches int   // at once, for all origins; if zero, 64
-	MaxQueue   int   // fetches that may wait; if zero, 1000
+	MaxFetches int   // at once; if zero, 1,024. A client alone gets 7/8 of them (see gate).
+	MaxBodies  int   // that are read and compiled at once; if zero, 64. A client alone gets 7/8 of them.
+	MaxQueue   int   // fetches that may wait; if zero, 20,000. If more come, the client with the most waiting gets ErrBusy.
 }
 
 // Cache holds the Snapshots of many origins: in memory, and in its Store. Each is fetched once, however many ask for it at
@@ -46,10 +46,10 @@ type Cache struct {
 	seed    maphash.Seed
 	kept    *ristretto.Cache[uint64, *Snapshot]
 	recent  recent
-	flights singleflight.Group
+	flights flights
 	outages outages
 	backlog backlog
-	queue   queue
+	queue   *queue
 	spacing spacing
 	counts  counts
 	resting atomic.Int64 // until when nothing is saved, in nanoseconds since born
@@ -66,8 +66,9 @@ func NewCache(o CacheOptions) (*Cache, error) {
 		return nil, errors.New("robots: a Cache needs a Fetch")
 	}
 	setDefault(&o.MaxBytes, 256<<20)
-	setDefault(&o.MaxFetches, 64)
-	setDefault(&o.MaxQueue, 1000)
+	setDefault(&o.MaxFetches, 1024)
+	setDefault(&o.MaxBodies, 64)
+	setDefault(&o.MaxQueue, 20_000)
 	setDefault(&o.MaxWait, 150*time.Second)
 	if o.Spacing == nil {
 		o.Spacing = func(origin.Origin, *Snapshot) time.Duration { return 0 }
@@ -97,9 +98,11 @@ func NewCache(o CacheOptions) (*Cache, error) {
 		return nil, fmt.Errorf("robots: making the cache: %w", err)
 	}
 	c := &Cache{
-		options: o, born: time.Now(), seed: maphash.MakeSeed(), kept: kept, recent: newRecent(forRecent), queue: newQueue(o.MaxFetches, o.MaxQueue),
+		options: o, born: time.Now(), seed: maphash.MakeSeed(), kept: kept, recent: newRecent(forRecent),
+		queue:   newQueue(o.MaxFetches, o.MaxBodies, runtime.GOMAXPROCS(0), o.MaxQueue),
 		backlog: backlog{limit: min(o.MaxBytes/4, backlogBytes)},
 	}
+	c.flights.of = make(map[origin.Origin]*flight)
 	c.life, c.end = context.WithCancel(context.Background())
 	return c, nil
 }
@@ -133,13 +136,13 @@ func (c *Cache) Snapshot(ctx context.Context, o origin.Origin, asker Asker) (*Sn
 	now := c.born.Add(time.Since(c.born)) // by the monotonic clock alone, which is half as dear as time.Now
 	key := c.key(o)
 	snap := c.inMemory(key, o)
-	if snap == nil || !snap.freshAt(now) {
+	if snap == nil || !snap.freshAt(now) || !snap.countsFor(asker.Client) {
 		return c.await(ctx, errand{origin: o, key: key, asker: asker, purpose: onExpiry})
 	}
 	c.counts.hits.Add(1)
 	c.counts.served(snap)
 	if snap.dueAt(now) {
-		c.start(errand{origin: o, key: key, asker: asker, purpose: early}) // what it fails with is met again when snap expires
+		c.start(errand{origin: o, key: key, asker: asker, purpose: early}, false) // what it fails with is met again when snap expires
 	}
 	return snap, nil
 }

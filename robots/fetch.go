@@ -84,19 +84,22 @@ type Request struct {
 // ended, when the guard refuses the origin itself, or when the failure is not the origin's, which say nothing about the
 // file.
 func (f *Fetcher) Fetch(ctx context.Context, r Request) (*Snapshot, error) {
-	begin := time.Now()
-	limited, cancel := context.WithTimeout(ctx, f.options.Timeout)
-	defer cancel()
+	a := newAttempt(ctx, f.options.Timeout)
+	defer a.end()
 	snap := &Snapshot{Origin: r.Origin, Rules: &rules.Ruleset{}}
-	err := f.follow(limited, r, snap)
+	err := f.follow(a, r, snap)
 	if err == nil {
 		return snap, nil
 	}
-	if time.Since(begin) >= f.options.Timeout {
+	if a.timedOut() {
 		err = fmt.Errorf("not had within %v: %w", f.options.Timeout, err)
 	}
 	prohibited := f.options.Prohibited(err)
-	switch {
+	switch cause := context.Cause(ctx); {
+	case cause == errUnwanted:
+		f.fail(snap, "http_response_timeout", &unwantedError{r.Asker.Client})
+	case cause == errSlow:
+		f.fail(snap, "http_response_timeout", errSlow)
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("robots: fetching for %s: %w", r.Origin, ctx.Err())
 	case prohibited && len(snap.Redirects) == 0:
@@ -116,17 +119,17 @@ func (f *Fetcher) Fetch(ctx context.Context, r Request) (*Snapshot, error) {
 
 // follow asks for the file and for what it is redirected to, also at other authorities; the rules count for the origin
 // that was asked first (RFC 9309 section 2.3.1.2).
-func (f *Fetcher) follow(ctx context.Context, r Request, snap *Snapshot) error {
+func (f *Fetcher) follow(a *attempt, r Request, snap *Snapshot) error {
 	visited := []string{snap.Origin.String() + "/robots.txt"}
 	for {
 		previous := r.asksAgain(snap)
-		resp, err := f.get(ctx, visited[len(visited)-1], f.header(r.Asker.Token, previous))
+		resp, err := f.get(a, visited[len(visited)-1], f.header(r.Asker.Token, previous))
 		if err != nil {
 			return err
 		}
 		next, err := location(resp)
 		if err == nil && next == "" {
-			err = f.read(snap, resp, previous)
+			err = f.read(a, snap, resp, previous)
 		}
 		resp.Body.Close()
 		if err != nil || next == "" {
@@ -199,7 +202,7 @@ func isToken(s string) bool {
 }
 
 // read makes of the last answer what RFC 9309 section 2.3.1 makes of it. Its error is for a file that broke off.
-func (f *Fetcher) read(snap *Snapshot, resp *http.Response, previous *Snapshot) error {
+func (f *Fetcher) read(a *attempt, snap *Snapshot, resp *http.Response, previous *Snapshot) error {
 	snap.Status, snap.Header = resp.StatusCode, storable(resp.Header)
 	switch resp.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
@@ -217,7 +220,7 @@ func (f *Fetcher) read(snap *Snapshot, resp *http.Response, previous *Snapshot) 
 		f.set(snap, Unavailable, resp.Header)
 		return nil
 	}
-	return f.readFile(snap, resp)
+	return f.readFile(a, snap, resp)
 }
 
 // refuses reports whether an answer of this status closes the site.
@@ -250,7 +253,11 @@ func (f *Fetcher) Expiry(s *Snapshot) time.Time {
 	return s.Expires
 }
 
-func (f *Fetcher) readFile(snap *Snapshot, resp *http.Response) error {
+func (f *Fetcher) readFile(a *attempt, snap *Snapshot, resp *http.Response) error {
+	if err := a.beginBody(); err != nil {
+		return err
+	}
+	defer a.endBody()
 	data, err := f.readBody(resp)
 	if err != nil {
 		return err
@@ -262,8 +269,7 @@ func (f *Fetcher) readFile(snap *Snapshot, resp *http.Response) error {
 		snap.Marks |= WebPage
 	}
 	f.setFound(snap, resp.Header)
-	snap.compile()
-	return nil
+	return a.compile(snap)
 }
 
 var errWebPage = errors.New("a web page stands in the place of robots.txt")

@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"time"
 
-	"golang.org/x/sync/singleflight"
-
 	"github.com/robotsproxy/robotsproxy/origin"
 )
 
@@ -51,19 +49,15 @@ func (l landing) fulfils(p purpose) bool {
 	}
 }
 
-// start has a flight for e, or joins the one that is under way.
-func (c *Cache) start(e errand) <-chan singleflight.Result {
-	return c.flights.DoChan(e.origin.String(), func() (any, error) { return c.fly(e) })
-}
-
-// send starts a flight for e and waits until it has landed or ctx has ended. The flight is everybody's: that one caller
-// leaves must not end it, so it does not see ctx.
+// send waits until a flight for e has landed or ctx has ended. The flight is everybody's: that one caller leaves must not
+// end it, so it does not see ctx.
 func (c *Cache) send(ctx context.Context, e errand) (landing, error) {
+	f := c.start(e, true)
 	select {
-	case r := <-c.start(e):
-		l, _ := r.Val.(landing)
-		return l, r.Err
+	case <-f.done:
+		return f.result(e.asker.Client)
 	case <-ctx.Done():
+		f.pass.leave(e.asker.Client)
 		return landing{}, fmt.Errorf("robots: waiting for %s: %w", e.origin, ctx.Err())
 	}
 }
@@ -74,9 +68,10 @@ func (c *Cache) await(ctx context.Context, e errand) (*Snapshot, error) {
 		l, err := c.send(ctx, e)
 		switch {
 		case l.erased: // the error, if there is one, is another's
+		case err == errAgain:
 		case err != nil:
 			return nil, err
-		case l.fulfils(e.purpose):
+		case l.fulfils(e.purpose) && l.snap.countsFor(e.asker.Client):
 			c.counts.served(l.snap)
 			return l.snap, nil
 		}
@@ -95,8 +90,9 @@ func (c *Cache) Purge(ctx context.Context, o origin.Origin) error {
 	}
 }
 
-// fly runs e. What it returns is what all who wait get: ristretto may drop a Set, so nothing is ever read back from it here.
-func (c *Cache) fly(e errand) (l landing, err error) {
+// fly runs f. What it returns is what all who wait get: ristretto may drop a Set, so nothing is ever read back from it here.
+func (c *Cache) fly(ctx context.Context, f *flight) (l landing, err error) {
+	e := f.errand
 	if err := c.begin(); err != nil {
 		return landing{}, fmt.Errorf("robots: fetching for %s: %w", e.origin, err)
 	}
@@ -115,19 +111,18 @@ func (c *Cache) fly(e errand) (l landing, err error) {
 		}
 		return landing{}, nil
 	}
-	before, enough := c.look(e)
+	before, enough := c.look(ctx, f)
 	if enough {
 		return landing{snap: before}, nil
 	}
 	if err := c.outages.of(e, time.Now()); err != nil {
 		return landing{}, err
 	}
-	leave, err := c.enter(c.life, e.origin)
-	if err != nil {
+	if err := c.enter(ctx, f.pass, e.origin); err != nil {
 		return landing{}, c.refused(e, err)
 	}
-	defer leave()
-	return c.ask(e, before)
+	defer f.pass.end()
+	return c.ask(ctx, e, before)
 }
 
 func (c *Cache) refused(e errand, err error) error {
@@ -139,12 +134,13 @@ func (c *Cache) refused(e errand, err error) error {
 
 // look returns what is kept, and whether that is enough for e. Also the memory is looked into again. Otherwise: A and B
 // miss; A's flight lands and is forgotten; B, who was slower, begins another.
-func (c *Cache) look(e errand) (before *Snapshot, enough bool) {
+func (c *Cache) look(ctx context.Context, f *flight) (before *Snapshot, enough bool) {
+	e := f.errand
 	before = c.inMemory(e.key, e.origin)
-	if before.enoughFor(e.purpose) {
+	if before.enoughFor(e) {
 		return before, true
 	}
-	stored, err := c.load(c.life, e.origin)
+	stored, err := c.load(ctx, e.origin)
 	if err != nil {
 		return before, false
 	}
@@ -154,11 +150,14 @@ func (c *Cache) look(e errand) (before *Snapshot, enough bool) {
 	case before == nil && r.change != nil:
 		return nil, false // something else has come after it, and has left the memory
 	case before == nil:
-		before = stored.prepare()
+		if err := f.pass.compile(ctx, func() { stored.prepare() }); err != nil {
+			return nil, false
+		}
+		before = stored
 	case stored.SHA256 != before.SHA256 || stored.ETag != before.ETag:
 		return before, false // it was saved before, and what came after could not be
 	}
-	if before == stored && !late && stored.enoughFor(e.purpose) {
+	if before == stored && !late && stored.enoughFor(e) {
 		c.counts.storeHits.Add(1)
 		c.remember(e.key, stored)
 		return stored, true
@@ -166,15 +165,23 @@ func (c *Cache) look(e errand) (before *Snapshot, enough bool) {
 	return before.with(header), false // what the fields say holds on when the file is validated
 }
 
-func (s *Snapshot) enoughFor(p purpose) bool {
+func (s *Snapshot) enoughFor(e errand) bool {
 	switch now := time.Now(); {
-	case s == nil || p == anyway:
+	case s == nil || e.purpose == anyway || !s.countsFor(e.asker.Client):
 		return false
-	case p == early:
+	case e.purpose == early:
 		return s.freshAt(now) && now.Before(s.Renewal())
 	default:
 		return s.freshAt(now)
 	}
+}
+
+// countsFor reports whether s counts for client. A fetch that ended since no caller waited for it is a failure for the client
+// that began it: by leaving each time, it could have an origin asked without end. Other clients did not cause the failure,
+// and may ask again.
+func (s *Snapshot) countsFor(client string) bool {
+	failure, ok := s.Err.(*unwantedError)
+	return !ok || failure.client == client
 }
 
 // with returns s with the fields h, which what is in memory does not have.
@@ -185,19 +192,23 @@ func (s *Snapshot) with(h http.Header) *Snapshot {
 }
 
 // ask fetches e's file where before, which may be nil, was kept until now, and keeps what counts then.
-func (c *Cache) ask(e errand, before *Snapshot) (landing, error) {
+func (c *Cache) ask(ctx context.Context, e errand, before *Snapshot) (landing, error) {
 	if snap := c.spare(e, before); snap != nil {
 		return landing{snap: snap}, nil
 	}
 	c.counts.fetches.Add(1)
-	answer, err := c.options.Fetch(c.life, Request{Origin: e.origin, Asker: e.asker, Previous: before})
+	answer, err := c.options.Fetch(ctx, Request{Origin: e.origin, Asker: e.asker, Previous: before})
 	if err != nil {
 		c.space(e.origin, nil)
 		c.outages.note(e.origin, err, time.Now())
+		if cause := context.Cause(ctx); cause == errUnwanted || cause == errSlow {
+			err = fmt.Errorf("robots: fetching for %s: %w", e.origin, cause)
+		}
 		return landing{}, err
 	}
 	c.counts.answered(answer)
-	if e.purpose == early && answer.Availability == Unreachable && before.countsOn() {
+	_, unwanted := answer.Err.(*unwantedError)
+	if e.purpose == early && answer.Availability == Unreachable && (before.countsOn() || before != nil && unwanted) {
 		c.space(e.origin, before)
 		return landing{snap: before.with(nil)}, nil
 	}

@@ -44,11 +44,16 @@ func TestFlightLooksAgain(t *testing.T) {
 	c, fetches := counted(t)
 	defer c.Close()
 	e := errandTo(c, originOf(t, "a.example"))
-	first, err := c.fly(e)
+	fly := func() (landing, error) {
+		f := c.start(e, true)
+		<-f.done
+		return f.landing, f.err
+	}
+	first, err := fly()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if second, err := c.fly(e); second.snap != first.snap || err != nil || *fetches != 1 {
+	if second, err := fly(); second.snap != first.snap || err != nil || *fetches != 1 {
 		t.Errorf("the second flight brought %p, %v after %d fetches, want the first one's %p after 1", second.snap, err, *fetches, first.snap)
 	}
 }
@@ -59,8 +64,28 @@ func TestFlightAfterClose(t *testing.T) {
 	c.Close()
 	o := originOf(t, "a.example")
 	for range 20 {
-		if l, err := c.fly(errand{origin: o}); l.snap != nil || !errors.Is(err, context.Canceled) || *fetches != 0 {
+		f := c.start(errand{origin: o}, true)
+		<-f.done
+		if l, err := f.landing, f.err; l.snap != nil || !errors.Is(err, context.Canceled) || *fetches != 0 {
 			t.Fatalf("fly = %v, %v after %d fetches, want %v after none", l.snap, err, *fetches, context.Canceled)
+		}
+	}
+}
+
+// TestResultForOthers has a flight fail for reasons of the client that began it.
+func TestResultForOthers(t *testing.T) {
+	for _, row := range []struct {
+		client    string
+		err, want error
+	}{
+		{"one", &BusyError{}, ErrBusy},
+		{"other", &BusyError{}, errAgain},
+		{"one", errUnwanted, errAgain}, // it has asked again meanwhile
+		{"other", errSlow, errSlow},
+	} {
+		f := &flight{errand: errand{asker: Asker{Client: "one"}}, err: fmt.Errorf("fetching: %w", row.err)}
+		if _, err := f.result(row.client); !errors.Is(err, row.want) {
+			t.Errorf("of a flight that one began and that failed with %v, %s gets %v; want %v", row.err, row.client, err, row.want)
 		}
 	}
 }
@@ -70,8 +95,9 @@ func TestSameKey(t *testing.T) {
 	c, _ := counted(t)
 	defer c.Close()
 	a, b := originOf(t, "a.example"), originOf(t, "b.example")
-	if _, err := c.fly(errand{origin: a, key: 1}); err != nil {
-		t.Fatal(err)
+	f := c.start(errand{origin: a, key: 1}, true)
+	if <-f.done; f.err != nil {
+		t.Fatal(f.err)
 	}
 	if snap := c.inMemory(1, b); snap != nil {
 		t.Errorf("for %s the cache has the file of %s", b, snap.Origin)

@@ -3,102 +3,301 @@ package robots
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
-	"sync/atomic"
+	"time"
 )
 
-// ErrBusy is the error for an origin whose robots.txt cannot be fetched soon: as many fetches wait as may.
+// ErrBusy is the error for an origin whose robots.txt cannot be fetched soon: as many fetches wait as may. It is wrapped in
+// a BusyError.
 var ErrBusy = errors.New("robots: too many fetches are waiting")
 
-// perHost is how many fetches may wait for one host, so that a host with a thousand ports leaves room for others. Most
-// hosts have two origins.
+// BusyError says when a fetch may be tried again.
+type BusyError struct {
+	RetryAfter time.Duration // for how long the client's first fetch in line has waited
+}
+
+func (e *BusyError) Error() string { return ErrBusy.Error() }
+
+func (e *BusyError) Unwrap() error { return ErrBusy }
+
+// errUnwanted ends a flight that no caller waits for: at once if it waits itself, else if its place is wanted.
+var errUnwanted = errors.New("no request waits for the file any more")
+
+// unwantedError is the failure of a fetch that ended with errUnwanted.
+type unwantedError struct{ client string } // that began the fetch
+
+func (e *unwantedError) Error() string {
+	return errUnwanted.Error() + ", and others need the place of its fetch"
+}
+
+// errSlow ends the fetch of a body that comes slowly if a client that reads no other wants its place.
+var errSlow = errors.New("the body comes slowly, and others wait for its place")
+
+// slowBody is how long a body may take before its place can be given to another client.
+const slowBody = time.Second
+
+// perHost is how many fetches of one client may wait for one host, so that a host with a thousand ports leaves room for
+// others. Most hosts have two origins.
 const perHost = 16
 
-// queue lets fetches begin: one at a time for each host, and a bounded number in all. One that waits for its host holds no
-// place that another host could use.
+// queue bounds how many fetches run, one at a time for each host, how many bodies are read and compiled, and how many
+// fetches wait. All of these are shared out between clients.
 type queue struct {
-	places chan struct{} // one for each fetch that may run
-	most   int64         // that may wait
+	most int // fetches that may wait
 
-	waiting, running atomic.Int64
-
-	mu    sync.Mutex // guards what follows
-	turns map[string]*turn
+	mu       sync.Mutex // guards what follows, and each pass
+	fetches  gate       // from the look-up of the address to the end of the body; the key is the host
+	bodies   gate       // from the first byte of a body to its compiled rules
+	compiles gate       // bodies that are compiled at the moment
+	slow     map[*pass]struct{}
 }
 
-// turn is held by who fetches from a host.
-type turn struct {
-	held  chan struct{} // has room for one
-	users int           // who hold it or wait for it
-}
-
-func newQueue(places, most int) queue {
-	return queue{places: make(chan struct{}, places), most: int64(most), turns: make(map[string]*turn)}
-}
-
-// enter waits until a fetch from host may begin; leave must be called at its end. Its error is ErrBusy or that of ctx.
-func (q *queue) enter(ctx context.Context, host string) (leave func(), err error) {
-	t, err := q.join(host)
-	if err != nil {
-		return nil, err
+func newQueue(fetches, bodies, compiles, most int) *queue {
+	return &queue{
+		most: most, fetches: newGate(fetches), bodies: newGate(bodies), compiles: newGate(compiles),
+		slow: make(map[*pass]struct{}),
 	}
-	if err := q.acquire(ctx, t.held); err != nil {
-		q.part(host, t)
-		return nil, err
-	}
-	if err := q.acquire(ctx, q.places); err != nil {
-		<-t.held
-		q.part(host, t)
-		return nil, err
-	}
-	q.running.Add(1)
-	return func() {
-		q.running.Add(-1)
-		<-q.places
-		<-t.held
-		q.part(host, t)
-	}, nil
 }
 
-// acquire takes what place has room for, and counts among those who wait only if there is none.
-func (q *queue) acquire(ctx context.Context, place chan<- struct{}) error {
+// pass lets one flight through a queue.
+type pass struct {
+	queue  *queue
+	client string                  // that began the flight
+	cancel context.CancelCauseFunc // ends the flight
+
+	waiters []waiter // the callers that wait for the flight
+	ticket  *ticket  // that waits for a place; nil if none does
+	gate    *gate    // where ticket waits
+	fetch   *place   // nil if the flight fetches nothing
+	body    *place   // nil if it reads none
+	timer   *time.Timer
+}
+
+// waiter is a client that waits for a flight, so many times.
+type waiter struct {
+	client string
+	calls  int
+}
+
+func (q *queue) newPass(client string, cancel context.CancelCauseFunc) *pass {
+	return &pass{queue: q, client: client, cancel: cancel}
+}
+
+// join counts a caller that waits for p. The flight then also waits in the line of that caller's client.
+func (p *pass) join(client string) {
+	q := p.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.fetches.unwanted, p)
+	delete(q.bodies.unwanted, p)
+	for i := range p.waiters {
+		if p.waiters[i].client == client {
+			p.waiters[i].calls++
+			return
+		}
+	}
+	p.waiters = append(p.waiters, waiter{client, 1})
+	if t := p.ticket; t != nil && !t.settled() {
+		p.gate.add(t, client)
+		p.gate.dispatch()
+		q.bound(p.gate, t, client)
+	}
+}
+
+// leave takes back a join. A flight that no caller waits for ends, unless it fetches and its place is not wanted.
+func (p *pass) leave(client string) {
+	q := p.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i := range p.waiters {
+		w := &p.waiters[i]
+		if w.client != client {
+			continue
+		}
+		if w.calls--; w.calls > 0 {
+			return
+		}
+		p.waiters = append(p.waiters[:i], p.waiters[i+1:]...)
+		break
+	}
+	switch {
+	case len(p.waiters) == 0 && p.fetch == nil:
+		p.cancel(errUnwanted)
+	case len(p.waiters) == 0:
+		p.unwant(&q.fetches, p.fetch)
+		p.unwant(&q.bodies, p.body)
+	case p.ticket != nil && len(p.ticket.stands) > 1:
+		p.gate.remove(p.ticket, client)
+	}
+}
+
+// unwant marks the place of a flight that no caller waits for. The flight ends if the place is wanted.
+func (p *pass) unwant(g *gate, held *place) {
+	if held == nil {
+		return
+	}
+	if g.isWanted(held) {
+		g.end(p, errUnwanted)
+		return
+	}
+	g.unwanted[p] = struct{}{}
+}
+
+// clients returns the clients in whose lines p waits.
+func (p *pass) clients() []waiter {
+	if len(p.waiters) == 0 {
+		return []waiter{{client: p.client}}
+	}
+	return p.waiters
+}
+
+// begin waits until a fetch from host may run; end must be called afterwards. A pass may begin again after its end. The
+// error is a BusyError or the cause of ctx.
+func (p *pass) begin(ctx context.Context, host string) error {
+	return p.take(ctx, &p.queue.fetches, host, &p.fetch)
+}
+
+// end gives back what begin took.
+func (p *pass) end() { p.give(&p.queue.fetches, &p.fetch) }
+
+// beginBody waits until a body may be read; endBody must be called afterwards. The error is the cause of ctx.
+func (p *pass) beginBody(ctx context.Context) error {
+	if err := p.take(ctx, &p.queue.bodies, "", &p.body); err != nil {
+		return err
+	}
+	p.timer = time.AfterFunc(slowBody, p.markSlow)
+	return nil
+}
+
+// endBody gives back what beginBody took.
+func (p *pass) endBody() {
+	p.timer.Stop()
+	p.give(&p.queue.bodies, &p.body)
+}
+
+// compile calls f when it is the turn of p. The error is the cause of ctx.
+func (p *pass) compile(ctx context.Context, f func()) error {
+	var held *place
+	if err := p.take(ctx, &p.queue.compiles, "", &held); err != nil {
+		return err
+	}
+	defer p.give(&p.queue.compiles, &held)
+	f()
+	return nil
+}
+
+// take waits for a place at g and puts it into held.
+func (p *pass) take(ctx context.Context, g *gate, key string, held **place) error {
+	t := p.ask(g, key)
 	select {
-	case place <- struct{}{}:
-		return nil
-	default:
-	}
-	defer q.waiting.Add(-1)
-	if q.waiting.Add(1) > q.most {
-		return ErrBusy
-	}
-	select {
-	case place <- struct{}{}:
-		return nil
+	case <-t.over:
 	case <-ctx.Done():
-		return ctx.Err()
+	}
+	p.queue.mu.Lock()
+	defer p.queue.mu.Unlock()
+	p.ticket = nil
+	if t.err != nil {
+		return t.err
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		if t.place == nil {
+			g.withdraw(t)
+		} else {
+			g.release(t.place)
+		}
+		return cause
+	}
+	*held = t.place
+	if len(p.waiters) == 0 && g != &p.queue.compiles {
+		p.unwant(g, t.place)
+	}
+	return nil
+}
+
+// ask returns a ticket that waits at g, or is granted or refused already.
+func (p *pass) ask(g *gate, key string) *ticket {
+	q := p.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	t := &ticket{pass: p, key: key, since: time.Now(), over: make(chan struct{})}
+	p.ticket, p.gate = t, g
+	clients := p.clients()
+	for _, c := range clients {
+		g.add(t, c.client)
+	}
+	g.dispatch()
+	for _, c := range clients {
+		q.bound(g, t, c.client)
+	}
+	if t.settled() || t.blocked != nil {
+		return t
+	}
+	for other := range g.unwanted {
+		g.end(other, errUnwanted)
+		return t
+	}
+	q.endSlow()
+	return t
+}
+
+func (p *pass) give(g *gate, held **place) {
+	q := p.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.slow, p)
+	g.release(*held)
+	*held = nil
+}
+
+// bound refuses t, which has come into the line of client, or the last ticket of a longer line, if too many wait.
+func (q *queue) bound(g *gate, t *ticket, client string) {
+	if g != &q.fetches || t.settled() {
+		return
+	}
+	if l := g.lines[client]; l.byKey[t.key] > perHost {
+		g.refuse(t, l)
+	}
+	for g.waiting > q.most {
+		l := g.longest(t)
+		g.refuse(l.waiting.Back().Value.(*ticket), l)
 	}
 }
 
-func (q *queue) join(host string) (*turn, error) {
+// markSlow lets the place of a body be given to a client that reads none.
+func (p *pass) markSlow() {
+	q := p.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	t := q.turns[host]
-	if t == nil {
-		t = &turn{held: make(chan struct{}, 1)}
-		q.turns[host] = t
+	if p.body != nil {
+		q.slow[p] = struct{}{}
+		q.endSlow()
 	}
-	if t.users > perHost {
-		return nil, fmt.Errorf("%w for %s", ErrBusy, host)
-	}
-	t.users++
-	return t, nil
 }
 
-func (q *queue) part(host string, t *turn) {
+// endSlow ends a slow body for each client that waits and reads none: of the clients that read the most.
+func (q *queue) endSlow() {
+	g := &q.bodies
+	waiting := 0
+	for _, l := range g.ready {
+		if l.held == 0 {
+			waiting++
+		}
+	}
+	for len(q.slow) > 0 && len(g.ending) < waiting {
+		var victim *pass
+		for p := range q.slow {
+			if victim == nil || p.body.line.held > victim.body.line.held {
+				victim = p
+			}
+		}
+		delete(q.slow, victim)
+		g.end(victim, errSlow)
+	}
+}
+
+// load returns how many fetches wait and run.
+func (q *queue) load() (waiting, running int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if t.users--; t.users == 0 {
-		delete(q.turns, host)
-	}
+	return q.fetches.waiting, q.fetches.places - q.fetches.free
 }

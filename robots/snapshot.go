@@ -17,7 +17,6 @@ package robots
 import (
 	"math/rand/v2"
 	"net/http"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -116,19 +115,13 @@ func (s *Snapshot) schedule() *Snapshot {
 	return s
 }
 
-// compiling has room for as many as can compile at once. A fetch keeps below 2 MiB, but what a hostile file of 500 KiB
-// takes while it is compiled is ten times that, and many may come in at the same time.
-var compiling = make(chan struct{}, runtime.GOMAXPROCS(0))
-
-// compile makes Rules of Body.
+// compile makes Rules of Body. For a hostile file of 500 KiB that takes ten times its memory, so a Cache lets only a few
+// compile at a time: see queue.
 func (s *Snapshot) compile() {
 	s.Rules = &rules.Ruleset{}
-	if s.Availability != Found {
-		return
+	if s.Availability == Found {
+		s.Rules = rules.Parse(s.Body, s.reading(rules.RFC9309))
 	}
-	compiling <- struct{}{}
-	defer func() { <-compiling }()
-	s.Rules = rules.Parse(s.Body, s.reading(rules.RFC9309))
 }
 
 // freshAt reports whether s may be used without asking again. None may be used for more than a day, so that an older time

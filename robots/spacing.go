@@ -35,8 +35,8 @@ type spacing struct {
 // spaced is the last fetch from a host.
 type spaced struct {
 	origin  origin.Origin
-	free    time.Time // when a fetch for another origin may begin
-	waiting int       // fetches that wait for that
+	free    time.Time      // when a fetch for another origin may begin
+	waiting map[string]int // fetches that wait for that, by client
 }
 
 // note keeps fetches for other origins of o's host away from it until free.
@@ -46,7 +46,7 @@ func (s *spacing) note(o origin.Origin, free, now time.Time) {
 	last := s.hosts[o.Host()]
 	if last == nil {
 		s.drop(now)
-		last = &spaced{}
+		last = &spaced{waiting: make(map[string]int)}
 		s.hosts[o.Host()] = last
 	}
 	last.origin, last.free = o, free
@@ -68,23 +68,25 @@ func (s *spacing) drop(now time.Time) {
 	s.sweep = max(1000, 2*len(s.hosts))
 }
 
-// line returns for how long a fetch for o must wait, and counts it among those that do until leave is called. Its error
-// is ErrBusy.
-func (s *spacing) line(o origin.Origin, now time.Time) (left time.Duration, leave func(), err error) {
+// line returns for how long a fetch for o must wait, and counts it among those of client that do until leave is called. Its
+// error is ErrBusy.
+func (s *spacing) line(o origin.Origin, client string, now time.Time) (left time.Duration, leave func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := s.hosts[o.Host()]
 	if last == nil || last.origin == o || !now.Before(last.free) {
 		return 0, func() {}, nil
 	}
-	if last.waiting >= perHost {
+	if last.waiting[client] >= perHost {
 		return 0, nil, fmt.Errorf("%w for %s", ErrBusy, o.Host())
 	}
-	last.waiting++
+	last.waiting[client]++
 	return last.free.Sub(now), func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		last.waiting--
+		if last.waiting[client]--; last.waiting[client] == 0 {
+			delete(last.waiting, client)
+		}
 	}, nil
 }
 
@@ -97,31 +99,30 @@ func (c *Cache) space(o origin.Origin, snap *Snapshot) {
 }
 
 // enter waits until a fetch for o may begin: for the turn of its host, for a place, and until the last fetch for another
-// origin of the host is long enough ago. While it waits for that it holds nothing. Leave must be called at the fetch's
-// end. Its error is ErrBusy, a *LaterError or that of ctx.
-func (c *Cache) enter(ctx context.Context, o origin.Origin) (leave func(), err error) {
+// origin of the host is long enough ago. While it waits for that it holds nothing. p must end afterwards. Its error is
+// ErrBusy, a *LaterError or the cause of ctx.
+func (c *Cache) enter(ctx context.Context, p *pass, o origin.Origin) error {
 	for {
-		leave, err := c.queue.enter(ctx, o.Host())
-		if err != nil {
-			return nil, err
+		if err := p.begin(ctx, o.Host()); err != nil {
+			return err
 		}
-		left, rise, err := c.spacing.line(o, time.Now())
+		left, rise, err := c.spacing.line(o, p.client, time.Now())
 		if err == nil && left <= 0 {
-			return leave, nil
+			return nil
 		}
-		leave()
+		p.end()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		err = c.sleep(ctx, o, left)
 		rise()
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
 }
 
-// sleep waits for left. Its error is that of ctx, or a *LaterError if that is longer than a fetch may wait.
+// sleep waits for left. Its error is the cause of ctx, or a *LaterError if that is longer than a fetch may wait.
 func (c *Cache) sleep(ctx context.Context, o origin.Origin, left time.Duration) error {
 	if left > c.options.MaxWait {
 		err := fmt.Errorf("another port of %s was asked a moment ago, and the next may be asked in %v", o.Host(), left.Round(time.Millisecond))
@@ -133,6 +134,6 @@ func (c *Cache) sleep(ctx context.Context, o origin.Origin, left time.Duration) 
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return context.Cause(ctx)
 	}
 }

@@ -27,11 +27,12 @@ type counts struct {
 // Stats returns the counts so far.
 func (c *Cache) Stats() Stats {
 	n := &c.counts
+	waiting, fetching := c.queue.load()
 	return Stats{
 		Hits: n.hits.Load(), StoreHits: n.storeHits.Load(), StaleServed: n.staleServed.Load(), Fetches: n.fetches.Load(),
 		Revalidated: n.revalidated.Load(), Failures: n.failures.Load(), HTML: n.html.Load(), Changes: n.changes.Load(),
 		StoreErrors: n.storeErrors.Load(), Busy: n.busy.Load(),
-		Waiting: int(c.queue.waiting.Load()), Fetching: int(c.queue.running.Load()),
+		Waiting: waiting, Fetching: fetching,
 	}
 }
 

@@ -39,7 +39,7 @@ func newFiles(cfg *config.Config, transport http.RoundTripper, state *store.Stat
 		return nil, err
 	}
 	running := func(o *robots.CacheOptions) {
-		o.Store, o.Paused = state, paused
+		o.Store, o.Paused, o.MaxFetches = state, paused, maxFetches()
 		o.Changed = func(c robots.Change) { logChange(log, c) }
 		o.StoreFailed = storeFailed(log)
 	}

@@ -10,12 +10,25 @@ import (
 // fewConnections are so few that an operator should know.
 const fewConnections = 1000
 
-// spareDescriptors are kept for what is no connection of a client: files, listeners, fetches of robots.txt, the operator.
+// spareDescriptors are kept for what is no connection of a client: files, listeners, the operator.
 const spareDescriptors = 128
 
-// idleDescriptors may be held by connections to origins that no request uses (512), by clients who are told that there
-// is no seat (256). Where the system grants few, no more than a quarter is kept for them and for the admin listener.
-const idleDescriptors = 512 + 256
+// idleDescriptors may be held by connections to origins that no request uses (512), by clients who are told that there is no
+// seat (256) and by fetches of robots.txt. Where the system grants few, no more than a quarter is kept for them and for the
+// admin listener.
+const idleDescriptors = 512 + 256 + mostFetches
+
+// mostFetches is how many robots.txt files are fetched at once.
+const mostFetches = 1024
+
+// maxFetches returns mostFetches, or an eighth of the descriptors that the system grants if that is less.
+func maxFetches() int {
+	descriptors, known := descriptors()
+	if !known {
+		return mostFetches
+	}
+	return min(mostFetches, max(1, descriptors/8))
+}
 
 // newLimits returns the configured limits, as far as the system grants the descriptors: a connection of a client needs
 // another one to an origin. (One of HTTP/2 may need more, to an origin that speaks HTTP/1.1; most need none for long.) A

@@ -62,7 +62,7 @@ var owners = map[string][]string{
 	"golang.org/x/net/http/httpguts":      {"proxy", "origin", "internal/http1"},
 	"golang.org/x/net/idna":               {"origin"},
 	"golang.org/x/net/publicsuffix":       {"ratelimit"},
-	"golang.org/x/sync/singleflight":      {"robots", "certs"},
+	"golang.org/x/sync/singleflight":      {"certs"},
 	"golang.org/x/time/rate":              {"ratelimit"},
 	"modernc.org/sqlite":                  {"store"},
 	"software.sslmate.com/src/go-pkcs12":  {"internal/clientenv"},

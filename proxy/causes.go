@@ -183,6 +183,9 @@ func waitRefusal(ex *exchange, r ratelimit.Request, wait *ratelimit.WaitError) *
 	ref := &Refusal{Reason: policy.ReasonPace, RetryAfter: max(wait.Wait, time.Second), Delay: r.Delay}
 	host, in := ex.origin.Host(), wait.Wait.Round(time.Millisecond)
 	switch {
+	case wait.OneClient:
+		ref.Reason, ref.Delay = policy.ReasonBackoff, 0
+		ref.Detail = fmt.Sprintf("%s has pushed back to this client, and gets no request of it for another %v.", host, wait.Wait.Round(time.Second))
 	case wait.Source != "":
 		ref.Reason, ref.Delay = policy.ReasonBackoff, 0
 		ref.Detail = fmt.Sprintf("%s has pushed back, and is left alone for another %v.", host, wait.Wait.Round(time.Second))

@@ -191,6 +191,7 @@ func (ex *exchange) noteGap(gap time.Duration, known bool) {
 // host that pushes back does so for everybody.
 func (ex *exchange) hear(resp *http.Response, now time.Time) {
 	o := outcome(resp, now)
+	o.Credentials = hasCredentials(resp.Request.Header)
 	ex.grant.Hear(o)
 	if ex.reckoned {
 		ex.server.options.Limiter.Hear(ex.lane, ex.share, o)

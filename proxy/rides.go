@@ -48,7 +48,7 @@ func (rs *rides) redirected(ex *exchange, resp *http.Response, now time.Time) {
 	if rs.hops == nil || len(rs.hops) >= mostRides {
 		rs.hops = make(map[ride]hop) // who misses a ride waits for a slot of its own
 	}
-	rs.hops[ride{ex.client.Name, o.String() + to.RequestURI()}] = hop{ex.hops + 1, now.Add(longestRide)}
+	rs.hops[ride{ex.share, o.String() + to.RequestURI()}] = hop{ex.hops + 1, now.Add(longestRide)}
 }
 
 // hop reports whether ex is the hop to a Location that its client was given. It is so once.
@@ -58,7 +58,7 @@ func (rs *rides) hop(ex *exchange, now time.Time) bool {
 	if len(rs.hops) == 0 {
 		return false
 	}
-	r := ride{ex.client.Name, ex.origin.String() + ex.target}
+	r := ride{ex.share, ex.origin.String() + ex.target}
 	h, ok := rs.hops[r]
 	delete(rs.hops, r)
 	if !ok || now.After(h.expires) {
@@ -75,14 +75,14 @@ func (rs *rides) page(ex *exchange, now time.Time) {
 	if rs.pages == nil || len(rs.pages) >= mostRides {
 		rs.pages = make(map[ride]time.Time)
 	}
-	rs.pages[ride{ex.client.Name, ex.lane}] = now.Add(longestRide)
+	rs.pages[ride{ex.share, ex.lane}] = now.Add(longestRide)
 }
 
 // part reports whether ex may be a part of a page that got its slot just before.
 func (rs *rides) part(ex *exchange, now time.Time) bool {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	return now.Before(rs.pages[ride{ex.client.Name, ex.lane}])
+	return now.Before(rs.pages[ride{ex.share, ex.lane}])
 }
 
 // isPage reports whether a browser asks for a document of its own, by Sec-Fetch-Dest (W3C Fetch Metadata section 2.1),

@@ -16,6 +16,10 @@ func outcome(resp *http.Response, now time.Time) ratelimit.Outcome {
 	return ratelimit.Outcome{Status: resp.StatusCode, RetryAfter: retryAfter(resp.Header, now), Spent: spent(resp.Header)}
 }
 
+// hasCredentials reports whether a request may name an account: the limits that its answer tells of may be those of the
+// account.
+func hasCredentials(h http.Header) bool { return len(h["Authorization"]) > 0 || len(h["Cookie"]) > 0 }
+
 // retryAfter reads Retry-After in both its forms, seconds and a date (RFC 9110 section 10.2.3). What is past, and what is
 // neither, is 0; more seconds than a number holds are the most that it does.
 func retryAfter(h http.Header, now time.Time) time.Duration {

@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -28,6 +29,18 @@ type backoff struct {
 	began  time.Time // when the last pause was begun
 	streak int       // how far up the curve
 	recent []complaint
+	client clientPause
+}
+
+// A clientPause holds one client back alone, since the host has pushed back in answer to a request with credentials: it may
+// be the quota of an account that is used up. A second client that hears the same makes it a pause of the host, so there is
+// never more than one.
+type clientPause struct {
+	client string
+	until  time.Time
+	source Source
+	streak int       // how far up the curve
+	heard  time.Time // when the host last said so
 }
 
 // A complaint is an answer of 429 or 503 that named no time.
@@ -36,21 +49,70 @@ type complaint struct {
 	at     time.Time
 }
 
-// hear takes in what the host answered to a request that client sent, and reports whether the pause became longer.
+// hear takes in what the host answered to a request that client sent, and reports whether the pause of the host became longer.
+// That of the client alone may have.
 func (b *backoff) hear(o Outcome, client string, sent, now time.Time) bool {
-	if told := o.told(); told > 0 {
+	told := o.told()
+	another := b.another(client, now)
+	switch {
+	case told > 0 && (another || !o.personal()):
 		return b.pause(now.Add(told), RetryAfter, now)
-	}
-	if !o.pushesBack() || sent.Before(b.began) {
+	case told > 0:
+		b.hold(client).extend(now.Add(told), RetryAfter, now)
+		return false
+	case !o.pushesBack() || sent.Before(b.began):
 		return false // what was under way when the pause began tells nothing new
-	}
-	if !b.complains(client, now) {
+	case !b.complains(client, another, now):
+		return false
+	case !another && o.personal():
+		b.hold(client).climb(now)
 		return false
 	}
 	b.streak = b.climbed(now)
-	rest := min(firstPause<<min(b.streak, 10), longestPause)
+	rest := curve(b.streak)
 	b.streak++
-	return b.pause(now.Add(rest+rand.N(rest/10)), Backoff, now)
+	return b.pause(now.Add(rest), Backoff, now)
+}
+
+// curve returns the length of a pause that follows streak others.
+func curve(streak int) time.Duration {
+	rest := min(firstPause<<min(streak, 10), longestPause)
+	return rest + rand.N(rest/10)
+}
+
+// hold returns the pause of client alone, in the place of that of another client, which is over.
+func (b *backoff) hold(client string) *clientPause {
+	if b.client.client != client {
+		b.client = clientPause{client: strings.Clone(client)} // it may be part of a whole request
+	}
+	return &b.client
+}
+
+// extend has the pause last until a moment, if that is later than its end.
+func (p *clientPause) extend(until time.Time, source Source, now time.Time) {
+	p.heard = now
+	if until.After(p.until) {
+		p.until, p.source = until, source
+	}
+}
+
+// climb makes the pause longer along the curve.
+func (p *clientPause) climb(now time.Time) {
+	if now.Sub(p.until) >= forgiven {
+		p.streak = 0
+	}
+	rest := curve(p.streak)
+	p.streak++
+	p.extend(now.Add(rest), Backoff, now)
+}
+
+// another reports whether the host pushes back to another client than this one as well: within a minute, or in a pause.
+func (b *backoff) another(client string, now time.Time) bool {
+	p := &b.client
+	if p.client != client && !p.heard.IsZero() && (now.Sub(p.heard) <= within || now.Before(p.until)) {
+		return true
+	}
+	return slices.ContainsFunc(b.recent, func(c complaint) bool { return c.client != client && now.Sub(c.at) <= within })
 }
 
 // climbed returns how far up the curve the host is, if it was not forgiven.
@@ -61,11 +123,10 @@ func (b *backoff) climbed(now time.Time) int {
 	return b.streak
 }
 
-// complains adds a complaint, and reports whether it is the host that complains.
-func (b *backoff) complains(client string, now time.Time) bool {
+// complains adds a complaint, and reports whether there are enough: one is, if another client has heard the same.
+func (b *backoff) complains(client string, another bool, now time.Time) bool {
 	b.recent = slices.DeleteFunc(b.recent, func(c complaint) bool { return now.Sub(c.at) > within })
-	another := func(c complaint) bool { return c.client != client }
-	if len(b.recent) < enough-1 && !slices.ContainsFunc(b.recent, another) {
+	if len(b.recent) < enough-1 && !another {
 		b.recent = append(b.recent, complaint{client, now})
 		return false
 	}
@@ -91,8 +152,16 @@ func (b *backoff) forgivenAt(now time.Time) bool {
 			return false
 		}
 	}
-	if b.streak == 0 {
-		return calm(b.until, 0)
+	if !calm(b.client.heard, within) || !calm(b.client.until, forgivenAfter(b.client.streak)) {
+		return false
 	}
-	return calm(b.until, forgiven)
+	return calm(b.until, forgivenAfter(b.streak))
+}
+
+// forgivenAfter returns for how long a pause is remembered that is over.
+func forgivenAfter(streak int) time.Duration {
+	if streak == 0 {
+		return 0
+	}
+	return forgiven
 }

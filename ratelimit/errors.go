@@ -11,12 +11,18 @@ type WaitError struct {
 	Wait   time.Duration // the wait foreseen: when to come back
 	Full   bool          // there is no place left to wait in, whatever MaxWait is
 	Source Source        // Backoff or RetryAfter if the host is paused for longer than the request would wait; else empty
+
+	// OneClient says that the pause is of the request's client alone: the host has pushed back in answer to a request of
+	// that client with credentials, and to no other client's.
+	OneClient bool
 }
 
 func (e *WaitError) Error() string {
 	switch {
 	case e.Full:
 		return fmt.Sprintf("ratelimit: the queue is full, its last place is %v away", e.Wait)
+	case e.OneClient:
+		return fmt.Sprintf("ratelimit: the host has pushed back to this client, and the request would wait %v", e.Wait)
 	case e.Source != "":
 		return fmt.Sprintf("ratelimit: the host is paused, and the request would wait %v", e.Wait)
 	}

@@ -54,10 +54,11 @@ func (ln *lane) enter(ctx context.Context, r Request, now time.Time) (*flight, *
 	if err := ln.restraint.stop(now); err != nil && ln.share == nil {
 		return nil, nil, err
 	}
-	if ln.share == nil && ln.vacant(now) && ln.until(now, delay) <= 0 && ln.limiter.passes(r.Addr, now) {
+	held := ln.heldBack(r.Client, now)
+	if ln.share == nil && !held && ln.vacant(now) && ln.until(now, delay) <= 0 && ln.limiter.passes(r.Addr, now) {
 		return ln.start(now, now, r.Client, r.delay()), nil, nil
 	}
-	rides := r.Ride && ln.restraint.rest(now) <= 0 && ln.restraint.stop(now) == nil
+	rides := r.Ride && !held && ln.restraint.rest(now) <= 0 && ln.restraint.stop(now) == nil
 	if rides && !ln.blocked(0) {
 		return ln.ride(now, now, r.Client, r.delay()), nil, nil
 	}
@@ -87,7 +88,7 @@ func (ln *lane) line(ctx context.Context, r Request, now time.Time) (*waiter, er
 	wait := ln.predict(now, r.Client, ln.queue.len(r.Client), delay)
 	wait = max(wait, ln.limiter.nextSlot(r.Addr, now))
 	if ln.full(r.Client) {
-		return nil, ln.tooLong(limit, wait, true, now)
+		return nil, ln.tooLong(r.Client, limit, wait, true, now)
 	}
 	if wait <= limit && (limit > 0 || ln.mayAsk(now, delay)) {
 		w := &waiter{ctx: ctx, client: r.Client, due: now.Add(wait)}
@@ -98,7 +99,7 @@ func (ln *lane) line(ctx context.Context, r Request, now time.Time) (*waiter, er
 		return w, nil
 	}
 	ln.keepPlace(r, wait, now)
-	return nil, ln.tooLong(limit, wait, false, now)
+	return nil, ln.tooLong(r.Client, limit, wait, false, now)
 }
 
 // board has r, which rides, wait until fewer than MaxConcurrent are under way, if it bears that.
@@ -108,7 +109,7 @@ func (ln *lane) board(ctx context.Context, r Request, now time.Time) (*waiter, e
 	wait := rest(ln.flights.oldest, now, took) + took*time.Duration(riders/o.MaxConcurrent)
 	full := own >= o.MaxQueuePerClient || own > 0 && ln.queue.n >= o.MaxQueue
 	if full || wait > limit || limit <= 0 {
-		return nil, ln.tooLong(limit, wait, full, now)
+		return nil, ln.tooLong(r.Client, limit, wait, full, now)
 	}
 	w := &waiter{ctx: ctx, client: r.Client, due: now.Add(wait), rides: true}
 	ln.push(w)
@@ -131,12 +132,10 @@ func (ln *lane) push(w *waiter) {
 	ln.queue.push(w)
 }
 
-// tooLong returns the error of a request that is turned away, since it bears no longer wait than limit.
-func (ln *lane) tooLong(limit, wait time.Duration, full bool, now time.Time) error {
-	err := &WaitError{Wait: wait, Full: full}
-	if rest := ln.restraint.rest(now); rest > 0 && rest > limit {
-		err.Source = ln.restraint.source
-	}
+// tooLong returns the error of a request of client that is turned away, since it bears no longer wait than limit.
+func (ln *lane) tooLong(client string, limit, wait time.Duration, full bool, now time.Time) error {
+	err := ln.restraint.waitError(client, wait, limit, now)
+	err.Full = full
 	return err
 }
 
@@ -181,7 +180,7 @@ func (ln *lane) pump(now time.Time) {
 			continue
 		}
 		if wait := ln.holds(w, now); wait > 0 {
-			ln.wake(wait)
+			ln.wake(ln.soonest(wait, now))
 			return
 		}
 		w.slot, ln.queue.gated = nil, nil // it is used
@@ -199,13 +198,17 @@ func (ln *lane) pump(now time.Time) {
 	}
 }
 
-// holds returns how long w, whose turn it is, is held up: by its Delay and by what is under way; if it is a kept place,
-// until it lapses; by the gate of its address; and by the other instances. What else a head must have before it starts
-// belongs here.
+// holds returns how long w, whose turn it is, is held up: by what concerns its client alone, and then nobody else waits; by
+// its Delay and by what is under way; if it is a kept place, until it lapses; by the gate of its address; and by the other
+// instances. What else a head must have before it starts belongs here.
 func (ln *lane) holds(w *waiter, now time.Time) time.Duration {
 	if g := ln.queue.gated; g != nil && g != w {
 		g.giveBack(now) // a place came before it, and its slot would be past when it starts
 		ln.queue.gated = nil
+	}
+	if wait := ln.heldFor(w.client, now); wait > 0 {
+		w.giveBack(now)
+		return wait
 	}
 	if w.rides {
 		return ln.untilRide(now)
@@ -283,7 +286,7 @@ func (ln *lane) terms(now, arrived time.Time, delay time.Duration, f *flight) te
 	if t.hasGap {
 		t.gap = now.Sub(ln.seen)
 	}
-	t.delay, t.source = ln.required(delay)
+	t.delay, t.source = ln.required(f.client, delay)
 	t.overtaken = f.spaced && t.hasGap && t.gap < t.delay.Truncate(time.Microsecond) // which is what instances agree on
 	return t
 }

@@ -289,24 +289,27 @@ function verbs.pause(duration, why)
 end
 
 -- complain counts an answer to a request that client sent so long ago. Three within a minute, or of two clients, pause the
--- lane along the curve, as in backoff.go. It returns the rest of the pause, how far up the curve that is, and why the lane
--- is paused.
-function verbs.complain(client, ago, streak)
+-- lane along the curve, as in backoff.go; if personal is 1, only those of two clients do. If told is not 0, the host named that
+-- time. It returns the rest of the pause, how far up the curve that is, and why the lane is paused.
+function verbs.complain(client, ago, streak, personal, told)
   local forgiven = 30 * minute
   local climbed = now - paused < forgiven and math.min(moment('streak', 60), 60) or 0
   streak = math.max(tonumber(streak), climbed)
-  if now - tonumber(ago) < moment('began', now + grace) then return math.max(0, paused - now), streak, cause() end
+  told = tonumber(told or 0)
+  if told == 0 and now - tonumber(ago) < moment('began', now + grace) then return math.max(0, paused - now), streak, cause() end
   sound(heard, 'zset')
   redis.call('ZREMRANGEBYSCORE', heard, '-inf', '(' .. text(now - minute))
   local earlier, another = redis.call('ZRANGE', heard, 0, -1), false
   for _, member in ipairs(earlier) do
     another = another or string.match(member, '^%d+ (.*)$') ~= client
   end
-  if #earlier < 2 and not another then
+  if not another and (#earlier < 2 or personal == '1') then
+    if personal == '1' then redis.call('ZREMRANGEBYRANK', heard, 0, -3) end -- the last are enough
     redis.call('ZADD', heard, text(now), text(now) .. ' ' .. client)
     keep(heard, minute)
     return math.max(0, paused - now), streak, cause()
   end
+  if told > 0 then return verbs.pause(told, 'retry-after'), streak, cause() end
   redis.call('DEL', heard)
   local rest = math.min(minute * 2 ^ streak, 60 * minute)
   set('streak', math.min(streak + 1, 60))

@@ -19,6 +19,10 @@ type Outcome struct {
 	// whatever the status, up to an hour. Zero and less are as good as none.
 	Spent time.Duration
 
+	// Credentials says that the request carried some, such as Authorization or Cookie. What pushes back then may be a limit
+	// of that account: a 429, or a quota that is used up, holds back the client alone until a second one hears the same.
+	Credentials bool
+
 	// Ended is when the request ended, if that was before it was released. If zero, it is that moment.
 	Ended time.Time
 }
@@ -41,6 +45,9 @@ const (
 func (o Outcome) pushesBack() bool {
 	return o.Status == http.StatusTooManyRequests || o.Status == http.StatusServiceUnavailable
 }
+
+// personal reports whether what the host asks for may concern the account of the request alone. A 503 is about the host.
+func (o Outcome) personal() bool { return o.Credentials && o.Status != http.StatusServiceUnavailable }
 
 // told returns for how long the host asked to be left alone, in its own words: 0 if it did not.
 func (o Outcome) told() time.Duration {

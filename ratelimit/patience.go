@@ -97,7 +97,7 @@ func (ln *lane) turnAway(who asker, limit time.Duration, now time.Time) {
 	}
 	ln.dismiss(now, func(w *waiter) error {
 		if wait, ok := waits[w]; ok {
-			return ln.tooLong(limit, wait, false, now)
+			return ln.tooLong(w.client, limit, wait, false, now)
 		}
 		return nil
 	})

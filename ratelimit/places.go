@@ -66,7 +66,7 @@ func (ln *lane) comeBack(r Request, limit time.Duration, now time.Time) (*waiter
 		return w, nil
 	}
 	w.due = told(now, wait)
-	return nil, ln.tooLong(limit, wait, false, now)
+	return nil, ln.tooLong(r.Client, limit, wait, false, now)
 }
 
 // takeOver has r take a place that is kept for its client and still far off, where it bears the wait for that and not the
@@ -94,19 +94,45 @@ func (ln *lane) lapse(w *waiter, now time.Time) {
 }
 
 // next returns the request, or the place, whose turn it is. The queue is not empty. A kept place whose moment is far, since
-// others have left the queue, lets those go first that are over before it.
+// others have left the queue, lets those go first that are over before it, and a request of a client that is held back lets
+// all others go first.
 func (ln *lane) next(now time.Time) *waiter {
-	if riders := ln.queue.riders; len(riders) > 0 {
-		return riders[0]
+	for _, w := range ln.queue.riders {
+		if !ln.heldBack(w.client, now) {
+			return w
+		}
 	}
 	for _, f := range ln.queue.files {
+		if ln.heldBack(f.client, now) {
+			continue
+		}
 		for _, w := range f.waiters {
 			if !w.kept() || ln.wants(w, now) {
 				return w
 			}
 		}
 	}
+	if len(ln.queue.files) == 0 {
+		return ln.queue.riders[0]
+	}
 	return ln.queue.head()
+}
+
+// heldFor returns how long requests of client wait for what concerns that client alone: 0 or less if they do not.
+func (ln *lane) heldFor(client string, now time.Time) time.Duration {
+	return ln.restraint.clientRest(client, now)
+}
+
+// heldBack reports whether requests of client wait for what concerns that client alone.
+func (ln *lane) heldBack(client string, now time.Time) bool { return ln.heldFor(client, now) > 0 }
+
+// soonest returns wait, or how long it is until a client is no longer held back if that is less: its requests may have their
+// turn then.
+func (ln *lane) soonest(wait time.Duration, now time.Time) time.Duration {
+	if rs := ln.restraint; rs != nil && rs.client.until.After(now) {
+		return min(wait, rs.client.until.Sub(now))
+	}
+	return wait
 }
 
 // wants reports whether a kept place would be put off by a request that starts at the moment at.
@@ -119,10 +145,15 @@ func (ln *lane) vacant(now time.Time) bool {
 	if ln.queue == nil {
 		return true
 	}
-	if len(ln.queue.riders) > 0 {
-		return false
+	for _, w := range ln.queue.riders {
+		if !ln.heldBack(w.client, now) {
+			return false
+		}
 	}
 	for _, f := range ln.queue.files {
+		if ln.heldBack(f.client, now) {
+			continue
+		}
 		for _, w := range f.waiters {
 			if !w.kept() || ln.wants(w, now) {
 				return false

@@ -9,26 +9,32 @@ import (
 const endless time.Duration = math.MaxInt64
 
 // predictHere returns how long a request of client with this delay would wait at a place in the client's file: until the
-// first before it may start, and then one step for each other before it, and for itself. Kept places count where they
-// come before it by their moment, and those that will have left do not count.
+// first before it may start, and then one step for each other before it, and for itself. Kept places, and requests of
+// clients that are held back, count where they come before it by their moment, and those that will have left do not count.
 func (ln *lane) predictHere(now time.Time, client string, place int, delay time.Duration) time.Duration {
-	took := ln.takes(now)
+	took, held := ln.takes(now), ln.heldFor(client, now)
 	if ln.queue == nil {
-		return ln.expect(now, delay, took)
+		return max(held, ln.expect(now, delay, took))
 	}
 	wait, first := ln.expect(now, delay, took), true
 	for w := range ln.queue.ahead(client, place) {
 		switch {
-		case w.kept(), now.Before(w.leaves):
+		case w.kept(), now.Before(w.leaves), ln.heldBack(w.client, now):
 		case first:
 			wait, first = plus(ln.expect(now, ln.restraint.delay(w.delay), took), ln.step(delay, took)), false
 		default:
 			wait = plus(wait, ln.step(ln.restraint.delay(w.delay), took))
 		}
 	}
+	wait = max(wait, held)
 	for w := range ln.queue.ahead(client, place) {
-		if w.kept() && ln.wants(w, now.Add(wait)) {
-			wait = plus(max(wait, w.due.Sub(now)), ln.step(delay, took))
+		switch held := ln.heldFor(w.client, now); {
+		case w.kept():
+			if ln.wants(w, now.Add(wait)) {
+				wait = plus(max(wait, w.due.Sub(now)), ln.step(delay, took))
+			}
+		case held > 0 && held <= wait && !now.Before(w.leaves):
+			wait = plus(wait, ln.step(delay, took))
 		}
 	}
 	return wait
@@ -107,7 +113,7 @@ func (ln *lane) reckon(r Request, now time.Time) (wait, gap time.Duration, ok bo
 	ln.sent(now)
 
 	slot := later(now, ln.virtual.Add(delay))
-	wait = max(0, slot.Sub(now)-time.Duration(burst-1)*delay, ln.restraint.rest(now))
+	wait = max(0, slot.Sub(now)-time.Duration(burst-1)*delay, ln.restraint.restFor(r.Client, now))
 	if wait > max(0, r.MaxWait) || delay > 0 && wait/delay >= time.Duration(o.MaxQueue) {
 		return wait, gap, false
 	}

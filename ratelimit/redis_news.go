@@ -36,7 +36,11 @@ func (r *Redis) Complain(c Complaint) (Verdict, error) {
 	if err := r.health.down(); err != nil {
 		return Verdict{}, err
 	}
-	v, err := r.call("complain", c.Key, c.Client, micros(time.Since(c.Sent)), c.Streak)
+	personal := 0
+	if c.Personal {
+		personal = 1
+	}
+	v, err := r.call("complain", c.Key, c.Client, micros(time.Since(c.Sent)), c.Streak, personal, micros(c.Told))
 	if err != nil {
 		return Verdict{}, err
 	}

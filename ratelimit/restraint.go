@@ -27,6 +27,34 @@ func (rs *restraint) rest(now time.Time) time.Duration {
 	return rs.until.Sub(now)
 }
 
+// clientRest returns how long client alone is held back from now on: 0 or less if it is not.
+func (rs *restraint) clientRest(client string, now time.Time) time.Duration {
+	if rs == nil || rs.client.client != client {
+		return 0
+	}
+	return rs.client.until.Sub(now)
+}
+
+// restFor returns how long requests of client are held back from now on, by the pause of the host or by its own: 0 or less
+// if they are not.
+func (rs *restraint) restFor(client string, now time.Time) time.Duration {
+	return max(rs.rest(now), rs.clientRest(client, now))
+}
+
+// waitError returns the error of a request of client that would wait, and names the pause that holds it back if that is
+// longer than limit.
+func (rs *restraint) waitError(client string, wait, limit time.Duration, now time.Time) *WaitError {
+	err := &WaitError{Wait: wait}
+	rest, own := rs.rest(now), rs.clientRest(client, now)
+	switch {
+	case own > rest && own > limit:
+		err.Source, err.OneClient = rs.client.source, true
+	case rest > 0 && rest > limit:
+		err.Source = rs.source
+	}
+	return err
+}
+
 // stop returns the error of a lane that is stopped, and nil for all others.
 func (rs *restraint) stop(now time.Time) error {
 	if rs == nil || !rs.stopped || !rs.stopUntil.IsZero() && !now.Before(rs.stopUntil) {
@@ -48,8 +76,9 @@ func (rs *restraint) delay(d time.Duration) time.Duration {
 	return max(d, rs.floor)
 }
 
-// required returns the least gap to the request before of one that starts now, and what asks for more than its own delay.
-func (ln *lane) required(delay time.Duration) (time.Duration, Source) {
+// required returns the least gap to the request before of one that client starts now, and what asks for more than its own
+// delay.
+func (ln *lane) required(client string, delay time.Duration) (time.Duration, Source) {
 	rs, source := ln.restraint, Source("")
 	if d := ln.limiter.rules().DefaultDelay; d > 0 && rs.delay(delay) == 0 {
 		delay, source = d, Default
@@ -60,8 +89,14 @@ func (ln *lane) required(delay time.Duration) (time.Duration, Source) {
 	if rs.floor > delay {
 		delay, source = rs.floor, Floor
 	}
-	if pause := rs.until.Sub(ln.seen); pause > delay && !ln.seen.IsZero() {
+	if ln.seen.IsZero() {
+		return delay, source
+	}
+	if pause := rs.until.Sub(ln.seen); pause > delay {
 		delay, source = pause, rs.source
+	}
+	if pause := rs.clientRest(client, ln.seen); pause > delay {
+		delay, source = pause, rs.client.source
 	}
 	return delay, source
 }
@@ -81,16 +116,25 @@ func (ln *lane) answered(o Outcome, client string, sent, now time.Time) Pause {
 	if o.pushesBack() {
 		ln.limiter.pushedBack.Add(1)
 	}
-	switch {
-	case !o.pushesBack() && o.told() == 0:
-		return Pause{}
-	case ln.share != nil && o.told() == 0:
-		go ln.complain(o, client, sent) // what other instances hear counts too
-		return Pause{}
-	case !ln.restrain().hear(o, client, sent, now):
+	if !o.pushesBack() && o.told() == 0 {
 		return Pause{}
 	}
-	return ln.paused(now)
+	if ln.share != nil && (o.told() == 0 || o.personal()) {
+		go ln.complain(o, client, sent) // what other instances hear counts too
+		if o.told() == 0 && !o.personal() {
+			return Pause{}
+		}
+	}
+	rs := ln.restrain()
+	alone := rs.client.until
+	switch {
+	case rs.hear(o, client, sent, now):
+		return ln.paused(now)
+	case rs.client.until.After(alone):
+		ln.review(now)
+		ln.pump(now)
+	}
+	return Pause{}
 }
 
 // paused has everybody who waits hear of a pause that has just begun, and returns it.
@@ -173,10 +217,11 @@ func (l *Limiter) intervene(key string, change func(*restraint)) error {
 // review turns away those that wait for what will not come: a lane that is stopped, or one that is now paused for longer
 // than they want to wait.
 func (ln *lane) review(now time.Time) {
-	stopped, rest := ln.restraint.stop(now), ln.restraint.rest(now)
+	stopped := ln.restraint.stop(now)
 	ln.dismiss(now, func(w *waiter) error {
+		rest := ln.restraint.restFor(w.client, now)
 		if stopped == nil && rest > 0 && plus(rest, now.Sub(w.arrived)) > w.maxWait {
-			return &WaitError{Wait: rest, Source: ln.restraint.source}
+			return ln.restraint.waitError(w.client, rest, 0, now)
 		}
 		return stopped
 	})

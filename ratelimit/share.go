@@ -87,7 +87,7 @@ func (ln *lane) crowds(now time.Time) {
 	if ln.share == nil || ln.queue.waiting() < 2*max(1, ln.share.said) {
 		return
 	}
-	if w := ln.next(now); w.asks() {
+	if w := ln.next(now); w.asks() && !ln.heldBack(w.client, now) {
 		ln.question(ln.restraint.delay(w.delay), now)
 	}
 }
@@ -149,16 +149,18 @@ func (ln *lane) leaveLine() {
 	}
 }
 
-// complain has the instances count an answer that named no time, and counts it here alone where they cannot.
+// complain has the instances count an answer that named no time, or that may concern client alone. One that is not personal is
+// counted here alone if they cannot.
 func (ln *lane) complain(o Outcome, client string, sent time.Time) {
 	ln.mu.Lock()
-	c := Complaint{Key: ln.key, Client: client, Sent: sent, Streak: ln.restrain().climbed(time.Now())}
+	c := Complaint{Key: ln.key, Client: client, Sent: sent, Streak: ln.restrain().climbed(time.Now()), Personal: o.personal(), Told: o.told()}
 	ln.mu.Unlock()
 	verdict, err := ln.limiter.shared.Complain(c)
 
 	ln.mu.Lock()
 	now, rs, pause := time.Now(), ln.restrain(), Pause{}
 	switch until := now.Add(verdict.Paused); {
+	case err != nil && o.personal(): // it was counted here
 	case err != nil:
 		if rs.hear(o, client, sent, now) {
 			pause = ln.paused(now)
@@ -232,7 +234,7 @@ func (ln *lane) foresee(a Answer, now time.Time) {
 		if wait <= max(0, w.maxWait) {
 			return nil
 		}
-		return ln.tooLong(w.maxWait, wait, false, now)
+		return ln.tooLong(w.client, w.maxWait, wait, false, now)
 	})
 }
 
@@ -286,7 +288,7 @@ func (l *Limiter) woken(key string) {
 		return
 	}
 	now := time.Now()
-	if w := ln.next(now); w.asks() {
+	if w := ln.next(now); w.asks() && !ln.heldBack(w.client, now) {
 		ln.question(ln.restraint.delay(w.delay), now)
 	}
 }

@@ -104,8 +104,9 @@ func (c *club) Complain(said Complaint) (Verdict, error) {
 		return Verdict{}, c.err
 	}
 	now := time.Now()
-	if c.heard.hear(Outcome{Status: 503}, said.Client, said.Sent, now) {
-		c.paused, c.why = later(c.paused, c.heard.until), Backoff
+	o := Outcome{Status: 429, RetryAfter: said.Told, Credentials: said.Personal}
+	if c.heard.hear(o, said.Client, said.Sent, now) {
+		c.paused, c.why = later(c.paused, c.heard.until), c.heard.source
 	}
 	return Verdict{Paused: max(0, c.paused.Sub(now)), PausedBy: c.why, Streak: c.heard.streak}, nil
 }

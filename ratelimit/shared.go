@@ -23,8 +23,8 @@ type Shared interface {
 	// one that ends last counts. An error says that the other instances do not know yet; they will as soon as they can.
 	Pause(key string, d time.Duration, why Source) error
 
-	// Complain counts an answer of 429 or 503 that named no time, together with those that other instances got, and returns
-	// what that makes of the lane. An error says that nobody has counted it.
+	// Complain counts an answer that named no time, or that may concern one client alone, together with those that other
+	// instances got, and returns what that makes of the lane. An error says that nobody has counted it.
 	Complain(Complaint) (Verdict, error)
 
 	// Order sets the operator's order for key in all instances, in the place of the one before. The zero Order lifts it.
@@ -68,12 +68,14 @@ type Answer struct {
 	Mode     Mode
 }
 
-// A Complaint is a host's answer of 429 or 503 that named no time.
+// A Complaint is a host's answer of 429 or 503 that named no time, or an answer that may concern one client alone.
 type Complaint struct {
-	Key    string
-	Client string    // whose request was answered so
-	Sent   time.Time // when that was sent: what was under way when a pause began tells nothing new
-	Streak int       // how far up the curve of pauses this instance knows the host
+	Key      string
+	Client   string        // whose request was answered so
+	Sent     time.Time     // when that was sent: what was under way when a pause began tells nothing new
+	Streak   int           // how far up the curve of pauses this instance knows the host
+	Personal bool          // the lane is paused only if another client has heard the same: see Outcome.Credentials
+	Told     time.Duration // for how long the host asked to be left alone; 0 if it named no time
 }
 
 // A Verdict is what complaints of all instances have come to.

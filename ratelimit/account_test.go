@@ -1,0 +1,245 @@
+package ratelimit
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestAccountIsPausedAlone has a host push back in answer to requests with credentials: the client that hears it is held
+// back, for as long as the host has said, and the host is paused for everybody when a second client hears it too.
+func TestAccountIsPausedAlone(t *testing.T) {
+	told := Outcome{Status: 429, RetryAfter: 20 * time.Second, Credentials: true}
+	spent := Outcome{Status: 200, Spent: 20 * time.Second, Credentials: true}
+	untold := Outcome{Status: 429, Credentials: true}
+	type said struct {
+		after   time.Duration
+		client  string
+		outcome Outcome
+	}
+	for _, test := range []struct {
+		name   string
+		said   []said
+		client time.Duration // for which client a is held back; less than 0: along the curve from a minute
+		host   time.Duration // for which everybody is
+	}{
+		{"429 with a time", []said{{0, "a", told}}, 20 * time.Second, 0},
+		{"a quota that is used up", []said{{0, "a", spent}}, 20 * time.Second, 0},
+		{"again and again", []said{{0, "a", told}, {5 * time.Second, "a", told}}, 20 * time.Second, 0},
+		{"a shorter time later", []said{{0, "a", told}, {5 * time.Second, "a", Outcome{Status: 429, RetryAfter: time.Second, Credentials: true}}}, 15 * time.Second, 0},
+		{"a second client", []said{{0, "a", told}, {5 * time.Second, "b", told}}, 20 * time.Second, 20 * time.Second},
+		{"a second client, a quota", []said{{0, "a", spent}, {5 * time.Second, "b", spent}}, 20 * time.Second, 20 * time.Second},
+		{"a second client within a minute", []said{{0, "a", told}, {minute, "b", told}}, 20 * time.Second, 20 * time.Second},
+		{"a second client in a long pause", []said{{0, "a", Outcome{Status: 429, RetryAfter: time.Hour, Credentials: true}}, {10 * minute, "b", told}}, 50 * minute, 20 * time.Second},
+		{"a second client, much later", []said{{0, "a", told}, {minute + time.Second, "b", told}}, 0, 0},
+		{"a second client that is told no time", []said{{0, "a", told}, {time.Second, "b", Outcome{Status: 429}}}, -1, minute},
+		{"a second client without credentials", []said{{0, "a", told}, {5 * time.Second, "b", Outcome{Status: 429, RetryAfter: 5 * time.Second}}}, 15 * time.Second, 5 * time.Second},
+		{"503 is the host's", []said{{0, "a", Outcome{Status: 503, RetryAfter: 20 * time.Second, Credentials: true}}}, 20 * time.Second, 20 * time.Second},
+		{"503 that tells of a quota is the host's", []said{{0, "a", Outcome{Status: 503, Spent: 20 * time.Second, Credentials: true}}}, 20 * time.Second, 20 * time.Second},
+		{"one 429 without a time", []said{{0, "a", untold}}, 0, 0},
+		{"three without a time", []said{{0, "a", untold}, {0, "a", untold}, {0, "a", untold}}, -1, 0},
+		{"without a time, of two clients", []said{{0, "a", untold}, {0, "b", untold}}, -1, minute},
+		{"three without credentials", []said{{0, "a", Outcome{Status: 429}}, {0, "a", Outcome{Status: 429}}, {0, "a", Outcome{Status: 429}}}, -1, minute},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLimiter(t, Options{})
+				for _, s := range test.said {
+					time.Sleep(s.after)
+					l.Hear(host, s.client, s.outcome)
+				}
+				matches := func(got, want time.Duration) bool {
+					if want < 0 {
+						return onCurve(got, minute)
+					}
+					return got == want || want == minute && onCurve(got, minute)
+				}
+				if got := pausedFor(l); !matches(got, test.host) {
+					t.Errorf("the host is paused for %v, want %v", got, test.host)
+				}
+				for client, want := range map[string]time.Duration{"a": test.client, "c": test.host} {
+					g, err := l.Acquire(t.Context(), Request{Key: host, Client: client})
+					if want == 0 {
+						if err != nil {
+							t.Errorf("client %s: %v, want a Grant at once", client, err)
+						}
+						g.Release(Outcome{Status: 200})
+						continue
+					}
+					var wait *WaitError
+					if !errors.As(err, &wait) || !matches(wait.Wait, want) || wait.Source == "" || wait.OneClient != (test.host < want || want < 0 && test.host == 0) {
+						t.Errorf("client %s: %+v, %v, want to be turned away for %v", client, wait, err, want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Requests of a client that is held back wait without holding up those of others, and start when its pause is over.
+func TestOthersPassAClientThatIsHeldBack(t *testing.T) {
+	for _, delay := range []time.Duration{0, 10 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLimiter(t, Options{MaxConcurrent: 1})
+			begin := time.Now()
+			r := Request{Key: host, Client: "a", Delay: delay, MaxWait: time.Hour}
+			g := acquire(t, l, r)
+			var all sync.WaitGroup
+			var starts []time.Duration
+			for range 2 {
+				all.Go(func() {
+					g := acquire(t, l, r)
+					starts = append(starts, time.Since(begin))
+					if want, source := g.Required(); len(starts) == 1 && (source != RetryAfter || want <= delay) {
+						t.Errorf("with the delay %v the first was held up by %q for %v", delay, source, want)
+					}
+					g.Release(Outcome{Status: 200})
+				})
+			}
+			synctest.Wait()
+			g.Release(Outcome{Status: 429, RetryAfter: 2 * minute, Credentials: true})
+			other := r
+			other.Client = "b"
+			for i := range 5 {
+				if got := send(t, l, other, time.Second); i == 0 && got != delay || i > 0 && got > delay {
+					t.Errorf("with the delay %v request %d of the other client waited %v", delay, i, got)
+				}
+			}
+			all.Wait()
+			if want := 2 * minute; starts[0] != want || starts[1] != want+delay {
+				t.Errorf("with the delay %v the requests of the client started after %v, want %v and a delay more", delay, starts, want)
+			}
+		})
+	}
+}
+
+// A request that bears no wait is not turned away because one of a client that is held back waits.
+func TestNobodyStandsBehindAClientThatIsHeldBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{})
+		l.Hear(host, "a", Outcome{Status: 429, RetryAfter: minute, Credentials: true})
+		var all sync.WaitGroup
+		all.Go(func() { send(t, l, Request{Key: host, Client: "a", Delay: time.Second, MaxWait: time.Hour}, 0) })
+		synctest.Wait()
+		send(t, l, Request{Key: host, Client: "b", Delay: time.Second}, 0)
+		if wait := turnedAway(t, l, Request{Key: host, Client: "b", Delay: time.Second}); wait.Wait != time.Second || wait.Source != "" {
+			t.Errorf("the other client is turned away with %+v, want its Delay alone", wait)
+		}
+		all.Wait()
+	})
+}
+
+// Requests of the client that wait already, and bear less, are told at once; those of others wait on.
+func TestWaitersHearThatTheirClientIsHeldBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{})
+		r := Request{Key: host, Client: "a", Delay: time.Second, MaxWait: 10 * time.Second}
+		g := acquire(t, l, r)
+		var all sync.WaitGroup
+		all.Go(func() {
+			_, err := l.Acquire(t.Context(), r)
+			var wait *WaitError
+			if !errors.As(err, &wait) || wait.Wait != minute || wait.Source != RetryAfter || !wait.OneClient {
+				t.Errorf("who waits already hears %v, want a wait of a minute", err)
+			}
+		})
+		all.Go(func() {
+			other := r
+			other.Client = "b"
+			if got := send(t, l, other, 0); got != 3*time.Second {
+				t.Errorf("the other client waited %v, want 3s", got)
+			}
+		})
+		synctest.Wait()
+		time.Sleep(2 * time.Second)
+		g.Release(Outcome{Status: 429, RetryAfter: minute, Credentials: true})
+		all.Wait()
+	})
+}
+
+// What is remembered of clients that are held back is little, whoever they are, and is forgotten with the lane.
+func TestClientsThatAreHeldBackAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{})
+		for i := range 1000 {
+			for _, o := range []Outcome{{Status: 429, RetryAfter: time.Hour, Credentials: true}, {Status: 429, Credentials: true}} {
+				l.Hear(host, fmt.Sprint("client-", i), o)
+				if got := len(l.present(host).restraint.recent); got >= enough {
+					t.Fatalf("%d complaints are remembered", got)
+				}
+			}
+		}
+		time.Sleep(3 * time.Hour)
+		if got := sweepAll(l); got != 0 {
+			t.Errorf("%d lanes are kept after the pauses, want 0", got)
+		}
+	})
+}
+
+// Instances that share a lane hear of it when a second client is told the same in another one.
+func TestSharedAccounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, in := newClub(t, 2, time.Millisecond)
+		told := Outcome{Status: 429, RetryAfter: 30 * time.Second, Credentials: true}
+		in[0].Hear(host, "a", told)
+		time.Sleep(time.Second)
+		acquire(t, in[0], Request{Key: host, Client: "b", MaxWait: time.Second}).Release(Outcome{Status: 200})
+		acquire(t, in[1], Request{Key: host, Client: "b", MaxWait: time.Second}).Release(told)
+		time.Sleep(time.Second)
+		for i, l := range in {
+			var wait *WaitError
+			if _, err := l.Acquire(t.Context(), Request{Key: host, Client: "c", MaxWait: time.Second}); !errors.As(err, &wait) || wait.Wait < 28*time.Second || wait.OneClient {
+				t.Errorf("instance %d: %v, want to be turned away until the pause is over", i, err)
+			}
+		}
+	})
+}
+
+// Redis counts what may concern one client alone as the lane does.
+func TestAccountsOverRedis(t *testing.T) {
+	_, in := newMini(t, 2)
+	complain := func(client string, told time.Duration) Verdict {
+		t.Helper()
+		verdict, err := in[0].Complain(Complaint{Key: host, Client: client, Sent: time.Now(), Personal: true, Told: told})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return verdict
+	}
+	for range 5 {
+		if verdict := complain("a", 20*time.Second); verdict.Paused != 0 {
+			t.Fatalf("one client pauses the host: %+v", verdict)
+		}
+	}
+	if verdict := complain("b", 20*time.Second); verdict.Paused < 19*time.Second || verdict.Paused > 20*time.Second || verdict.PausedBy != RetryAfter {
+		t.Errorf("a second client: %+v, want a pause of 20s", verdict)
+	}
+	if answer := denied(t, in[1], Ask{Key: host, Limit: 8}, 19*time.Second, 20*time.Second); answer.Paused < 19*time.Second {
+		t.Errorf("the other instance hears of a pause of %v", answer.Paused)
+	}
+}
+
+// A place that is kept for a client stands when its pause is over.
+func TestPlaceOfAClientThatIsHeldBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{})
+		r := Request{Key: host, Client: "a", Delay: 10 * time.Second}
+		acquire(t, l, r).Release(Outcome{Status: 429, RetryAfter: minute, Credentials: true})
+		wait := turnedAway(t, l, r)
+		if wait.Wait != minute || !wait.OneClient {
+			t.Fatalf("turned away with %+v, want a minute", wait)
+		}
+		other := r
+		other.Client, other.MaxWait = "b", minute
+		for range 4 {
+			send(t, l, other, 0)
+		}
+		time.Sleep(20 * time.Second)
+		if got := send(t, l, r, 0); got != 0 {
+			t.Errorf("who comes back when it was told waited %v", got)
+		}
+	})
+}

@@ -1,20 +1,19 @@
-// Package certs makes and keeps the certificate authority by which robotsproxy reads HTTPS, and the certificates that
-// it issues.
+// Package certs makes and keeps the certificate authority (CA) by which robotsproxy intercepts HTTPS, and issues its
+// certificates.
 //
 //	ca, err := certs.Open(certs.Options{Dir: "/var/lib/robotsproxy"})
 //	config := &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return ca.Leaf("a.example") }}
 //
-// Open loads the authority, or makes one on the first start: ca.pem, which clients are told to trust, and ca-key.pem,
-// which nobody else may read. Leaf issues a certificate for one host, keeps it, and issues another before it ends; all
-// leaves share one key, which is made anew by each Open and never stored.
+// Open loads the CA, or makes one on the first start: ca.pem, which clients must trust, and ca-key.pem, which only its owner
+// can read. Leaf issues a certificate for one host, keeps it, and issues another before it expires. All leaves share one key.
+// Each Open makes a new one, which is never stored.
 //
-// Rotate makes the CA that follows. For an overlap clients are told to trust both and the old one goes on signing; then
-// the new one signs and the old one's key is destroyed. Every Authority of the folder follows, in this process and in
-// others, without being opened again.
+// Rotate makes the next CA. During an overlap clients must trust both, and the old one signs. Then the new one signs, and the
+// key of the old one is destroyed. Every Authority of the folder, in this process and in others, follows without a new Open.
 //
-// Each installation has a key of its own. It is never returned, shown or logged by this package, and who has it can
-// read the traffic of every client that trusts the certificate. The package does not decide for whom to sign: a caller
-// asks only for the host that a client asked to be connected to. It revokes nothing; leaves live for days instead.
+// Each installation has its own key. This package never returns or logs it: with it one can read the traffic of every client
+// that trusts the CA. The package does not decide which hosts to sign for: the caller asks only for the host of a CONNECT. It
+// revokes nothing; leaves are valid for a week.
 package certs
 
 import (
@@ -39,42 +38,41 @@ import (
 
 // Options configure an Authority. Either Dir or both files are needed.
 type Options struct {
-	// Dir is the folder of ca.pem and ca-key.pem. Open makes it, with mode 0700, and them where there are none.
+	// Dir is the folder of ca.pem and ca-key.pem. Open makes it, with mode 0700, and the files, if they do not exist.
 	Dir string
 
-	// Existing has Open refuse a Dir without ca.pem, by fs.ErrNotExist. If false, it makes one.
+	// Existing makes Open return fs.ErrNotExist for a Dir without ca.pem. If false, Open makes a CA.
 	Existing bool
 
-	// CertFile and KeyFile are the PEM files of a CA of the operator's own; if set, Dir is not used. Behind the CA's
-	// certificate CertFile may hold those of its issuers, which clients are then sent too. The key is PKCS #8, SEC 1 or
-	// PKCS #1, and not encrypted.
+	// CertFile and KeyFile are the PEM files of a CA that the operator provides. If set, Dir is not used. After the CA's
+	// certificate, CertFile may contain those of its issuers, which are sent to clients as well. The key is in PKCS #8, SEC 1
+	// or PKCS #1, not encrypted.
 	CertFile, KeyFile string
 
-	// Clock tells the time of which certificates are valid. If nil, time.Now.
+	// Clock returns the time for which certificates must be valid. If nil, time.Now.
 	Clock func() time.Time
 
-	// Logger is told of rotations. If nil, nothing is logged.
+	// Logger receives rotations. If nil, nothing is logged.
 	Logger *slog.Logger
 }
 
-// Authority is a certificate authority and the leaves it has issued. It is safe for concurrent use.
+// Authority is a CA and the leaves that it has issued. It is safe for concurrent use.
 type Authority struct {
-	dir      string // empty where the CA is the operator's own
+	dir      string // empty for a CA of CertFile
 	certFile string
 	created  bool
 	clock    func() time.Time
 	log      *slog.Logger
 
 	ring    atomic.Pointer[ring]
-	reading sync.Mutex // held by who stores another ring
+	reading sync.Mutex // held to store another state
 
 	leafKey *ecdsa.PrivateKey
 	leaves  *leaves
 	signing singleflight.Group // by CA and host
 }
 
-// Open loads the certificate authority that o names, or makes one in o.Dir. Any number of processes may do so at the
-// same moment: they end up with the same one.
+// Open loads the CA that o names, or makes one in o.Dir. Several processes may do so at once: they get the same CA.
 func Open(o Options) (*Authority, error) {
 	if o.Clock == nil {
 		o.Clock = time.Now
@@ -110,7 +108,7 @@ func (a *Authority) openOwn(certFile, keyFile string) error {
 	return err
 }
 
-// openDir opens the CA of a folder, and ends a rotation whose time has come.
+// openDir opens the CA of a folder, and completes a rotation whose overlap is over.
 func (a *Authority) openDir(dir string, existing bool) (err error) {
 	a.dir, a.certFile = dir, filepath.Join(dir, certName)
 	if !existing {
@@ -127,24 +125,24 @@ func (a *Authority) openDir(dir string, existing bool) (err error) {
 	return nil
 }
 
-// now is the time on the wall. The monotonic reading is dropped, since it stands still while the machine sleeps, and
-// what counts is the date that clients compare with.
+// now returns the wall clock's time. It drops the monotonic reading, which stops while the machine sleeps: clients compare
+// dates.
 func (a *Authority) now() time.Time { return a.clock().Round(0) }
 
-// Created reports whether Open made the CA, so that clients cannot trust it yet.
+// Created reports whether Open made the CA. Clients cannot trust a new CA yet.
 func (a *Authority) Created() bool { return a.created }
 
 // CertFile returns the path of the CA's certificate.
 func (a *Authority) CertFile() string { return a.certFile }
 
-// Certificate returns the certificate of the CA that signs now. It is shared and must not be changed.
+// Certificate returns the certificate of the CA that signs now. The caller must not modify it.
 func (a *Authority) Certificate() *x509.Certificate { return a.current(a.now()).active.cert() }
 
-// PEM returns what clients are to trust now: the CA's certificate and, where CertFile holds them, those of its issuers.
-// While a rotation lasts, the certificate of the next CA follows.
+// PEM returns the certificates that clients must trust: the CA's, those of its issuers in CertFile, and during a rotation that
+// of the next CA.
 func (a *Authority) PEM() []byte { return encodeAll(a.current(a.now()).trusted()) }
 
-// Fingerprint returns the SHA-256 of the certificate of the CA that signs now; see the function of that name.
+// Fingerprint returns the SHA-256 of the certificate of the CA that signs now, as the function Fingerprint formats it.
 func (a *Authority) Fingerprint() string { return Fingerprint(a.Certificate()) }
 
 // Fingerprint returns the SHA-256 of cert as browsers and openssl show it: "5F:0A:...".

@@ -27,7 +27,7 @@ const (
 	backdate = 24 * time.Hour // for clients whose clocks are slow
 )
 
-// pair is a CA's certificate, followed by those of its issuers if they are known, and the key of the first.
+// pair is a CA's certificate, any of its issuers' after it, and the key of the first.
 type pair struct {
 	certs []*x509.Certificate
 	key   crypto.Signer
@@ -35,20 +35,20 @@ type pair struct {
 
 func (p *pair) cert() *x509.Certificate { return p.certs[0] }
 
-// complete makes the pair of the first start in dir, or what is missing of it, and reports whether it made one.
+// complete makes the missing files of the first start in dir, and reports whether it made a CA.
 //
-// The key comes first and, once it has its name, is never written again; the certificate is made for whichever key
-// has the name. So a process that stopped between the two leaves a key for which the next start makes a certificate,
-// and of several processes at once all sign with the one key, and the first certificate to get its name stays.
+// It stores the key first, and never replaces it. The certificate is made for the key that has the name. So if a process stops
+// between the two, the next start makes a certificate for its key. If several processes start at once, all use one key, and
+// the first certificate stays.
 func complete(dir string, now time.Time) (created bool, err error) {
 	certFile := filepath.Join(dir, certName)
 	if _, err := os.Lstat(certFile); errors.Is(err, fs.ErrNotExist) {
 		return create(certFile, filepath.Join(dir, keyName), now)
 	}
-	return false, nil // what is wrong with it, who reads it says
+	return false, nil // readRing checks it
 }
 
-// create makes what is missing of a pair. It reports false where another process was first with the certificate.
+// create makes the missing files of a pair. It reports false if another process made the certificate first.
 func create(certFile, keyFile string, now time.Time) (bool, error) {
 	if _, err := os.Lstat(keyFile); errors.Is(err, fs.ErrNotExist) {
 		if err := createKey(keyFile); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -86,7 +86,7 @@ func newKey() (crypto.Signer, error) {
 	return key, nil
 }
 
-// storeKey writes key to path, unless something has that name.
+// storeKey writes key to path. It returns fs.ErrExist if path exists.
 func storeKey(path string, key crypto.Signer) error {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
@@ -95,7 +95,7 @@ func storeKey(path string, key crypto.Signer) error {
 	return durable.Create(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600)
 }
 
-// selfSign returns a certificate for key that may sign leaves but no other CA (RFC 5280 section 4.2.1.9).
+// selfSign returns a certificate for key that may sign leaves but not CAs (RFC 5280 section 4.2.1.9).
 func selfSign(key crypto.Signer, now time.Time) ([]byte, error) {
 	template := &x509.Certificate{
 		Subject:               pkix.Name{Organization: []string{"robotsproxy"}, CommonName: caName()},
@@ -109,8 +109,8 @@ func selfSign(key crypto.Signer, now time.Time) ([]byte, error) {
 	return x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 }
 
-// caName tells installations apart in a list of trusted CAs: by the machine for people, and by six random characters
-// for two of one machine and for software, to which two CAs of one name and different keys are a forgery.
+// caName returns a name that is unique in a list of trusted CAs. It has the machine's name for people, and six random
+// characters, since software may take two CAs with one name and different keys for a forgery.
 func caName() string {
 	id := strings.ToLower(rand.Text()[:6])
 	host, err := os.Hostname()
@@ -126,7 +126,7 @@ func caName() string {
 	return fmt.Sprintf("robotsproxy CA %s %s", host[:min(len(host), 40)], id) // 62 at most; see maxCommonName
 }
 
-// load reads a pair and makes sure that clients would accept what it signs now.
+// load reads a pair and checks that clients would accept its leaves now.
 func load(certFile, keyFile string, now time.Time) (*pair, error) {
 	data, err := os.ReadFile(certFile)
 	if err != nil {
@@ -139,7 +139,7 @@ func load(certFile, keyFile string, now time.Time) (*pair, error) {
 	return match(certFile, certs, keyFile, now)
 }
 
-// match puts the key in keyFile beside the certificates that certFile holds.
+// match returns the pair of the certificates in certFile and the key in keyFile.
 func match(certFile string, certs []*x509.Certificate, keyFile string, now time.Time) (*pair, error) {
 	key, err := loadKey(keyFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -162,13 +162,13 @@ func belongs(key crypto.Signer, cert *x509.Certificate) bool {
 	return ok && public.Equal(cert.PublicKey)
 }
 
-// check says why clients would not accept what cert signs.
+// check returns an error if clients would not accept the leaves of cert.
 func check(cert *x509.Certificate, now time.Time) error {
 	switch {
 	case !cert.BasicConstraintsValid || !cert.IsCA:
-		return errors.New("it is not the certificate of a CA: one made with basicConstraints CA:TRUE is needed")
+		return errors.New("it is not the certificate of a CA: make one with basicConstraints CA:TRUE")
 	case cert.KeyUsage != 0 && cert.KeyUsage&x509.KeyUsageCertSign == 0:
-		return errors.New("its key may not sign certificates: a CA made with keyUsage keyCertSign is needed")
+		return errors.New("its key may not sign certificates: make a CA with keyUsage keyCertSign")
 	case now.Before(cert.NotBefore):
 		return fmt.Errorf("it is not valid before %s: set this machine's clock (now %s)", date(cert.NotBefore), date(now))
 	case now.After(cert.NotAfter):
@@ -183,13 +183,13 @@ func expired(cert *x509.Certificate) error {
 
 func date(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// parseCerts reads the certificates in the PEM of the file path, the CA's own first. A file that holds a key too is
-// refused: clients are handed this file.
+// parseCerts parses the PEM certificates of the file path, the CA's first. It refuses a file with a private key: clients
+// receive this file.
 func parseCerts(path string, data []byte) ([]*x509.Certificate, error) {
 	var certs []*x509.Certificate
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
 		if strings.Contains(block.Type, "PRIVATE KEY") {
-			return nil, fmt.Errorf("reading %s: it holds a private key: keep that in a file of its own, since clients are given the certificate's", path)
+			return nil, fmt.Errorf("reading %s: it holds a private key: move the key to another file, since clients receive this one", path)
 		}
 		if block.Type != "CERTIFICATE" {
 			continue
@@ -201,12 +201,12 @@ func parseCerts(path string, data []byte) ([]*x509.Certificate, error) {
 		certs = append(certs, cert)
 	}
 	if len(certs) == 0 {
-		return nil, fmt.Errorf("reading %s: it holds no PEM block of type CERTIFICATE: put back the CA's certificate, or move it and its key away and start again with another CA", path)
+		return nil, fmt.Errorf("reading %s: it has no PEM block of type CERTIFICATE: put back the CA's certificate, or move it and its key away and start again with another CA", path)
 	}
 	return certs, nil
 }
 
-// loadKey reads the one private key of a PEM file that only its owner may read. No error of it quotes the file.
+// loadKey reads the private key of a PEM file that only its owner can read. Its errors never quote the file.
 func loadKey(path string) (crypto.Signer, error) {
 	data, err := durable.ReadSecret(path)
 	if err != nil {
@@ -222,12 +222,12 @@ func loadKey(path string) (crypto.Signer, error) {
 		}
 		return key, nil
 	}
-	return nil, fmt.Errorf("reading %s: it holds no PEM block of type PRIVATE KEY: put back the CA's key, or move it and the certificate away and start again with another CA", path)
+	return nil, fmt.Errorf("reading %s: it has no PEM block of type PRIVATE KEY: put back the CA's key, or move it and the certificate away and start again with another CA", path)
 }
 
 func parseKey(block *pem.Block) (crypto.Signer, error) {
 	if block.Type == "ENCRYPTED PRIVATE KEY" || block.Headers["DEK-Info"] != "" {
-		return nil, errors.New("the key is encrypted: write it in clear with openssl pkey, in a file of mode 0600")
+		return nil, errors.New("the key is encrypted: decrypt it with openssl pkey, into a file of mode 0600")
 	}
 	var key any
 	var err error

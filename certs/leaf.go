@@ -18,20 +18,19 @@ const (
 	maxCommonName = 64 // RFC 5280 appendix A.1, ub-common-name
 )
 
-// Leaf returns a certificate for host that clients of the CA accept, with its key and the chain to send. It is kept:
-// of many calls for one host at once one signs, and calls for different hosts sign at the same time. Certificates are
-// shared and must not be changed.
+// Leaf returns a certificate for host, with its key and chain. Certificates are kept and shared: the caller must not modify
+// them. Of concurrent calls for one host one signs; calls for different hosts sign concurrently.
 //
-// Host is a canonical name (lower-case ASCII labels, no trailing dot) or IP address. Anything else is refused, a
-// wildcard above all: the certificate would be good for names that nobody asked to be connected to.
+// Host is a canonical name (lower-case ASCII labels, no trailing dot) or IP address. Leaf refuses anything else. In particular
+// it refuses a wildcard, whose certificate would be valid for hosts that the client did not ask for.
 func (a *Authority) Leaf(host string) (*tls.Certificate, error) {
 	now := a.now()
 	ca := a.current(now).active
 	if cert := a.leaves.get(host, ca.cert(), now); cert != nil {
 		return cert, nil
 	}
-	// Look again inside the flight: a caller may miss above, and start a flight of its own after the one that
-	// signed for this host has ended. A flight is one CA's, so that nobody gets on it who came after a rotation.
+	// Look again inside the call: a caller may miss above, and begin another call after the one that signed for this
+	// host has ended. The key names the CA, so that a caller after a rotation does not join a call before it.
 	cert, err, _ := a.signing.Do(id(ca.cert())+" "+host, func() (any, error) {
 		if cert := a.leaves.get(host, ca.cert(), now); cert != nil {
 			return cert, nil
@@ -44,7 +43,7 @@ func (a *Authority) Leaf(host string) (*tls.Certificate, error) {
 	return cert.(*tls.Certificate), nil
 }
 
-// issue signs a certificate for host by ca and keeps it until a third of its life is left.
+// issue signs a certificate for host by ca, and keeps it until a third of its life is left.
 func (a *Authority) issue(ca *pair, host string, now time.Time) (*tls.Certificate, error) {
 	template, err := leafTemplate(host)
 	if err != nil {
@@ -62,22 +61,21 @@ func (a *Authority) issue(ca *pair, host string, now time.Time) (*tls.Certificat
 	if err != nil {
 		return nil, err
 	}
-	// The CA is sent along although clients have it: where they show or pin the chain, it is the part that stays.
-	// The parsed form that tls.Certificate has room for would quadruple its size, and no server reads it.
+	// The chain includes the CA although clients have it: for clients that show or pin the chain it is the constant part.
+	// Leaf stays nil: the parsed form would take four times the memory, and crypto/tls does not read it in a server.
 	cert := &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: a.leafKey}
 	for _, c := range ca.certs {
 		cert.Certificate = append(cert.Certificate, c.Raw)
 	}
-	// Life is counted from now. Counted from the backdated start, a leaf that ends with its CA would be due for
-	// renewal when it is made, and each call would sign.
+	// The life counts from now. If it counted from the backdated start, a leaf that expires with its CA would be due for
+	// renewal at once, and each call would sign.
 	renew := now.Add(template.NotAfter.Sub(now) * 2 / 3)
 	a.leaves.add(&leaf{host: host, issuer: issuer, cert: cert, from: template.NotBefore, renew: renew})
 	return cert, nil
 }
 
-// leafTemplate describes a TLS server of one host. The host stands in the subject alternative name, where clients look
-// (RFC 9525 section 6.1); the common name is for people. Without a serial number, crypto/x509 draws one of 159 bits
-// from the random source.
+// leafTemplate returns the template of a TLS server's certificate for host. The host is in the subject alternative name, which
+// clients check (RFC 9525 section 6.1); the common name is for people. crypto/x509 chooses a random serial number of 159 bits.
 func leafTemplate(host string) (*x509.Certificate, error) {
 	template := &x509.Certificate{
 		KeyUsage:              x509.KeyUsageDigitalSignature,
@@ -101,16 +99,16 @@ func leafTemplate(host string) (*x509.Certificate, error) {
 	return template, nil
 }
 
-// checkName accepts labels of lower-case letters, digits, "-" and "_", 1 to 63 octets each and 253 in all (RFC 1035
-// section 2.3.4), of which the last is no number: a resolver could take such a name for an address.
+// checkName accepts labels of lower-case letters, digits, "-" and "_", of 1 to 63 bytes each and 253 in all (RFC 1035 section
+// 2.3.4). It refuses a name whose last label is a number: a resolver could take it for an address.
 func checkName(name string) error {
 	if len(name) > 253 {
-		return errors.New("a name has 253 octets at most")
+		return errors.New("a name has at most 253 bytes")
 	}
 	var last string
 	for label := range strings.SplitSeq(name, ".") {
 		if label == "" || len(label) > 63 {
-			return errors.New("each label of a name has 1 to 63 octets")
+			return errors.New("each label of a name has 1 to 63 bytes")
 		}
 		if strings.ContainsFunc(label, func(r rune) bool { return !isNameRune(r) }) {
 			return errors.New("a name has lower-case letters, digits, - and _ only")

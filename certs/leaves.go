@@ -11,7 +11,7 @@ import (
 // maxLeaves bounds memory: about 1 KiB each.
 const maxLeaves = 10_000
 
-// leaf is a certificate and the time in which it is handed out.
+// leaf is a certificate and the time during which it is used.
 type leaf struct {
 	host        string
 	issuer      *x509.Certificate
@@ -19,21 +19,21 @@ type leaf struct {
 	from, renew time.Time
 }
 
-// leaves keeps the certificates that were asked for last.
+// leaves is an LRU cache of certificates.
 type leaves struct {
 	max int
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	byHost map[string]*list.Element
-	order  *list.List // of *leaf; the one that was used last in front
+	order  *list.List // of *leaf, most recently used first
 }
 
 func newLeaves(max int) *leaves {
 	return &leaves{max: max, byHost: make(map[string]*list.Element), order: list.New()}
 }
 
-// get returns nil where host has none by issuer that is good now. One from the future is not: the clock was set back,
-// and clients would refuse it.
+// get returns host's certificate by issuer, or nil if there is no current one. A certificate from the future is not current:
+// the clock was set back, and clients would refuse it.
 func (l *leaves) get(host string, issuer *x509.Certificate, now time.Time) *tls.Certificate {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -49,7 +49,7 @@ func (l *leaves) get(host string, issuer *x509.Certificate, now time.Time) *tls.
 	return kept.cert
 }
 
-// add keeps one in the place of its host's last, or else of the one that was not used for longest.
+// add stores a certificate. It replaces the previous one of the host, or the least recently used one if the cache is full.
 func (l *leaves) add(fresh *leaf) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

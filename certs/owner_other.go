@@ -2,5 +2,5 @@
 
 package certs
 
-// chownLike does nothing here, where files have no owner as Unix knows one.
+// chownLike does nothing: files on this system have no Unix owner.
 func chownLike(string, string) error { return nil }

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// chownLike gives path to whom the file like belongs. That is somebody else only where root works on the CA of a proxy
-// that runs as another user: a key that stayed root's could not be read by it.
+// chownLike gives path the owner of the file like. They differ only if root rotates the CA of a proxy that runs as another user,
+// which could not read a key of root's.
 func chownLike(path, like string) error {
 	info, err := os.Stat(like)
 	if err != nil {

@@ -15,19 +15,18 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/durable"
 )
 
-// ring is what a folder says at one moment: the CA that signs and, while a rotation lasts, the one that follows it. It
-// is never changed.
+// ring is the state of a folder at one moment: the CA that signs and, during a rotation, the next one. It is immutable.
 type ring struct {
 	active *pair
-	next   *pair       // nil where none follows
+	next   *pair       // nil if there is no rotation
 	from   time.Time   // when next begins to sign
-	file   fs.FileInfo // of ca.pem as it was read; nil where the CA is the operator's own
+	file   fs.FileInfo // of ca.pem when it was read; nil for a CA of CertFile
 }
 
-// turned reports whether the time of the next CA has come.
+// turned reports whether the overlap is over.
 func (r *ring) turned(now time.Time) bool { return r.next != nil && !now.Before(r.from) }
 
-// trusted returns the certificates that clients are told to trust.
+// trusted returns the certificates that clients must trust.
 func (r *ring) trusted() []*x509.Certificate {
 	if r.next == nil {
 		return r.active.certs
@@ -35,9 +34,9 @@ func (r *ring) trusted() []*x509.Certificate {
 	return append(r.active.certs[:len(r.active.certs):len(r.active.certs)], r.next.certs...)
 }
 
-// mark stands in ca.pem before the certificate of the next CA, and behind it the time from which that one signs. Who
-// reads PEM passes over it (RFC 7468 section 2), so that the file is what clients trust and at the same time, in one
-// piece, all that there is to know about a rotation.
+// mark begins the line in ca.pem before the certificate of the next CA. The time from which that CA signs follows it. PEM
+// parsers skip the line (RFC 7468 section 2). So the file holds the certificates that clients must trust and the whole state
+// of a rotation, and is replaced in one step.
 const mark = "# The CA below signs from "
 
 // encode returns ca.pem.
@@ -50,8 +49,8 @@ func (r *ring) encode() []byte {
 	return text
 }
 
-// readRing reads ca.pem and the keys of the CAs in it. The file is looked at before it is read: if it is replaced in
-// between, the next look finds another than this one.
+// readRing reads ca.pem and the keys of its CAs. It calls Stat before it reads: if the file is replaced between the two, the
+// next Stat differs.
 func readRing(dir string, now time.Time) (*ring, error) {
 	certFile := filepath.Join(dir, certName)
 	info, err := os.Stat(certFile)
@@ -74,14 +73,14 @@ func readRing(dir string, now time.Time) (*ring, error) {
 		}
 	}
 	if r.turned(now) {
-		r.active = &pair{certs: certs} // its key is of no use any more, and may be gone
+		r.active = &pair{certs: certs} // its key is not used any more, and may not exist
 		return r, nil
 	}
 	r.active, err = match(certFile, certs, keyFile(dir, certs[0]), now)
 	return r, err
 }
 
-// readNext reads what follows the mark.
+// readNext parses the text after the mark.
 func (r *ring) readNext(certFile string, text []byte, now time.Time) error {
 	from, rest, _ := bytes.Cut(text, []byte("\n"))
 	var err error
@@ -100,14 +99,13 @@ func (r *ring) readNext(certFile string, text []byte, now time.Time) error {
 	return err
 }
 
-// id is short enough for the name of a file and tells all CAs of a folder apart.
+// id identifies a CA in the name of a file.
 func id(cert *x509.Certificate) string {
 	sum := sha256.Sum256(cert.Raw)
 	return hex.EncodeToString(sum[:8])
 }
 
-// keyFile returns the path of the key of cert. The CA of the first start has ca-key.pem, which is also where the key of
-// any other is found if it is put there.
+// keyFile returns the path of the key of cert: ca-key.pem, unless a file has the name of a rotated key.
 func keyFile(dir string, cert *x509.Certificate) string {
 	path := rotatedKeyFile(dir, cert)
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
@@ -120,8 +118,8 @@ func rotatedKeyFile(dir string, cert *x509.Certificate) string {
 	return filepath.Join(dir, "ca-key-"+id(cert)+".pem")
 }
 
-// current returns the CAs as they are now. Another process may have rotated them, so the file is looked at each time:
-// that costs a microsecond of a handshake, and no client is served what was rotated away.
+// current returns the state now. Another process may have rotated the CA, so it calls Stat each time. That costs a microsecond
+// of a handshake, and no client receives a leaf of a retired CA.
 func (a *Authority) current(now time.Time) *ring {
 	r := a.ring.Load()
 	if a.dir == "" || !r.turned(now) && a.unchanged(r) == nil {
@@ -140,8 +138,7 @@ func (a *Authority) current(now time.Time) *ring {
 	return r
 }
 
-// unchanged returns nil if r is what ca.pem says, else what the file is now. A file that is gone changes nothing: who
-// runs goes on with what it has.
+// unchanged returns nil if r is the state of ca.pem, else the file's present info. A missing file changes nothing.
 func (a *Authority) unchanged(r *ring) fs.FileInfo {
 	info, err := os.Stat(a.certFile)
 	if err != nil || os.SameFile(info, r.file) && info.ModTime().Equal(r.file.ModTime()) && info.Size() == r.file.Size() {
@@ -150,11 +147,11 @@ func (a *Authority) unchanged(r *ring) fs.FileInfo {
 	return info
 }
 
-// reread returns what ca.pem says now. If that cannot be read, it is told once and the CAs stay as they were.
+// reread reads ca.pem again. If that fails, it logs the error once, and the state does not change.
 func (a *Authority) reread(old *ring, info fs.FileInfo, now time.Time) *ring {
 	r, err := readRing(a.dir, now)
 	if err != nil {
-		a.log.Error("the CA was changed and cannot be read; the one before goes on signing", "err", err)
+		a.log.Error("ca.pem was changed and cannot be read; the previous CA still signs", "err", err)
 		kept := *old
 		kept.file = info
 		return &kept
@@ -166,15 +163,15 @@ func (a *Authority) reread(old *ring, info fs.FileInfo, now time.Time) *ring {
 	return r
 }
 
-// announce tells of a rotation that is under way.
+// announce logs a rotation that is under way.
 func (a *Authority) announce(r *ring) {
 	if r.next != nil {
 		a.log.Warn("the CA rotates: let clients trust the next one before it signs", "next", r.next.cert().Subject.CommonName, "from", date(r.from))
 	}
 }
 
-// turn makes the next CA the one that signs. It never goes back, even if the clock does: the old key is destroyed. A
-// folder that cannot be written is told of, and the next start tries again.
+// turn makes the next CA sign. It cannot be undone, even if the clock is set back: the old key is destroyed. If the folder cannot
+// be written, it logs the error, and the next start tries again.
 func (a *Authority) turn(r *ring) *ring {
 	a.log.Info("the next CA signs from now on", "ca", r.next.cert().Subject.CommonName, "before", r.active.cert().Subject.CommonName)
 	turned := &ring{active: r.next, file: r.file}
@@ -184,9 +181,8 @@ func (a *Authority) turn(r *ring) *ring {
 	return turned
 }
 
-// retire ends a rotation on the disk. Its steps may be broken off after any of them and are then taken again by whoever
-// opens the folder next, since ca.pem still names both CAs until the last. The old certificate is kept, so that it can
-// be taken out of the trust stores that it was installed in.
+// retire completes a rotation on disk. If it stops after any step, the next Open takes all steps again, since ca.pem names both
+// CAs until the last step. The old certificate is kept, so that it can be removed from trust stores.
 func retire(dir string, old *x509.Certificate, turned *ring) error {
 	err := durable.Create(filepath.Join(dir, previousPrefix+id(old)+".pem"), encodeCertificate(old.Raw), 0o644)
 	if err != nil && !errors.Is(err, fs.ErrExist) {
@@ -198,7 +194,7 @@ func retire(dir string, old *x509.Certificate, turned *ring) error {
 	return durable.Replace(filepath.Join(dir, certName), turned.encode(), 0o644)
 }
 
-// destroyKey removes the key of cert, and no other.
+// destroyKey removes the key of cert, and no other key.
 func destroyKey(dir string, cert *x509.Certificate) error {
 	path := keyFile(dir, cert)
 	key, err := loadKey(path)

@@ -11,12 +11,11 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/durable"
 )
 
-// Rotate makes the CA that follows this one. Clients are told to trust both from now on; the old CA signs until overlap
-// is over, and the new one from then. With no overlap the new one signs at once, and while a rotation is under way that
-// ends it.
+// Rotate makes the next CA. Clients must trust both from now on. The old CA signs until the overlap is over, and the new one
+// from then on. If overlap is zero, the new one signs at once; that also completes a rotation that is under way.
 //
-// It is whole or did not happen: the new key is on the disk before ca.pem, in one step, names the new certificate. Of
-// two rotations at the same moment the one that writes last counts. A CA of the operator's own is refused.
+// It is atomic: the new key is on disk before ca.pem names the new certificate in one step. Of two rotations at once, the later
+// write counts. Rotate refuses a CA of CertFile.
 func (a *Authority) Rotate(overlap time.Duration) error {
 	if err := a.rotate(overlap, a.now()); err != nil {
 		return fmt.Errorf("certs: rotating: %w", err)
@@ -29,7 +28,7 @@ func (a *Authority) rotate(overlap time.Duration, now time.Time) error {
 		return fmt.Errorf("the CA of %s is the operator's own: make another with the tools that made it", a.certFile)
 	}
 	if overlap < 0 {
-		return fmt.Errorf("an overlap of %s is none", overlap)
+		return fmt.Errorf("an overlap of %s is none: it must not be negative", overlap)
 	}
 	r := a.current(now)
 	follow := &ring{active: r.active, next: r.next, from: now.Add(overlap).Truncate(time.Second)}
@@ -54,7 +53,7 @@ func (a *Authority) rotate(overlap time.Duration, now time.Time) error {
 	return nil
 }
 
-// makePair makes a CA whose key is on the disk and whose certificate is not yet.
+// makePair makes a CA and stores its key. The certificate is not stored yet.
 func makePair(dir string, now time.Time) (*pair, error) {
 	key, err := newKey()
 	if err != nil {
@@ -71,26 +70,26 @@ func makePair(dir string, now time.Time) (*pair, error) {
 	return &pair{certs: []*x509.Certificate{cert}, key: key}, storeKey(rotatedKeyFile(dir, cert), key)
 }
 
-// Role says what a CA is for now.
+// Role is the part that a CA has in a folder.
 type Role string
 
 const (
-	Active   Role = "active"   // it signs, and clients are to trust it
-	Next     Role = "next"     // it will sign, and clients are to trust it
-	Previous Role = "previous" // it has signed; its key is destroyed and clients should forget it
+	Active   Role = "active"   // signs; clients must trust it
+	Next     Role = "next"     // will sign; clients must trust it
+	Previous Role = "previous" // has signed; its key is destroyed, and clients should no longer trust it
 )
 
-// CA is one of those that a folder has had.
+// CA is a present or former CA of a folder.
 type CA struct {
 	Role        Role
 	Certificate *x509.Certificate
-	File        string    // where the certificate is
-	From        time.Time // when it begins to sign; zero for all but the next
+	File        string    // path of the certificate
+	From        time.Time // when a Next begins to sign, else zero
 }
 
 const previousPrefix = "ca-previous-"
 
-// CAs returns the CA that signs, the one that follows it, and those that have been rotated away.
+// CAs returns the CA that signs, the next one, and the retired ones.
 func (a *Authority) CAs() ([]CA, error) {
 	r := a.current(a.now())
 	all := []CA{{Role: Active, Certificate: r.active.cert(), File: a.certFile}}
@@ -107,7 +106,7 @@ func (a *Authority) CAs() ([]CA, error) {
 	return append(all, previous...), nil
 }
 
-// readPrevious returns the CAs of dir that were rotated away.
+// readPrevious returns the retired CAs of dir.
 func readPrevious(dir string) (all []CA, err error) {
 	names, err := fs.Glob(os.DirFS(dir), previousPrefix+"*.pem")
 	if err != nil {
@@ -128,7 +127,7 @@ func readPrevious(dir string) (all []CA, err error) {
 	return all, nil
 }
 
-// Ends returns when the last CA ends that clients are told to trust. Before that another one is needed.
+// Ends returns when the last CA that clients must trust expires. The operator must rotate before.
 func (a *Authority) Ends() time.Time {
 	r := a.current(a.now())
 	if r.next != nil {

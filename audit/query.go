@@ -4,7 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -30,7 +30,9 @@ func ParseQueryMode(s string) (QueryMode, error) {
 	return QueryMask, fmt.Errorf("audit: query mode %q is none of mask, keep, hash and drop", s)
 }
 
-// Apply returns what is kept of a raw query.
+// Apply returns what is kept of a raw query. QueryMask keeps every name and every value but those of credentials, since
+// rules match on queries and an auditor wants to see them match. It looks into URLs in values as well, however many times
+// over they are encoded, and cuts their userinfo.
 func (m QueryMode) Apply(query string) string {
 	switch m {
 	case QueryKeep:
@@ -44,60 +46,45 @@ func (m QueryMode) Apply(query string) string {
 	case QueryDrop:
 		return ""
 	default:
-		return maskQuery(query)
+		return queryMask.apply(query)
 	}
 }
 
-// maskQuery keeps every name and every value but those of credentials, since rules match on queries and an auditor
-// wants to see them match.
-func maskQuery(query string) string {
-	if query == "" {
-		return ""
+// Path returns what is kept of a raw path: with QueryKeep all of it, else all but the values that are named like
+// credentials, in path parameters (";jsessionid=") and in URLs that are a part of it, and the userinfo of those.
+func (m QueryMode) Path(path string) string {
+	if m == QueryKeep {
+		return path
 	}
-	var b strings.Builder
-	for rest := query; rest != ""; {
-		pair := rest
-		sep := ""
-		if i := strings.IndexAny(rest, "&;"); i >= 0 {
-			pair, sep, rest = rest[:i], rest[i:i+1], rest[i+1:]
-		} else {
-			rest = ""
-		}
-		name, value, ok := strings.Cut(pair, "=")
-		if ok && value != "" && isCredential(decodedName(name)) {
-			pair = name + "=***"
-		}
-		b.WriteString(pair)
-		b.WriteString(sep)
-	}
-	return b.String()
+	return pathMask.apply(path)
 }
 
-// decodedName is a name as a server reads it, so that "to%6ben" hides nothing.
-func decodedName(name string) string {
-	if decoded, err := url.QueryUnescape(name); err == nil {
-		return decoded
+// Text returns what is kept of a text such as a User-Agent, as Path does.
+func (m QueryMode) Text(text string) string {
+	if m == QueryKeep {
+		return text
 	}
-	return name
+	return textMask.apply(text)
 }
 
 // Names that are credentials when they stand alone, and words that make one of any name they stand in.
 var (
-	credentialNames = []string{"key", "sig", "auth", "code", "sid", "pass", "pin", "otp"}
-	credentialWords = []string{"token", "secret", "passw", "pwd", "signature", "credential", "apikey", "accesskey", "authorization", "session", "jwt"}
+	credentialNames = []string{"key", "sig", "auth", "code", "sid", "pass", "pin", "otp", "refresh"}
+	credentialWords = []string{
+		"token", "secret", "passw", "passphrase", "passcode", "pwd", "signature", "hmac", "credential", "apikey", "accesskey", "privatekey",
+		"authorization", "oauth", "bearer", "ticket", "session", "sessid", "connectsid", "cookie", "jwt", "assertion", "samlresponse",
+	}
 )
 
+var unseparated = strings.NewReplacer("-", "", "_", "", ".", "")
+
+// isCredential reports whether name, or a part of it in brackets ("user[pass]"), is that of a credential.
 func isCredential(name string) bool {
-	folded := strings.NewReplacer("-", "", "_", "", ".", "").Replace(strings.ToLower(name))
-	for _, n := range credentialNames {
-		if folded == n {
+	folded := unseparated.Replace(strings.ToLower(name))
+	for part := range strings.FieldsFuncSeq(folded, func(r rune) bool { return r == '[' || r == ']' }) {
+		if slices.Contains(credentialNames, part) {
 			return true
 		}
 	}
-	for _, w := range credentialWords {
-		if strings.Contains(folded, w) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(credentialWords, func(word string) bool { return strings.Contains(folded, word) })
 }

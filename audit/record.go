@@ -7,7 +7,7 @@
 //
 // A Record is begun once, before anything is sent or answered, and ended once. Begin is where a recorder that cannot
 // write any more refuses, so that nothing happens unrecorded. Secrets never reach a Record: userinfo is never there, no header but
-// User-Agent is kept, and QueryMask cuts the values of parameters that are named like credentials. The
+// User-Agent is kept, and QueryMask cuts values that are named like credentials from query, path and User-Agent. The
 // package decides nothing and judges nothing.
 package audit
 

@@ -45,7 +45,7 @@ func FromURL(u *url.URL) (Origin, error) {
 		return Origin{}, fmt.Errorf("origin: scheme %q is neither http nor https", u.Scheme)
 	}
 	if u.Opaque != "" {
-		return Origin{}, fmt.Errorf("origin: %q has no authority", u.Redacted())
+		return Origin{}, errors.New("origin: the URL has no authority, which begins with //")
 	}
 	host, written, err := SplitAuthority(u.Host)
 	if err != nil {

@@ -80,7 +80,7 @@ func (s *Server) newExchange(w http.ResponseWriter, r *http.Request, t *tunnel) 
 	ex := &exchange{server: s, tunnel: t, writer: w, conn: http1.From(r.Context()), ctx: r.Context(), http10: !r.ProtoAtLeast(1, 1)}
 	ex.rec = audit.Record{
 		ID: s.ids.Next(now), Time: now, Via: audit.Plain, Method: cut(r.Method, 64),
-		ClientAddr: r.RemoteAddr, UserAgent: cut(r.UserAgent(), 1024), Tag: cut(r.Header.Get(ownPrefix+"Tag"), 256),
+		ClientAddr: r.RemoteAddr, UserAgent: s.options.Query.Text(cut(r.UserAgent(), 1024)), Tag: cut(r.Header.Get(ownPrefix+"Tag"), 256),
 	}
 	return ex
 }

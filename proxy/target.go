@@ -36,7 +36,7 @@ func (ex *exchange) normalise(r *http.Request) *Refusal {
 	r.Host = r.URL.Host
 	ex.target = r.URL.RequestURI()
 	path, query, _ := strings.Cut(ex.target, "?")
-	ex.rec.Path, ex.rec.Query = cut(path, 8192), cut(ex.server.options.Query.Apply(query), 8192)
+	ex.rec.Path, ex.rec.Query = cut(ex.server.options.Query.Path(path), 8192), cut(ex.server.options.Query.Apply(query), 8192)
 	if ex.server.via.In(r.Header) {
 		return &Refusal{Reason: policy.ReasonLoop, Detail: "This request has passed this proxy before."}
 	}

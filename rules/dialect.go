@@ -3,7 +3,6 @@ package rules
 import (
 	"fmt"
 	"strings"
-	"time"
 )
 
 // Dialect is one reading of robots.txt. The zero value is that of RFC 9309, and the others are those of programs whose
@@ -48,10 +47,6 @@ func ParseDialect(name string) (Dialect, error) {
 	return 0, fmt.Errorf("rules: no dialect %q; it is one of %s", name, strings.Join(names, ", "))
 }
 
-// Lifetime returns for how long a file is good whose response does not say: a day in the RFC's reading (2.4), seven in
-// that of the draft of 1996, a year in WWW::RobotRules.
-func (d Dialect) Lifetime() time.Duration { return time.Duration(d.switches().days) * 24 * time.Hour }
-
 // MarshalText writes what String returns.
 func (d Dialect) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
@@ -72,7 +67,6 @@ type switches struct {
 	empty    emptyRules
 	form     form
 	maxLine  int // if zero, maxLine
-	days     int // for which a file is good whose response does not say
 
 	firstMatch    bool // the first rule that matches decides, not the longest
 	literal       bool // "*" and "$" are characters like others
@@ -151,9 +145,9 @@ const (
 )
 
 var table = [...]switches{
-	RFC9309: {name: "rfc9309", days: 1},
+	RFC9309: {name: "rfc9309"},
 	Google: {
-		name: "google", keys: keysPrefix, nul: nulEnds, agents: agentsVerbatim, form: formWritten, maxLine: 2083*8 - 1, days: 1,
+		name: "google", keys: keysPrefix, nul: nulEnds, agents: agentsVerbatim, form: formWritten, maxLine: 2083*8 - 1,
 		robotsTxt: true, indexPage: true, partialMark: true, authority: true,
 	},
 	RobotstxtRB: rubyReading("robotstxt-rb"),
@@ -161,7 +155,6 @@ var table = [...]switches{
 	WWWRobotRules: {
 		name: "www-robotrules", keys: keysDisallow, agents: agentsName, groups: groupEndsAtBlank, empty: emptyAllows,
 		form: formEncoded, firstMatch: true, literal: true, orphans: true, robotsTxt: true, resolve: true, mergeDefaults: true,
-		days: 365,
 	},
 	MK1996:  pythonReading("mk1996", true),
 	GYM2008: pythonReading("gym2008", false),
@@ -171,7 +164,6 @@ func rubyReading(name string) switches {
 	return switches{
 		name: name, keys: keysStrict, comments: commentsAfterSpace, nul: nulDelete, agents: agentsEither, empty: emptyAllows,
 		form: formDecodedButDelimiters, firstMatch: true, beforeQuery: true, orphans: true, robotsTxt: true, latin1: true,
-		days: 1,
 	}
 }
 
@@ -179,7 +171,7 @@ func pythonReading(name string, literal bool) switches {
 	return switches{
 		name: name, keys: keysAnywhere, agents: agentsHeader, groups: groupEndsAtField, empty: emptyInverted,
 		form: formDecodedButSlash, firstMatch: true, literal: literal, robotsTxt: true, lastDelay: true, latin1: true,
-		dropRuleless: true, defaultLast: true, days: 7,
+		dropRuleless: true, defaultLast: true,
 	}
 }
 

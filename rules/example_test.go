@@ -123,11 +123,6 @@ func ExampleRuleset_Fields() {
 	// 5 Sitemap=/s.xml
 }
 
-func ExampleRuleset_CleanParams() {
-	fmt.Println(rules.Parse([]byte("Clean-param: ref&sid /shop/\n"), rules.Options{}).CleanParams())
-	// Output: [{1 [ref sid] /shop/}]
-}
-
 func ExampleRuleset_Host() {
 	fmt.Println(rules.Parse([]byte("Host: www.site.example\n"), rules.Options{}).Host())
 	// Output: www.site.example
@@ -149,11 +144,6 @@ func ExampleAgent_ContentUsage() {
 	usage, ok := rules.Parse([]byte(robots), rules.Options{}).Agent("NewsBot").ContentUsage("/free/x")
 	fmt.Println(usage.Line, usage.Pattern, usage.Preferences, ok)
 	// Output: 3 /free/ train-ai=y true
-}
-
-func ExampleDialect_Lifetime() {
-	fmt.Println(rules.MK1996.Lifetime())
-	// Output: 168h0m0s
 }
 
 func ExampleDialect_Access() {

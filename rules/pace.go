@@ -144,23 +144,3 @@ func (r *Ruleset) Host() string {
 func isHost(s string) bool {
 	return s != "" && len(s) <= 255 && !strings.ContainsAny(s, " \t,;?&=")
 }
-
-// CleanParam names parameters of a query that do not change what a site answers below a path.
-type CleanParam struct {
-	Line  int
-	Names []string
-	Path  string // a prefix with "*" as wildcard; if empty, all of the site
-}
-
-// CleanParams returns the file's Clean-param lines, in order. They belong to no group.
-func (r *Ruleset) CleanParams() (params []CleanParam) {
-	for i := range r.records {
-		x := &r.records[i]
-		if x.key != keyCleanParam || x.valueLength == 0 {
-			continue
-		}
-		names, path, _ := strings.Cut(r.value(x), " ")
-		params = append(params, CleanParam{Line: int(x.line), Names: strings.Split(names, "&"), Path: strings.TrimSpace(path)})
-	}
-	return params
-}

@@ -17,7 +17,6 @@ type parser struct {
 	arena   []byte
 	rules   []rule
 	keys    []sortKey
-	scratch []sortKey
 	nodes   []node
 	groups  []group
 	names   []name
@@ -39,7 +38,7 @@ var parsers = sync.Pool{New: func() any { return new(parser) }}
 func (p *parser) reset(d Dialect, robotsURL string) {
 	*p = parser{
 		switches: d.switches(), dialect: d,
-		arena: p.arena[:0], rules: p.rules[:0], keys: p.keys[:0], scratch: p.scratch[:0], nodes: p.nodes[:0],
+		arena: p.arena[:0], rules: p.rules[:0], keys: p.keys[:0], nodes: p.nodes[:0],
 		groups: p.groups[:0], names: p.names[:0], agents: p.agents[:0], delays: p.delays[:0], records: p.records[:0],
 		joined: p.joined[:0],
 	}

@@ -214,6 +214,9 @@ func upstreamRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 	if ex.ctx.Err() != nil {
 		return ex.gone(errClientLeft)
 	}
+	if errors.Is(err, errConnectionAuth) {
+		return connectionAuthRefusal(err)
+	}
 	var failure *egress.UpstreamError
 	if errors.As(err, &failure) {
 		return upstreamProxyRefusal(failure)

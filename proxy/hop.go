@@ -128,16 +128,3 @@ func dropOwnStatus(h http.Header) {
 		delete(h, "Proxy-Status")
 	}
 }
-
-// dropConnectionAuth removes challenges whose answer authenticates a connection and not a request (NTLM, Negotiate):
-// connections to origins are shared by all clients, so the next one would be taken for the first.
-func dropConnectionAuth(h http.Header) {
-	challenges := h["Www-Authenticate"]
-	if len(challenges) == 0 {
-		return
-	}
-	h["Www-Authenticate"] = slices.DeleteFunc(challenges, func(c string) bool {
-		scheme, _, _ := strings.Cut(c, " ")
-		return strings.EqualFold(scheme, "NTLM") || strings.EqualFold(scheme, "Negotiate")
-	})
-}

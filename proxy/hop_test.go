@@ -127,13 +127,6 @@ func TestTrailersOfRequests(t *testing.T) {
 	}
 }
 
-func TestDropConnectionAuth(t *testing.T) {
-	h := http.Header{"Www-Authenticate": {"NTLM", `Basic realm="x"`, "Negotiate abc"}}
-	if dropConnectionAuth(h); len(h["Www-Authenticate"]) != 1 || h.Get("Www-Authenticate") != `Basic realm="x"` {
-		t.Errorf("challenges left: %q", h["Www-Authenticate"])
-	}
-}
-
 func TestPreferredWait(t *testing.T) {
 	for in, want := range map[string]time.Duration{
 		"wait=10": 10 * time.Second, "respond-async, wait=5; x=y": 5 * time.Second, `WAIT="7"`: 7 * time.Second, "wait = 0": 0,

@@ -49,6 +49,9 @@ func (p pipeline) admit(req *http.Request, ex *exchange) *Refusal {
 	if err := p.options.Guard.Check(ex.origin); err != nil {
 		return egressRefusal(ex, err)
 	}
+	if ref := refuseConnectionAuth(req.Header); ref != nil && !ex.unread {
+		return ref
+	}
 	ex.lane = p.options.Pace.key(ex.origin.Host())
 	if ref := p.stopped(ex); ref != nil {
 		return ref
@@ -96,7 +99,8 @@ func (p pipeline) forward(req *http.Request, ex *exchange) *http.Response {
 	ex.gotHeader()
 	if err == nil {
 		ex.rec.FirstByte = audit.Millis(now.Sub(ex.rec.SentAt))
-		err = ex.checkStatus(resp)
+		ex.hear(resp, now)
+		err = ex.checkAnswer(resp)
 	}
 	if err != nil {
 		defer ex.upload.leave()
@@ -106,14 +110,18 @@ func (p pipeline) forward(req *http.Request, ex *exchange) *http.Response {
 	return resp
 }
 
-// checkStatus closes an answer whose status means nothing here.
-func (ex *exchange) checkStatus(resp *http.Response) error {
+// checkAnswer closes an answer that cannot be passed on.
+func (ex *exchange) checkAnswer(resp *http.Response) error {
+	onlyConnectionAuth := dropConnectionAuth(resp.Header)
 	switch {
 	case resp.StatusCode == http.StatusSwitchingProtocols:
 		if err := ex.handshake.check(resp.Header); err != nil {
 			resp.Body.Close()
 			return fmt.Errorf("the origin's 101 answers no handshake: %w", err)
 		}
+	case resp.StatusCode == http.StatusUnauthorized && onlyConnectionAuth:
+		resp.Body.Close()
+		return errConnectionAuth
 	case resp.StatusCode < http.StatusOK || resp.StatusCode > 999: // the transport lets 000 through, and in HTTP/2 1000
 		resp.Body.Close()
 		return errNoStatus
@@ -179,12 +187,10 @@ func wantsRest(resp *http.Response) bool { return resp.StatusCode < 300 && !resp
 // receive prepares the origin's answer for the client: its fields, its body, and the record that ends with it.
 func (p pipeline) receive(resp *http.Response, ex *exchange, now time.Time) {
 	ex.rec.Status = resp.StatusCode
-	ex.hear(resp, now)
 	ex.giveRides(resp, now)
 	switching := resp.StatusCode == http.StatusSwitchingProtocols
 	cleanHeader(resp.Header, switching)
 	dropOwnStatus(resp.Header)
-	dropConnectionAuth(resp.Header)
 	p.via.Add(resp.Header, resp.ProtoMajor)
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
 		resp.Header.Add("Proxy-Status", fmt.Sprintf("robotsproxy; received-status=%d", resp.StatusCode))

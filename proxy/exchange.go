@@ -243,6 +243,7 @@ func (ex *exchange) got1xx(code int, header textproto.MIMEHeader) error {
 		h[name] = values
 	}
 	cleanHeader(h, false)
+	dropOwnStatus(h)
 	ex.writer.WriteHeader(code)
 	clear(h)
 	return nil

@@ -99,6 +99,7 @@ func cleanTrailer(trailer http.Header) {
 			delete(trailer, name)
 		}
 	}
+	dropOwnStatus(trailer)
 }
 
 // trailedBody is a request's body with trailers behind it.
@@ -116,15 +117,4 @@ func (b trailedBody) Read(p []byte) (int, error) {
 		dropPathFields(b.sent)
 	}
 	return n, err
-}
-
-// dropOwnStatus removes members of Proxy-Status that speak in our name: those of the origin's side are kept.
-func dropOwnStatus(h http.Header) {
-	if len(h["Proxy-Status"]) == 0 {
-		return
-	}
-	h["Proxy-Status"] = slices.DeleteFunc(h["Proxy-Status"], func(v string) bool { return strings.HasPrefix(v, "robotsproxy") })
-	if len(h["Proxy-Status"]) == 0 {
-		delete(h, "Proxy-Status")
-	}
 }

@@ -193,7 +193,7 @@ func (p pipeline) receive(resp *http.Response, ex *exchange, now time.Time) {
 	dropOwnStatus(resp.Header)
 	p.via.Add(resp.Header, resp.ProtoMajor)
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
-		resp.Header.Add("Proxy-Status", fmt.Sprintf("robotsproxy; received-status=%d", resp.StatusCode))
+		resp.Header.Add("Proxy-Status", fmt.Sprintf("%s; received-status=%d", ownName, resp.StatusCode))
 	}
 	if ex.preference != "" {
 		resp.Header.Set("Preference-Applied", ex.preference)

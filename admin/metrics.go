@@ -20,6 +20,7 @@ type Metrics struct {
 	decided  *prometheus.Registry // requests alone, for what is not a scrape
 
 	requests *prometheus.CounterVec
+	fetches  *prometheus.CounterVec // requests of our own for robots.txt files
 	duration *prometheus.HistogramVec
 	wait     prometheus.Histogram
 	bytes    prometheus.Counter
@@ -48,6 +49,10 @@ func NewMetrics() *Metrics {
 			Name: "robotsproxy_requests_total",
 			Help: "Requests that have ended, by what was decided and why.",
 		}, []string{"decision", "reason"}),
+		fetches: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "robotsproxy_robots_requests_total",
+			Help: "Requests of our own for robots.txt files, redirects included, by what was decided and why.",
+		}, []string{"decision", "reason"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "robotsproxy_request_duration_seconds",
 			Help:    "Time from a request's arrival to the end of its answer, waits included.",
@@ -64,13 +69,17 @@ func NewMetrics() *Metrics {
 		}),
 	}
 	m.decided.MustRegister(m.requests)
-	m.registry.MustRegister(m.requests, m.duration, m.wait, m.bytes,
+	m.registry.MustRegister(m.requests, m.fetches, m.duration, m.wait, m.bytes,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
-// Observe counts a request that has ended.
+// Observe counts a request that has ended: those of clients, and apart from them our own.
 func (m *Metrics) Observe(rec *audit.Record) {
+	if rec.Via == audit.Robots {
+		m.fetches.WithLabelValues(string(rec.Decision), string(rec.Reason)).Inc()
+		return
+	}
 	m.requests.WithLabelValues(string(rec.Decision), string(rec.Reason)).Inc()
 	m.bytes.Add(float64(max(0, rec.Bytes)))
 	if !rec.EndedAt.IsZero() {

@@ -32,6 +32,30 @@ func records() []*audit.Record {
 	}
 }
 
+// TestObserveFetches counts our own requests for robots.txt apart from those of clients.
+func TestObserveFetches(t *testing.T) {
+	m := NewMetrics()
+	for _, r := range records() {
+		r.Via = audit.Robots
+		m.Observe(r)
+	}
+	want := `
+# HELP robotsproxy_response_bytes_total Octets of the bodies that clients were sent.
+# TYPE robotsproxy_response_bytes_total counter
+robotsproxy_response_bytes_total 0
+# HELP robotsproxy_robots_requests_total Requests of our own for robots.txt files, redirects included, by what was decided and why.
+# TYPE robotsproxy_robots_requests_total counter
+robotsproxy_robots_requests_total{decision="allow",reason=""} 1
+robotsproxy_robots_requests_total{decision="deny",reason="robots"} 2
+robotsproxy_robots_requests_total{decision="would_deny",reason="report"} 1
+`
+	err := testutil.GatherAndCompare(m.registry, strings.NewReader(want),
+		"robotsproxy_requests_total", "robotsproxy_robots_requests_total", "robotsproxy_response_bytes_total", "robotsproxy_request_duration_seconds")
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 func TestObserve(t *testing.T) {
 	m := NewMetrics()
 	for _, r := range records() {

@@ -81,6 +81,7 @@ const (
 	Plain       Via = "plain"       // absolute-form, in clear
 	Intercepted Via = "intercepted" // inside a CONNECT that was opened here
 	Tunnel      Via = "tunnel"      // the CONNECT itself: passed on unread, refused, or ended before a request came out of it
+	Robots      Via = "robots"      // a request of our own for a robots.txt, or for where it redirects
 )
 
 // Millis is a duration that is shown in milliseconds, to the microsecond.

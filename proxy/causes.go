@@ -35,6 +35,9 @@ func lookUpRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 		}
 		return ref
 	}
+	if errors.As(err, new(unrecordedError)) {
+		return unrecordedRefusal(err)
+	}
 	var later *robots.LaterError
 	if errors.As(err, &later) {
 		return laterRefusal(ex, later, err)

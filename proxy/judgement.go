@@ -29,7 +29,7 @@ func (p pipeline) judge(req *http.Request, ex *exchange) *Refusal {
 	j.request = policy.Request{Client: ex.client.Client, Origin: ex.origin, Target: ex.target, UserAgent: req.UserAgent(), Tunnel: ex.unread}
 	if j.policy.Mode(ex.origin.Host(), ex.client.Client) != policy.Off {
 		var err error
-		if j.snap, err = p.options.Snapshots.Snapshot(req.Context(), ex.origin, robots.Asker{Client: ex.share, Token: ex.client.ProductToken}); err != nil {
+		if j.snap, err = p.options.Snapshots.Snapshot(req.Context(), ex.origin, robots.Asker{Client: ex.share, Name: ex.client.Name, Token: ex.client.ProductToken}); err != nil {
 			return lookUpRefusal(req, ex, err)
 		}
 	}

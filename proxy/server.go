@@ -76,6 +76,7 @@ type Options struct {
 	Pseudonym      string          // our name in Via; if empty, one is made: see egress.NewPseudonym
 	ResponseFields bool            // forwarded answers carry Robotsproxy-Request-Id and Robotsproxy-Waited
 	ServeRobots    bool            // answer requests for /robots.txt with the file that is enforced
+	IDs            *audit.Sequence // of the records, shared with Fetches; if nil, the Server has its own
 	Query          audit.QueryMode // what records keep of queries; if zero, credentials are masked
 	HeaderTimeout  time.Duration   // for a request's header and a TLS handshake; if zero, 10 s
 	IdleTimeout    time.Duration   // for a connection between two requests, a WebSocket, and an unread tunnel; if zero, 2 minutes
@@ -95,7 +96,7 @@ var (
 type Server struct {
 	options   Options
 	log       *slog.Logger
-	ids       audit.Sequence
+	ids       *audit.Sequence
 	byUser    map[string]*Client // who they are where no clients are listed
 	via       egress.Via         // our name in each message's path, different for each process
 	goproxy   *goproxy.ProxyHttpServer
@@ -130,7 +131,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		options: o, log: o.Logger, via: egress.NewVia(o.Pseudonym),
+		options: o, log: o.Logger, ids: o.IDs, via: egress.NewVia(o.Pseudonym),
 		tunnels: newConnQueue(), conns: make(map[net.Conn]struct{}), handlers: newUnderWay(),
 		seats:      o.Limits.connectionSeats("limits", o.Logger),
 		tunnelRoom: newSeats(o.Logger, bound{most: o.Limits.Tunnels, key: "limits.tunnels"}, bound{}), distrust: newDistrust(o.Logger),
@@ -167,6 +168,9 @@ func (o *Options) complete() error {
 	}
 	if o.Pseudonym == "" {
 		o.Pseudonym = egress.NewPseudonym()
+	}
+	if o.IDs == nil {
+		o.IDs = new(audit.Sequence)
 	}
 	if o.Onboarding == nil {
 		o.Onboarding = http.NotFoundHandler()

@@ -25,6 +25,10 @@ type FetcherOptions struct {
 	MinTTL       time.Duration // of a file that says less; if zero, 5 min
 	ErrorTTL     time.Duration // of a failure; if zero, 1 min
 
+	// Admit is asked before each request of a fetch, redirects included: it records them. The Visit that it returns is that
+	// of the one request. If nil, each is made.
+	Admit func(context.Context, Hop) (Visit, error)
+
 	Prohibited          func(error) bool // tells a refusal of the guard from a failure; if nil, there is no guard
 	OnTheWay            func(error) bool // tells a failure of what stands before every origin, as an upstream proxy does, from the origin's own; if nil, nothing does
 	UnauthorizedRefuses bool             // 401 and 403 disallow every path; if false, they allow all as other 4xx do
@@ -70,6 +74,7 @@ func setDefault[T comparable](field *T, value T) {
 // Asker is the client for whom a robots.txt is looked up. The zero Asker is the proxy itself.
 type Asker struct {
 	Client string // whose share of the fetches is used; clients of one name share it
+	Name   string // by which records know the client
 	Token  string // product token, which the fetch sends before our own in User-Agent (RFC 9309 section 2.2.1); may be empty
 }
 
@@ -81,8 +86,8 @@ type Request struct {
 }
 
 // Fetch gets r's file. What goes wrong on the way is a Snapshot that says so; an error is returned only when ctx has
-// ended, when the guard refuses the origin itself, or when the failure is not the origin's, which say nothing about the
-// file.
+// ended, when the guard refuses the origin itself, when a request was not admitted now (a *LaterError), or when the failure
+// is not the origin's, which say nothing about the file.
 func (f *Fetcher) Fetch(ctx context.Context, r Request) (*Snapshot, error) {
 	a := newAttempt(ctx, f.options.Timeout)
 	defer a.end()
@@ -102,7 +107,7 @@ func (f *Fetcher) Fetch(ctx context.Context, r Request) (*Snapshot, error) {
 		f.fail(snap, "http_response_timeout", errSlow)
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("robots: fetching for %s: %w", r.Origin, ctx.Err())
-	case prohibited && len(snap.Redirects) == 0:
+	case errors.As(err, new(*LaterError)), prohibited && len(snap.Redirects) == 0:
 		return nil, fmt.Errorf("robots: fetching for %s: %w", r.Origin, err)
 	case f.options.OnTheWay(err):
 		return nil, outage{fmt.Errorf("robots: fetching for %s: %w", r.Origin, err)}
@@ -120,32 +125,56 @@ func (f *Fetcher) Fetch(ctx context.Context, r Request) (*Snapshot, error) {
 // follow asks for the file and for what it is redirected to, also at other authorities; the rules count for the origin
 // that was asked first (RFC 9309 section 2.3.1.2).
 func (f *Fetcher) follow(a *attempt, r Request, snap *Snapshot) error {
-	visited := []string{snap.Origin.String() + "/robots.txt"}
+	t := &trail{}
+	if err := t.add(r.Origin.String() + robotsPath); err != nil {
+		return err
+	}
 	for {
-		previous := r.asksAgain(snap)
-		resp, err := f.get(a, visited[len(visited)-1], f.header(r.Asker.Token, previous))
-		if err != nil {
-			return err
-		}
-		next, err := location(resp)
-		if err == nil && next == "" {
-			err = f.read(a, snap, resp, previous)
-		}
-		resp.Body.Close()
+		resp, next, err := f.step(a, r, t, snap)
 		if err != nil || next == "" {
 			return err
 		}
-		if mark := f.detour(visited, next); mark != 0 {
+		if mark := f.detour(t.urls, next); mark != 0 {
 			snap.Status, snap.Header, snap.Marks = resp.StatusCode, storable(resp.Header), snap.Marks|mark
 			f.set(snap, Unavailable, resp.Header) // section 2.3.1.2 lets it count as unavailable
 			return nil
 		}
-		if resp.Request.URL.Scheme == "https" && strings.HasPrefix(next, "http:") {
+		if t.to.Scheme() == "https" && strings.HasPrefix(next, "http:") {
 			snap.Marks |= Downgraded
 		}
-		visited = append(visited, next)
-		snap.Redirects = visited[1:]
+		if err := t.add(next); err != nil {
+			return err
+		}
+		snap.Redirects = t.urls[1:]
 	}
+}
+
+// step makes the last request of t, and returns its response, whose body is closed, and the URL where that leads; if that
+// is empty, the response was read into snap.
+func (f *Fetcher) step(a *attempt, r Request, t *trail, snap *Snapshot) (resp *http.Response, next string, err error) {
+	previous := r.asksAgain(snap)
+	h := f.header(r.Asker.Token, previous)
+	visit, err := f.admit(a, Hop{For: r.Origin, Asker: r.Asker, To: t.to, Target: t.target, UserAgent: h.Get("User-Agent")})
+	if err != nil {
+		return nil, "", err
+	}
+	resp, err = f.send(a, visit, t.urls[len(t.urls)-1], h)
+	if err != nil {
+		return nil, "", err
+	}
+	defer resp.Body.Close()
+	if next, err = location(resp); err == nil && next == "" {
+		err = f.read(a, snap, resp, previous)
+	}
+	return resp, next, err
+}
+
+// admit asks whether a request may be made.
+func (f *Fetcher) admit(ctx context.Context, h Hop) (Visit, error) {
+	if f.options.Admit == nil {
+		return unseen{}, nil
+	}
+	return f.options.Admit(ctx, h)
 }
 
 // detour returns the mark of a redirect to next that is not followed; 0 if it is.
@@ -259,6 +288,7 @@ func (f *Fetcher) readFile(a *attempt, snap *Snapshot, resp *http.Response) erro
 	}
 	defer a.endBody()
 	data, err := f.readBody(resp)
+	resp.Body.Close() // the visit ends before the file waits to be compiled
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,8 @@ func (o outage) Unwrap() error { return o.error }
 
 const (
 	outageLasts = 10 * time.Second
-	maxOutages  = 10_000 // origins; beyond, all are forgotten
+	laterLasts  = time.Minute // at most: the turn may come sooner than was foreseen
+	maxOutages  = 10_000      // origins; beyond, all are forgotten
 )
 
 // outages are the origins on the way to which something failed a moment ago. The zero value has none.
@@ -31,9 +32,15 @@ type passing struct {
 	until time.Time
 }
 
-// note remembers err if it is an outage.
+// note remembers err if it is an outage, or a *LaterError that says when to ask again.
 func (o *outages) note(of origin.Origin, err error, now time.Time) {
-	if !errors.As(err, new(outage)) {
+	until := now.Add(outageLasts)
+	if later := (*LaterError)(nil); errors.As(err, &later) {
+		until = earlier(later.At, now.Add(laterLasts))
+	} else if !errors.As(err, new(outage)) {
+		return
+	}
+	if !now.Before(until) {
 		return
 	}
 	o.mu.Lock()
@@ -41,7 +48,14 @@ func (o *outages) note(of origin.Origin, err error, now time.Time) {
 	if o.by == nil || len(o.by) >= maxOutages {
 		o.by = make(map[origin.Origin]passing)
 	}
-	o.by[of] = passing{err, now.Add(outageLasts)}
+	o.by[of] = passing{err, until}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // of returns the outage that e would meet again; nil where it may try. Who wants an origin asked anyway may.

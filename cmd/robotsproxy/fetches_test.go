@@ -2,12 +2,17 @@ package main
 
 import (
 	"fmt"
+	"os/exec"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
@@ -72,5 +77,85 @@ func TestPortThatWouldWaitTooLong(t *testing.T) {
 	}
 	if n := len(second.Requests()); n != 0 {
 		t.Errorf("the second port was asked %d times, want never", n)
+	}
+}
+
+// Each request of ours for a robots.txt is a record, redirects included, and counts as no request of a client.
+func TestFetchesAreRecorded(t *testing.T) {
+	site := robotstest.New(t)
+	port := site.Port()
+	site.SetRobots("a.example", robotstest.Robots{Redirect: fmt.Sprintf("http://www.a.example:%d/robots.txt", port)})
+	site.SetRobots("www.a.example", robotstest.Robots{Body: disallowsPrivate})
+	site.SetRobots("b.example", robotstest.Robots{Handler: robotstest.Reset})
+	s := serveFor(t, site, []string{"a.example", "www.a.example", "b.example"}, "clients: [{name: news, cidr: [127.0.0.1], product_token: NewsBot}]\n")
+	s.get(t, fmt.Sprintf("http://a.example:%d/page/1", port))
+	s.get(t, fmt.Sprintf("http://a.example:%d/private/1", port))
+	s.get(t, fmt.Sprintf("http://b.example:%d/page/1", port))
+	for name, want := range map[string]int{
+		`robotsproxy_requests_total{decision="allow",reason=""}`:        1,
+		`robotsproxy_robots_requests_total{decision="allow",reason=""}`: 3,
+	} {
+		if got, err := s.metric(name); err != nil || got != want {
+			t.Errorf("%s is %d (%v), want %d", name, got, err, want)
+		}
+	}
+	records := s.records(t)
+	checkAllRecorded(t, records, site)
+	var ours []string
+	for _, rec := range records {
+		if rec.Via != audit.Robots {
+			continue
+		}
+		ours = append(ours, fmt.Sprintf("%s %s://%s:%d%s?%s %d, %d bytes, %s %s by %q", rec.Method, rec.Scheme, rec.Host, rec.Port, rec.Path, rec.Query, rec.Status, rec.Bytes, rec.Client, rec.Decision, rec.UserAgent))
+		if rec.SentAt.IsZero() || rec.EndedAt.Before(rec.SentAt) || rec.SentAt.Before(rec.Time) || rec.Status != 0 && rec.FirstByte <= 0 || rec.UpstreamAddr == "" || (rec.Error == "") == (rec.Status == 0) {
+			t.Errorf("a record of ours lacks times, address or error: %+v", rec)
+		}
+	}
+	agent := "NewsBot robotsproxy/" + buildVersion()
+	want := []string{
+		fmt.Sprintf("GET http://a.example:%d/robots.txt? 301, 0 bytes, news allow by %q", port, agent),
+		fmt.Sprintf("GET http://b.example:%d/robots.txt? 0, 0 bytes, news allow by %q", port, agent),
+		fmt.Sprintf("GET http://www.a.example:%d/robots.txt? 200, %d bytes, news allow by %q", port, len(disallowsPrivate), agent),
+	}
+	slices.Sort(ours)
+	if diff := cmp.Diff(want, ours); diff != "" {
+		t.Errorf("our own records (-want +got):\n%s", diff)
+	}
+}
+
+// checkAllRecorded holds that each request that the site saw is a record that was sent, and none is two.
+func checkAllRecorded(t *testing.T, records []audit.Record, sites ...*robotstest.Site) {
+	t.Helper()
+	sent := map[string]int{}
+	for _, rec := range records {
+		if !rec.SentAt.IsZero() {
+			sent[fmt.Sprintf("%s:%d%s", rec.Host, rec.Port, rec.Path)]++
+		}
+	}
+	for _, site := range sites {
+		for _, r := range site.Requests() {
+			path, _, _ := strings.Cut(r.Target, "?")
+			sent[r.Host+path]--
+		}
+	}
+	for what, n := range sent {
+		if n != 0 {
+			t.Errorf("%s: %d more records than requests at the origin", what, n)
+		}
+	}
+}
+
+// The commands that ask an instance for a robots.txt are for nobody in particular, and the summary of run is the child's.
+func TestFetchesOfNobody(t *testing.T) {
+	site := robotstest.New(t)
+	s := serveFor(t, site, []string{"a.example"}, "")
+	cmd := exec.Command(binaryPath, "cache", "refresh", "--data-dir", s.dir, "--admin-listen", s.admin, fmt.Sprintf("http://a.example:%d", site.Port()))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("cache refresh: %v\n%s", err, out)
+	}
+	records := s.records(t)
+	checkAllRecorded(t, records, site)
+	if len(records) != 1 || records[0].Client != "" || records[0].Via != audit.Robots || records[0].Status != 404 {
+		t.Errorf("records %+v, want one of ours without a client", records)
 	}
 }

@@ -33,17 +33,17 @@ type files struct {
 	own ownFiles
 }
 
-func newFiles(cfg *config.Config, transport http.RoundTripper, state *store.State, paused func(host string) time.Time, log *slog.Logger, more ...func(*robots.CacheOptions)) (*files, error) {
+func newFiles(cfg *config.Config, transport http.RoundTripper, state *store.State, paused func(host string) time.Time, log *slog.Logger, set ...cacheSetter) (*files, error) {
 	own, err := readOwn(cfg.Hosts)
 	if err != nil {
 		return nil, err
 	}
-	running := func(o *robots.CacheOptions) {
+	running := func(_ *robots.FetcherOptions, o *robots.CacheOptions) {
 		o.Store, o.Paused, o.MaxFetches = state, paused, maxFetches()
 		o.Changed = func(c robots.Change) { logChange(log, c) }
 		o.StoreFailed = storeFailed(log)
 	}
-	cache, err := newCache(cfg, transport, append(more, running)...)
+	cache, err := newCache(cfg, transport, append(set, running)...)
 	if err != nil {
 		return nil, err
 	}
@@ -163,29 +163,28 @@ func storeFailed(log *slog.Logger) func(error) {
 	}
 }
 
-func newCache(cfg *config.Config, transport http.RoundTripper, more ...func(*robots.CacheOptions)) (*robots.Cache, error) {
-	fetcher, err := newFetcher(cfg, transport)
-	if err != nil {
-		return nil, err
-	}
-	o := robots.CacheOptions{
-		Fetch: fetcher.Fetch, Expiry: fetcher.Expiry, MaxBytes: int64(cfg.Robots.CacheSize), UnreachableAllows: cfg.Robots.OnUnreachable == config.Allow,
-	}
-	for _, set := range more {
-		set(&o)
-	}
-	return robots.NewCache(o)
-}
+// cacheSetter changes how robots.txt files are fetched and kept.
+type cacheSetter func(*robots.FetcherOptions, *robots.CacheOptions)
 
-func newFetcher(cfg *config.Config, transport http.RoundTripper) (*robots.Fetcher, error) {
-	return robots.NewFetcher(robots.FetcherOptions{
+func newCache(cfg *config.Config, transport http.RoundTripper, set ...cacheSetter) (*robots.Cache, error) {
+	f := robots.FetcherOptions{
 		Transport: transport, UserAgent: ownAgent(cfg.Identity), Timeout: cfg.Robots.Timeout,
 		MaxSize: int(cfg.Robots.MaxSize), MaxRedirects: cfg.Robots.MaxRedirects,
 		TTL: cfg.Robots.TTL, MinTTL: cfg.Robots.MinTTL, ErrorTTL: cfg.Robots.ErrorTTL,
 		Prohibited: egress.Prohibited, OnTheWay: onTheWay(cfg),
 		UnauthorizedRefuses: cfg.Robots.OnUnauthorized == config.Refuse,
 		HTMLRefuses:         cfg.Robots.OnHTML == config.Refuse,
-	})
+	}
+	c := robots.CacheOptions{MaxBytes: int64(cfg.Robots.CacheSize), UnreachableAllows: cfg.Robots.OnUnreachable == config.Allow}
+	for _, each := range set {
+		each(&f, &c)
+	}
+	fetcher, err := robots.NewFetcher(f)
+	if err != nil {
+		return nil, err
+	}
+	c.Fetch, c.Expiry = fetcher.Fetch, fetcher.Expiry
+	return robots.NewCache(c)
 }
 
 // onTheWay tells a failure of the upstream proxy from one of the origin behind it; nil where there is none. Of a connection

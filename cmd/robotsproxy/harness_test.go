@@ -24,3 +24,14 @@ func (l *lockedBuffer) String() string {
 	defer l.mu.Unlock()
 	return l.b.String()
 }
+
+// clientRecords returns the lines of an audit that are about requests of clients, and not about our own for robots.txt.
+func clientRecords(audit []byte) []byte {
+	var kept []byte
+	for line := range bytes.Lines(audit) {
+		if !bytes.Contains(line, []byte(`"via":"robots"`)) {
+			kept = append(kept, line...)
+		}
+	}
+	return kept
+}

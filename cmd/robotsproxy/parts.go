@@ -32,6 +32,9 @@ type parts struct {
 	limiter *ratelimit.Limiter
 	policy  *policy.Policy
 	records *audit.JSONL
+	ids     audit.Sequence // of the records
+	query   audit.QueryMode
+	fetches *proxy.Fetches
 	server  *proxy.Server
 	flags   proxy.Flags // by which commands find this proxy; set before it serves
 }
@@ -71,10 +74,14 @@ func newParts(cfg *config.Config, log *slog.Logger, observers ...observer) (_ *p
 	if p.policy, err = newPolicy(cfg); err != nil {
 		return nil, err
 	}
-	if p.files, err = newFiles(cfg, transport, p.state, p.paused(cfg), log, p.spaced(cfg)); err != nil {
+	if p.records, err = newRecords(cfg, log); err != nil {
 		return nil, err
 	}
-	if p.records, err = newRecords(cfg, log); err != nil {
+	if p.query, err = audit.ParseQueryMode(string(cfg.Audit.Query)); err != nil {
+		return nil, err
+	}
+	p.fetches = proxy.NewFetches(proxy.FetchesOptions{Recorder: observedRecorder{p.records, observers}, IDs: &p.ids, Query: p.query})
+	if p.files, err = newFiles(cfg, transport, p.state, p.paused(cfg), log, p.fetching(cfg)); err != nil {
 		return nil, err
 	}
 	p.server, err = p.newServer(cfg, transport, pseudonym, log, observers)
@@ -86,10 +93,6 @@ func (p *parts) newServer(cfg *config.Config, transport *egress.Transport, pseud
 	if err != nil {
 		return nil, err
 	}
-	query, err := audit.ParseQueryMode(string(cfg.Audit.Query))
-	if err != nil {
-		return nil, err
-	}
 	return proxy.New(proxy.Options{
 		Snapshots: p.files, Policy: p.policy, Limiter: p.limiter, Authority: p.ca,
 		Recorder: observedRecorder{p.records, observers}, Guard: p.guard, Transport: transport,
@@ -97,7 +100,7 @@ func (p *parts) newServer(cfg *config.Config, transport *egress.Transport, pseud
 		Pace:      p.pace(cfg),
 		Pseudonym: pseudonym, RefusalStatus: cfg.Refusal.Status, ResponseFields: cfg.ResponseFields, ServeRobots: cfg.Robots.ServeFromCache,
 		HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout, Limits: newLimits(cfg, log),
-		Query: query, Onboarding: proxy.Onboarding(p.ca, func() proxy.Flags { return p.flags }), Logger: log,
+		IDs: &p.ids, Query: p.query, Onboarding: proxy.Onboarding(p.ca, func() proxy.Flags { return p.flags }), Logger: log,
 	})
 }
 
@@ -174,10 +177,11 @@ func (p *parts) paused(cfg *config.Config) func(host string) time.Time {
 	return func(host string) time.Time { return p.limiter.Paused(laneOf(cfg, host)) }
 }
 
-// spaced keeps the fetches for the ports of one host apart.
-func (p *parts) spaced(cfg *config.Config) func(*robots.CacheOptions) {
-	return func(o *robots.CacheOptions) {
-		o.Spacing, o.MaxWait = p.spacing(cfg), max(cfg.Pacing.MaxWait, cfg.Robots.Timeout)
+// fetching has the requests for robots.txt files recorded, and those to the ports of one host spaced.
+func (p *parts) fetching(cfg *config.Config) cacheSetter {
+	return func(f *robots.FetcherOptions, c *robots.CacheOptions) {
+		f.Admit = p.fetches.Admit
+		c.Spacing, c.MaxWait = p.spacing(cfg), max(cfg.Pacing.MaxWait, cfg.Robots.Timeout)
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -95,7 +96,7 @@ func TestRawOctets(t *testing.T) {
 		t.Errorf("the log:\n%s", log)
 	}
 	records, err := os.ReadFile(filepath.Join(s.dir, "audit.jsonl"))
-	if n := strings.Count(string(records), "\n"); err != nil || n != requests {
+	if n := bytes.Count(clientRecords(records), []byte("\n")); err != nil || n != requests {
 		t.Errorf("%d records of %d requests, %v:\n%s", n, requests, err, records)
 	}
 }

@@ -294,7 +294,7 @@ func (s *server) states(t *testing.T, host string) (states []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range bytes.Lines(data) {
+	for line := range bytes.Lines(clientRecords(data)) {
 		var rec struct {
 			Host  string `json:"host"`
 			State string `json:"robots_state"`

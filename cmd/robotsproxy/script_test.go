@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -229,7 +230,8 @@ func scriptCrash(ts *testscript.TestScript, _ bool, _ []string) {
 	s.cmd.Wait()
 }
 
-// records prints the audit of this script's proxy once it has at least N lines: records N.
+// records prints the audit of this script's proxy once it has at least N lines about requests of clients, and only those:
+// records N.
 func scriptRecords(ts *testscript.TestScript, _ bool, args []string) {
 	var want int
 	if _, err := fmt.Sscan(args[0], &want); err != nil {
@@ -238,7 +240,8 @@ func scriptRecords(ts *testscript.TestScript, _ bool, args []string) {
 	path := filepath.Join(ts.Getenv("DATA"), "audit.jsonl")
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		data, _ := os.ReadFile(path)
-		if strings.Count(string(data), "\n") >= want {
+		data = clientRecords(data)
+		if bytes.Count(data, []byte("\n")) >= want {
 			fmt.Fprint(ts.Stdout(), string(data))
 			return
 		}

@@ -139,7 +139,7 @@ func overheads(t *testing.T, path string) (over []time.Duration, ideal time.Dura
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range bytes.Lines(data) {
+	for line := range bytes.Lines(clientRecords(data)) {
 		var rec audit.Record
 		if err := json.Unmarshal(line, &rec); err != nil {
 			t.Fatalf("%s: %v", line, err)

@@ -36,6 +36,9 @@ func newTally() *tally {
 }
 
 func (t *tally) observe(r *audit.Record) {
+	if r.Via == audit.Robots {
+		return // ours, and not the child's
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.requests++

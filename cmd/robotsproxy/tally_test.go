@@ -22,3 +22,15 @@ func TestTallyNamesEveryCause(t *testing.T) {
 		}
 	}
 }
+
+// Our own requests for robots.txt are none of the child's.
+func TestTallyCountsNoFetches(t *testing.T) {
+	counts := newTally()
+	counts.observe(&audit.Record{Host: "a.example", Path: "/robots.txt", Via: audit.Robots, Decision: policy.Allow, Status: 200})
+	counts.observe(&audit.Record{Host: "b.example", Path: "/private", Via: audit.Robots, Decision: policy.Deny, Reason: policy.ReasonRobots})
+	var b strings.Builder
+	counts.report(&b, "crawl")
+	if !strings.Contains(b.String(), "not one request") {
+		t.Errorf("the summary counts requests where there was none of the child's:\n%s", &b)
+	}
+}

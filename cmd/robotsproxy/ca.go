@@ -78,6 +78,9 @@ func withCA(cmd *cobra.Command, std stdio, open caOpener, do func(*openedCA) err
 
 // openCA loads the configured CA, or makes one in the data directory.
 func openCA(cfg *config.Config, log *slog.Logger) (*certs.Authority, error) {
+	if err := checkData(cfg); err != nil {
+		return nil, err
+	}
 	ca, err := certs.Open(caOptions(cfg, log))
 	if err != nil {
 		return nil, usage(err)
@@ -87,6 +90,9 @@ func openCA(cfg *config.Config, log *slog.Logger) (*certs.Authority, error) {
 
 // existingCA loads the configured CA, and makes none.
 func existingCA(cfg *config.Config, log *slog.Logger) (*certs.Authority, error) {
+	if err := checkData(cfg); err != nil {
+		return nil, err
+	}
 	o := caOptions(cfg, log)
 	o.Existing = true
 	ca, err := certs.Open(o)

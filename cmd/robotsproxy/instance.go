@@ -32,6 +32,9 @@ func findInstance(cfg *config.Config) (*instance, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkData(cfg); err != nil {
+		return nil, err
+	}
 	path := tokenFile(cfg)
 	token, err := durable.ReadSecret(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -50,6 +50,9 @@ func newParts(cfg *config.Config, log *slog.Logger, observers ...observer) (_ *p
 			err = errors.Join(err, p.close())
 		}
 	}()
+	if err = checkOwnData(cfg); err != nil {
+		return nil, err
+	}
 	if p.ca, err = openCA(cfg, log); err != nil {
 		return nil, err
 	}

@@ -23,6 +23,9 @@ func newValidate(std stdio) *cobra.Command {
 		if _, err := newPolicy(cfg); err != nil {
 			return usage(err)
 		}
+		if err := checkOwnData(cfg); err != nil {
+			return err
+		}
 		guard, err := newGuard(cfg)
 		if err != nil {
 			return err

@@ -7,7 +7,7 @@
 // Both ways to write put the data into a temporary file of the same folder, with its final mode from the first moment,
 // bring it to the disk, and only then give it its name. Create is for what must never change once it is there, such as
 // keys; Replace is for what may. Neither is for large files, and neither locks anything: of two writers at once one is
-// whole.
+// whole. CheckFolder finds out whether others could have written to the folder.
 package durable
 
 import (

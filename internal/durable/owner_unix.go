@@ -1,0 +1,17 @@
+//go:build unix
+
+package durable
+
+import (
+	"io/fs"
+	"syscall"
+)
+
+// ownerOf returns the user that a file belongs to, if that is known.
+func ownerOf(info fs.FileInfo) (user int, known bool) {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, false
+	}
+	return int(stat.Uid), true
+}

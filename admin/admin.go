@@ -21,6 +21,7 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
+	"path"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/origin"
@@ -113,7 +114,17 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		misdirected(w, r.Host)
 		return
 	}
+	if !isClean(r.URL.EscapedPath()) {
+		http.Error(w, "No page of this listener has a path with empty or dot segments.", http.StatusBadRequest)
+		return
+	}
 	h.mux.ServeHTTP(w, r)
+}
+
+// isClean reports whether http.ServeMux takes an escaped path as it is. It redirects every other one.
+func isClean(p string) bool {
+	clean := path.Clean("/" + p)
+	return p == "" || p == clean || p == clean+"/" && clean != "/"
 }
 
 // healthz says that the process answers, which is all that a restart could mend.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 )
@@ -250,5 +251,22 @@ func TestNewRefuses(t *testing.T) {
 				t.Errorf("New: the error shows the token: %v", err)
 			}
 		})
+	}
+}
+
+// A path that the router would clean is refused, and not redirected.
+func TestPathsAreNotCleaned(t *testing.T) {
+	h := newHandler(t, Options{})
+	for _, path := range []string{"//evil.example/private", "//", "/./", "/x/../healthz", "/api//status", "/..", "//healthz", "/healthz/.", "//healthz?x"} {
+		for _, method := range []string{"GET", "HEAD", "POST"} {
+			r := httptest.NewRequest(method, "/", nil)
+			r.URL, r.Host = &url.URL{}, "localhost:3129"
+			r.URL.Path, r.URL.RawQuery, _ = strings.Cut(path, "?")
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			if w.Code != http.StatusBadRequest || w.Header().Get("Location") != "" {
+				t.Errorf("%s %s: %d, Location %q; want 400 and none", method, path, w.Code, w.Header().Get("Location"))
+			}
+		}
 	}
 }

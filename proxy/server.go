@@ -24,6 +24,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"path"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -338,15 +339,36 @@ func (s *Server) frontDoor(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodConnect:
 		s.connect(w, r)
 	case isVisit(r):
-		s.receiveVisit(w, r)
+		s.receiveVisit(w, r, nil)
 	default:
 		s.serve(w, r, nil)
 	}
 }
 
-func (s *Server) receiveVisit(w http.ResponseWriter, r *http.Request) {
+// receiveVisit answers a request for the proxy itself. A path that a router would clean, such as "//a.example/x", is refused:
+// it was meant for somebody else, and the router would redirect to another path.
+func (s *Server) receiveVisit(w http.ResponseWriter, r *http.Request, t *tunnel) {
+	if !isClean(r.URL.EscapedPath()) {
+		s.refuseVisit(w, r, t)
+		return
+	}
 	hurry(w, r)
 	s.options.Onboarding.ServeHTTP(w, r)
+}
+
+func (s *Server) refuseVisit(w http.ResponseWriter, r *http.Request, t *tunnel) {
+	s.handlers.begin()
+	defer s.handlers.end()
+	ex := s.newExchange(w, r, t)
+	ex.identify(r)
+	err := errors.New("the target is a path without a host, and no page of the proxy has a path with empty or dot segments")
+	writeResponse(w, r, ex.refuse(r, targetRefusal(err)))
+}
+
+// isClean reports whether http.ServeMux takes an escaped path as it is. An empty path is that of "/".
+func isClean(p string) bool {
+	clean := path.Clean("/" + p)
+	return p == "" || p == clean || p == clean+"/" && clean != "/"
 }
 
 // isVisit reports whether r is for the proxy itself: a path alone, or a page of onboarding.

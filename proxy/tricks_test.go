@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -472,5 +473,52 @@ func TestNoWayThroughTheFrontDoor(t *testing.T) {
 		if rec.Decision == policy.Allow {
 			t.Errorf("allowed: %+v", rec)
 		}
+	}
+}
+
+// A target of the proxy itself whose path a router would clean is refused: a redirect of "//host/x" would look as if it were
+// another request's.
+func TestPathsOfTheProxyItself(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Snapshots, o.Onboarding = fixed(""), Onboarding(onboardingCA(t), nil) })
+	rows := map[string]int{
+		"//a.example/private": 400, "//": 400, "///": 400, "/./": 400, "/x/../ca.pem": 400, "/x//y": 400, "//ca.pem": 400, "/..": 400, "//a.example/?x": 400, "/x/.": 400,
+		"/": 200, "/?x": 200, "/ca.pem": 200, "/proxy.pac": 200, "/ca.pem/": 404, "/page//": 400, "/%2Fa.example/x": 404, "/%2e%2e/x": 404, "/x?u=//a/../b": 404,
+	}
+	secure := func() net.Conn {
+		c := tls.Client(r.tunnelTo("robots.proxy:443"), &tls.Config{ServerName: "robots.proxy", RootCAs: r.ca})
+		return c
+	}
+	refused := 0
+	for name, way := range map[string]struct {
+		open         func() net.Conn
+		before, host string
+	}{
+		"front":    {func() net.Conn { return r.raw("") }, "", "proxy.example"},
+		"absolute": {func() net.Conn { return r.raw("") }, "http://robots.proxy", "robots.proxy"},
+		"tunnel":   {func() net.Conn { return r.tunnelTo("robots.proxy:80") }, "", "robots.proxy"},
+		"TLS":      {secure, "", "robots.proxy"},
+	} {
+		for target, status := range rows {
+			conn := way.open()
+			fmt.Fprintf(conn, "GET %s%s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", way.before, target, way.host)
+			all, err := answers(conn)
+			if err != nil || len(all) != 1 || all[0].StatusCode != status || all[0].Header.Get("Location") != "" {
+				t.Errorf("%s: %s: %v, %v; want %d", name, target, all, err, status)
+				continue
+			}
+			if status == 400 {
+				refused++
+				if reason := all[0].Header.Get("Robotsproxy-Reason"); reason != "bad-request" {
+					t.Errorf("%s: %s: reason %q", name, target, reason)
+				}
+			}
+		}
+	}
+	if got := r.site.Requests(); len(got) > 0 {
+		t.Errorf("the origin saw %v", got)
+	}
+	r.last(refused)
+	if got := len(r.records.all()); got != refused {
+		t.Errorf("%d records of %d refusals", got, refused)
 	}
 }

@@ -363,7 +363,7 @@ func (s *Server) recordTunnel(c *tunnelConn, ref *Refusal) {
 func (s *Server) inner(w http.ResponseWriter, r *http.Request) {
 	t, _ := r.Context().Value(tunnelKey{}).(*tunnel)
 	if t.isVisit() {
-		s.receiveVisit(w, r)
+		s.receiveVisit(w, r, t)
 		return
 	}
 	s.serve(w, r, t)

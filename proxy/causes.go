@@ -211,8 +211,8 @@ func upstreamRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 		ex.grant.Cancel() // nothing was sent, so no place in the pace is taken
 		return egressRefusal(ex, err)
 	}
-	if ex.unpaced != nil {
-		return ex.unpaced
+	if ex.unrepeated != nil {
+		return ex.unrepeated
 	}
 	if ex.ctx.Err() != nil {
 		return ex.gone(errClientLeft)

@@ -36,27 +36,28 @@ type exchange struct {
 	judged judgement
 	hops   int // redirects that led here on one slot
 
-	conn       *http1.Conn             // nil for HTTP/2
-	ctx        context.Context         // the request's: it ends when the client leaves
-	cancel     context.CancelCauseFunc // ends ctx
-	clock      *clock                  // nil: the request may take as long as it likes
-	wrote      atomic.Bool             // its header was written to the origin
-	asked      ratelimit.Request       // of the pace
-	unpaced    *Refusal                // of its repetition
-	writer     http.ResponseWriter
-	held       bool             // the request's body is in memory, whole
-	place      *share[string]   // among the requests; nil: none
-	memory     *share[string]   // that the request takes; nil: none
-	upload     *upload          // the request's body on its way; nil: none, held, or of HTTP/2
-	http10     bool             // the client speaks HTTP/1.0
-	handshake  *handshake       // the client asks for a WebSocket; nil: it does not
-	upgraded   io.Closer        // the origin's side of a WebSocket
-	unread     bool             // a tunnel whose octets are passed on unread: no path is judged
-	preference string           // what was made of the client's Prefer; empty where it has none
-	reckoned   bool             // the pace is only reported on
-	robots     *robots.Snapshot // not nil: the answer is this file, and the origin is not asked
-	length     int64            // of the origin's body; negative: unknown
-	bodyErr    error            // the origin's body broke off
+	conn         *http1.Conn             // nil for HTTP/2
+	ctx          context.Context         // the request's: it ends when the client leaves
+	cancel       context.CancelCauseFunc // ends ctx
+	clock        *clock                  // nil: the request may take as long as it likes
+	wrote        atomic.Bool             // its header was written to the origin
+	asked        ratelimit.Request       // of the pace
+	unrepeated   *Refusal                // why the request was not sent a second time; nil: it was, or once only
+	waitedBefore audit.Millis            // by sendings before the last
+	writer       http.ResponseWriter
+	held         bool             // the request's body is in memory, whole
+	place        *share[string]   // among the requests; nil: none
+	memory       *share[string]   // that the request takes; nil: none
+	upload       *upload          // the request's body on its way; nil: none, held, or of HTTP/2
+	http10       bool             // the client speaks HTTP/1.0
+	handshake    *handshake       // the client asks for a WebSocket; nil: it does not
+	upgraded     io.Closer        // the origin's side of a WebSocket
+	unread       bool             // a tunnel whose octets are passed on unread: no path is judged
+	preference   string           // what was made of the client's Prefer; empty where it has none
+	reckoned     bool             // the pace is only reported on
+	robots       *robots.Snapshot // not nil: the answer is this file, and the origin is not asked
+	length       int64            // of the origin's body; negative: unknown
+	bodyErr      error            // the origin's body broke off
 
 	mu      sync.Mutex // guards what follows: a body may be closed while it is read
 	rec     audit.Record
@@ -209,7 +210,7 @@ var errManyInterim = errors.New("the origin sends interim answers without end")
 
 func (ex *exchange) gotConn(info httptrace.GotConnInfo) {
 	if ex.wrote.Swap(false) {
-		ex.repace(info.Conn)
+		ex.repeat(info.Conn)
 	}
 	ex.mu.Lock()
 	defer ex.mu.Unlock()

@@ -232,6 +232,12 @@ func (r *recorder) End(rec *audit.Record) {
 	r.ended = append(r.ended, *rec)
 }
 
+func (r *recorder) refuseFrom(now bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refuse = now
+}
+
 func (r *recorder) reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -200,7 +200,7 @@ func (p pipeline) receive(resp *http.Response, ex *exchange, now time.Time) {
 	}
 	if p.options.ResponseFields {
 		resp.Header.Set("Robotsproxy-Request-Id", ex.rec.ID.String())
-		resp.Header.Set("Robotsproxy-Waited", fmt.Sprintf("%.3f", time.Duration(ex.rec.Waited).Seconds()))
+		resp.Header.Set("Robotsproxy-Waited", fmt.Sprintf("%.3f", time.Duration(ex.waitedBefore+ex.rec.Waited).Seconds()))
 	}
 	if switching {
 		ex.upgraded = resp.Body

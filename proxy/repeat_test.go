@@ -3,6 +3,7 @@ package proxy
 import (
 	"bufio"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 
 	"golang.org/x/net/http2"
 
+	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
@@ -120,9 +122,129 @@ func TestRepeatsArePaced(t *testing.T) {
 	if gap := came[2].Sub(came[1]); gap < repeatDelay*3/4 {
 		t.Errorf("the repetition came %v after the request, want %v", gap, repeatDelay)
 	}
-	rec := r.last(2)
-	if time.Duration(rec.Waited) < 3*repeatDelay/2 || time.Duration(rec.Gap) < repeatDelay || !rec.SentAt.After(came[1]) {
-		t.Errorf("the record of the request that was sent twice: %+v, want both waits, and the last gap and sending", rec)
+	r.checkRepeated(came)
+	for _, rec := range r.records.all()[1:] {
+		if time.Duration(rec.Waited) < repeatDelay*3/4 || time.Duration(rec.Gap) < repeatDelay {
+			t.Errorf("the record of one sending: %+v, want its own wait and gap", rec)
+		}
+	}
+}
+
+// checkRepeated has the last two of the records be those of two sendings of one request, at the times when the origin saw
+// them, of which the first had no answer.
+func (r *rig) checkRepeated(came []time.Time) {
+	r.t.Helper()
+	r.last(len(came))
+	all := r.records.all()
+	if len(all) != len(came) {
+		r.t.Fatalf("%d records of %d requests that the origin saw: %+v", len(all), len(came), all)
+	}
+	first, second := all[len(all)-2], all[len(all)-1]
+	if first.Decision != policy.Allow || first.Reason != policy.ReasonUpstream || first.Status != 0 || first.Error == "" || first.EndedAt.Before(first.SentAt) {
+		r.t.Errorf("the record of the first sending: %+v, want that it was allowed and failed", first)
+	}
+	if second.Decision != policy.Allow || second.Status != 200 || second.Error != "" || second.ID == first.ID || second.Time.Before(first.EndedAt) {
+		r.t.Errorf("the record of the second sending: %+v, want its answer", second)
+	}
+	if second.Path != first.Path || second.Host != first.Host || second.Client != first.Client || second.RobotsSHA256 != first.RobotsSHA256 {
+		r.t.Errorf("the records differ in what was asked: %+v and %+v", first, second)
+	}
+	for i, rec := range []audit.Record{first, second} {
+		if at := came[len(came)-2+i]; rec.SentAt.IsZero() || rec.SentAt.After(at) || rec.EndedAt.Before(at) || rec.UpstreamAddr == "" {
+			r.t.Errorf("record %d: sent at %v, ended at %v, and the origin saw it at %v: %+v", i, rec.SentAt, rec.EndedAt, at, rec)
+		}
+	}
+}
+
+// What is sent twice has two records in the modes that pace nothing as well.
+func TestRepeatsAreRecordedInEveryMode(t *testing.T) {
+	for _, mode := range []policy.Mode{policy.Enforce, policy.Report, policy.Off} {
+		t.Run(mode.String(), func(t *testing.T) {
+			f := newFlaky(t, serveOnce)
+			var r *rig
+			r = newRig(t, func(o *Options) {
+				o.Snapshots, o.Policy, o.ResponseFields = fixed(""), r.newPolicy(policy.Options{Mode: mode}), true
+			})
+			var resp *http.Response
+			for range 2 {
+				if resp, _ = r.get(r.client(true), "http://"+at(f, "a.example")+"/page"); resp.StatusCode != 200 {
+					t.Fatalf("status %d", resp.StatusCode)
+				}
+			}
+			r.checkRepeated(f.times())
+			if rec := r.last(3); rec.Mode != mode.String() || resp.Header.Get("Robotsproxy-Request-Id") != rec.ID.String() {
+				t.Errorf("the client was told %v, record %+v", resp.Header, rec)
+			}
+		})
+	}
+}
+
+// The client is told of both waits, since it subtracts them.
+func TestRepeatsTellTheWholeWait(t *testing.T) {
+	f := newFlaky(t, serveOnce)
+	r := newRig(t, func(o *Options) { o.Snapshots, o.ResponseFields = fixed("User-agent: *\nCrawl-delay: 0.5\n"), true })
+	var resp *http.Response
+	for range 2 {
+		resp, _ = r.get(r.client(true), "http://"+at(f, "a.example")+"/page")
+	}
+	r.last(3)
+	all := r.records.all()
+	want := time.Duration(all[1].Waited + all[2].Waited).Seconds()
+	if got := resp.Header.Get("Robotsproxy-Waited"); got != fmt.Sprintf("%.3f", want) {
+		t.Errorf("the client was told of a wait of %s s, want %.3f", got, want)
+	}
+}
+
+// What is sent again by itself is recorded before, or not sent; it is judged again; and it does not go to a host that was
+// stopped meanwhile.
+func TestRepeatsThatMayNotBeSent(t *testing.T) {
+	for name, row := range map[string]struct {
+		change func(*rig)
+		mode   policy.Mode
+		status int
+		reason policy.Reason
+	}{
+		"not recorded":         {func(r *rig) { r.records.refuseFrom(true) }, policy.Enforce, 503, policy.ReasonAuditUnavailable},
+		"not recorded, report": {func(r *rig) { r.records.refuseFrom(true) }, policy.Report, 503, policy.ReasonAuditUnavailable},
+		"stopped":              {func(r *rig) { r.limiter.Stop("a.example", time.Time{}) }, policy.Enforce, 503, policy.ReasonStopped},
+		"stopped, report":      {func(r *rig) { r.limiter.Stop("a.example", time.Time{}) }, policy.Report, 503, policy.ReasonStopped},
+		"stopped, off":         {func(r *rig) { r.limiter.Stop("a.example", time.Time{}) }, policy.Off, 503, policy.ReasonStopped},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var r *rig
+			f := newFlaky(t, func(f *flaky, conn net.Conn) {
+				serveOnce(f, conn)
+				row.change(r)
+			})
+			r = newRig(t, func(o *Options) {
+				p, err := policy.New(policy.Options{Mode: row.mode})
+				if err != nil {
+					t.Fatal(err)
+				}
+				o.Snapshots, o.Policy = fixed(""), p
+			})
+			url := "http://" + at(f, "a.example") + "/page"
+			r.get(r.client(true), url)
+			resp, _ := r.get(r.client(true), url)
+			if reason := resp.Header.Get("Robotsproxy-Reason"); resp.StatusCode != row.status || reason != string(row.reason) {
+				t.Errorf("status %d, %s; want %d, %s", resp.StatusCode, reason, row.status, row.reason)
+			}
+			if came := f.times(); len(came) != 2 {
+				t.Errorf("the origin saw %d requests, want 2", len(came))
+			}
+			if rec := r.last(2); rec.Decision != policy.Allow || rec.SentAt.IsZero() || rec.Error == "" {
+				t.Errorf("the record of the first sending: %+v", rec)
+			}
+			if row.reason == policy.ReasonAuditUnavailable {
+				return
+			}
+			if rec := r.last(3); rec.Reason != row.reason || !rec.SentAt.IsZero() {
+				t.Errorf("the record of what was not sent: %+v", rec)
+			}
+			if v, _ := r.limiter.Peek("a.example"); v.UnderWay != 0 {
+				t.Errorf("%d places are not given back", v.UnderWay)
+			}
+		})
 	}
 }
 
@@ -162,8 +284,11 @@ func TestRepeatsThatMayNotWait(t *testing.T) {
 	if came := f.times(); len(came) != 2 {
 		t.Errorf("the origin saw %d requests, want 2: the repetition has no place", len(came))
 	}
-	if rec := r.last(2); rec.Decision != policy.Throttle || rec.SentAt.IsZero() {
-		t.Errorf("the record says %s, sent at %v; want a throttle of what was sent once", rec.Decision, rec.SentAt)
+	if rec := r.last(2); rec.Decision != policy.Allow || rec.Reason != policy.ReasonUpstream || rec.SentAt.IsZero() {
+		t.Errorf("the record of the first sending: %+v", rec)
+	}
+	if rec := r.last(3); rec.Decision != policy.Throttle || rec.Reason != policy.ReasonPace || !rec.SentAt.IsZero() {
+		t.Errorf("the record of the second sending: %+v; want a throttle of what was not sent", rec)
 	}
 }
 
@@ -188,6 +313,7 @@ func TestRepeatsOverHTTP2ArePaced(t *testing.T) {
 	if gap := came[1].Sub(came[0]); gap < repeatDelay*3/4 {
 		t.Errorf("the repetition came %v after the request, want %v", gap, repeatDelay)
 	}
+	r.checkRepeated(came)
 }
 
 // at returns the authority of the flaky origin under a name that the rig resolves.

@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// Agent finds what the file holds for a crawler, which is named by its product token or by its whole User-Agent
-// header. The groups of the longest token that the header has are the crawler's, merged (2.2.1); if no group
-// has one of its tokens, the groups for "*" are. Most other dialects take the first group that fits the header.
+// Agent returns the part of the file for a crawler. The name is a product token or a whole User-Agent header. The crawler's
+// groups are those of the longest token in the header, merged (2.2.1), or those for "*" if no group has one of its tokens. Most
+// other dialects take the first group that matches the header.
 func (r *Ruleset) Agent(userAgent string) Agent {
 	verbatim := false
 	if r.dialect != RFC9309 {
@@ -40,7 +40,7 @@ func (r *Ruleset) Agent(userAgent string) Agent {
 	return r.agentNamed("*")
 }
 
-// agentNamed finds the agent of a name as it is, else that of "*".
+// agentNamed returns the agent with exactly this name, else that of "*".
 func (r *Ruleset) agentNamed(name string) Agent {
 	t, ok := r.token(name)
 	if !ok {
@@ -52,7 +52,7 @@ func (r *Ruleset) agentNamed(name string) Agent {
 	return Agent{set: r, token: t}
 }
 
-// firstAgent finds the first token that fits a crawler.
+// firstAgent returns the first token that matches a crawler.
 func (r *Ruleset) firstAgent(userAgent string, s *switches) Agent {
 	if s.agents == agentsName {
 		userAgent = strings.TrimLeft(userAgent, " \t")
@@ -70,7 +70,7 @@ func (r *Ruleset) firstAgent(userAgent string, s *switches) Agent {
 	return Agent{}
 }
 
-// fits reports whether a user-agent line's value is that of a crawler, both in lower case.
+// fits reports whether the value of a user-agent line matches a crawler. Both are in lower case.
 func (a agents) fits(value, agent string) bool {
 	if a != agentsEither {
 		return value == "*" || strings.Contains(agent, value)
@@ -97,7 +97,7 @@ func (r *Ruleset) token(name string) (t int, ok bool) {
 	return t, t < n && r.text(r.tokens[t].name) == string(lower)
 }
 
-// ProductToken returns the token that a crawler is known by, in the case in which its User-Agent header has it:
+// ProductToken returns the product token of a crawler, in the case of its User-Agent header:
 // "NewsBot" for "NewsBot/2.1 (+https://news.example)" and for "Mozilla/5.0 (compatible; NewsBot/2.1)". It is "" where
 // the header names nothing but a browser.
 func ProductToken(userAgent string) string {
@@ -110,20 +110,20 @@ func ProductToken(userAgent string) string {
 	return best
 }
 
-// place says where in a header a candidate stands, the best places first.
+// place is the position of a candidate in a header, the best first.
 type place uint8
 
 const (
 	afterCompatible place = iota // "Mozilla/5.0 (compatible; NewsBot)": how crawlers that pose as a browser sign
 	asProduct                    // outside of comments
 	asVersion                    // in a comment, with a version
-	inRemark                     // in a comment, where it may as well be a device or a system
+	inRemark                     // in a comment; it may be a device or a system
 )
 
-// eachCandidate calls f with every word of a User-Agent header that may be a product token. RFC 9110 (10.1.5) has the
-// token stand before a "/"; crawlers have it there or before a ";", in front of all, or first in a comment or in a part
-// of one. Names that all browsers share are no candidates, unless the header is that name alone. Each octet of the
-// header is looked at a fixed number of times.
+// eachCandidate calls f with every word of a User-Agent header that may be a product token. In RFC 9110 (section 10.1.5) a "/"
+// follows the token. Crawlers also write it before a ";", at the beginning, or first in a comment or a part of one. Names that
+// all browsers share are not candidates, unless the header is that name alone. Each byte of the header is read a fixed number
+// of times.
 func eachCandidate(header string, f func(name string, where place)) {
 	if tokenLength(header) == len(header) {
 		if header != "" {
@@ -176,7 +176,7 @@ func placeOf(depth int, compatible, versioned bool) place {
 	return inRemark
 }
 
-// wordLength returns how many octets of s come before the next separator.
+// wordLength returns the length of s before the next separator.
 func wordLength(s string) int {
 	if i := strings.IndexAny(s, " \t,;()"); i >= 0 {
 		return i
@@ -184,10 +184,10 @@ func wordLength(s string) int {
 	return len(s)
 }
 
-// isAddress reports whether a word tells where to write or read, and so names nobody.
+// isAddress reports whether a word is a URL or an email address, and so not a token.
 func isAddress(word string) bool { return strings.Contains(word, "://") || strings.Contains(word, "@") }
 
-// generic are the words that the headers of browsers share, and those of crawlers that pose as one.
+// generic are the words that the headers of browsers share.
 var generic = map[string]bool{
 	"mozilla": true, "gecko": true, "applewebkit": true, "khtml": true, "like": true,
 	"chrome": true, "chromium": true, "crios": true, "safari": true, "version": true, "mobile": true, "firefox": true,
@@ -202,11 +202,11 @@ func isGeneric(name string) bool {
 	return generic[string(appendLower(buf[:0], name))]
 }
 
-// tokenLength returns how many octets of s are a product token.
+// tokenLength returns the length of the product token at the beginning of s.
 //
-// Departure: section 2.2.1 has tokens of letters, "_" and "-" in ASCII. Crawlers are called "MJ12bot", "008" and
-// "Львів-bot" all the same, so digits, dots and the letters of all scripts count. Google's parser cuts "MJ12bot" to
-// "MJ", in the file only, so that no crawler of that name can ever be addressed.
+// Departure: in section 2.2.1 a token has ASCII letters, "_" and "-". Crawlers are called "MJ12bot", "008" and "Львів-bot", so
+// digits, dots and the letters of all scripts count here. Google's parser cuts "MJ12bot" to "MJ" in the file only, so a file
+// cannot address a crawler of that name.
 func tokenLength(s string) int {
 	i := 0
 	for i < len(s) {
@@ -226,7 +226,7 @@ func tokenLength(s string) int {
 	return i
 }
 
-// lettersLength returns how many octets of s are a product token as section 2.2.1 has it.
+// lettersLength returns the length of the product token of section 2.2.1 at the beginning of s.
 func lettersLength(s string) int {
 	i := 0
 	for i < len(s) && (s[i] == '-' || s[i] == '_' || 'a' <= lowerASCII(s[i]) && lowerASCII(s[i]) <= 'z') {

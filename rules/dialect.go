@@ -32,10 +32,10 @@ func Dialects() []Dialect {
 	return []Dialect{RFC9309, Google, RobotstxtRB, RobotsCR, WWWRobotRules, MK1996, GYM2008}
 }
 
-// String returns the name by which ParseDialect knows d.
+// String returns the name of d, as ParseDialect accepts it.
 func (d Dialect) String() string { return d.switches().name }
 
-// ParseDialect returns the dialect of a name.
+// ParseDialect returns the dialect with this name.
 func ParseDialect(name string) (Dialect, error) {
 	var names []string
 	for _, d := range Dialects() {
@@ -47,16 +47,16 @@ func ParseDialect(name string) (Dialect, error) {
 	return 0, fmt.Errorf("rules: no dialect %q; it is one of %s", name, strings.Join(names, ", "))
 }
 
-// MarshalText writes what String returns.
+// MarshalText returns the result of String.
 func (d Dialect) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// UnmarshalText reads what ParseDialect does.
+// UnmarshalText is ParseDialect.
 func (d *Dialect) UnmarshalText(text []byte) (err error) {
 	*d, err = ParseDialect(string(text))
 	return err
 }
 
-// switches are all in which one dialect differs from another. The zero value of each switch is the RFC's.
+// switches hold every difference between dialects. The zero value of each is the RFC's.
 type switches struct {
 	name     string
 	keys     keys
@@ -68,42 +68,42 @@ type switches struct {
 	form     form
 	maxLine  int // if zero, maxLine
 
-	firstMatch    bool // the first rule that matches decides, not the longest
-	literal       bool // "*" and "$" are characters like others
-	beforeQuery   bool // "$" also stands for the place in front of a "?"
-	orphans       bool // rules in front of all groups are rules for everyone
-	robotsTxt     bool // "/robots.txt" is a path like others
+	firstMatch    bool // the first matching rule decides, not the longest
+	literal       bool // "*" and "$" are ordinary characters
+	beforeQuery   bool // "$" also matches before a "?"
+	orphans       bool // rules before all groups apply to every agent
+	robotsTxt     bool // "/robots.txt" is an ordinary path
 	indexPage     bool // "Allow: /d/index.html" allows "/d/" too
-	resolve       bool // values are URLs, and those of another origin are dropped
+	resolve       bool // values are URLs; those of another origin are dropped
 	lastDelay     bool // the last Crawl-delay counts, not the largest
 	partialMark   bool // a byte order mark may lack its end
 	authority     bool // a target without scheme begins with a host
-	latin1        bool // a response whose Content-Type names no charset is in ISO-8859-1
-	dropRuleless  bool // a group without rules is no group
-	defaultLast   bool // groups that have "*" come after all others, whatever their place
-	mergeDefaults bool // the groups that have "*" count together
+	latin1        bool // the default charset of a response is ISO-8859-1
+	dropRuleless  bool // a group without rules is dropped
+	defaultLast   bool // groups for "*" come after all others
+	mergeDefaults bool // the groups for "*" are merged
 }
 
-// keys says which lines are records.
+// keys selects the lines that are records.
 type keys uint8
 
 const (
 	keysLenient  keys = iota // the RFC's, common misspellings, and a missing colon between two words
-	keysPrefix               // what begins with such a key
+	keysPrefix               // also a key with such a prefix
 	keysStrict               // the RFC's, and "useragent"
-	keysDisallow             // User-agent and Disallow alone, of what makes groups
-	keysAnywhere             // a key wherever it stands in the line, with its colon at once behind it
+	keysDisallow             // User-agent and Disallow alone
+	keysAnywhere             // a key anywhere in the line, immediately followed by a colon
 )
 
-// comments says where comments begin.
+// comments selects the beginning of a comment.
 type comments uint8
 
 const (
 	commentsAnywhere   comments = iota // at every "#"
-	commentsAfterSpace                 // at a "#" behind white space that is behind the beginning of the value
+	commentsAfterSpace                 // at a "#" after white space within the value
 )
 
-// nul says what becomes of NULs.
+// nul selects the meaning of a NUL.
 type nul uint8
 
 const (
@@ -112,36 +112,36 @@ const (
 	nulDelete            // nothing
 )
 
-// agents says which groups are a crawler's.
+// agents selects the groups of a crawler.
 type agents uint8
 
 const (
-	agentsToken    agents = iota // those of its product token, merged; else those of "*", merged
-	agentsVerbatim               // the same; the tokens have letters, "_" and "-" alone, and a name that is no header counts as it is
-	agentsEither                 // the first whose value has the agent in it, or as a glob occurs in the agent
-	agentsName                   // the first whose value occurs in the agent's name, which ends at "/"
-	agentsHeader                 // the first whose value occurs in the User-Agent
+	agentsToken    agents = iota // those of its product token, merged; else those for "*", merged
+	agentsVerbatim               // the same, with tokens of letters, "_" and "-", and a name that is not a header unchanged
+	agentsEither                 // the first with a value that contains the agent, or that matches within it as a glob
+	agentsName                   // the first with a value that occurs in the agent's name, which ends at "/"
+	agentsHeader                 // the first with a value that occurs in the User-Agent
 )
 
-// merged reports whether all groups of an agent hold for it, rather than the first one alone.
+// merged reports whether all groups of an agent apply, rather than the first.
 func (a agents) merged() bool { return a <= agentsVerbatim }
 
-// groupEnd says what ends a group besides a user-agent line behind its rules.
+// groupEnd selects the end of a group, besides a user-agent line after its rules.
 type groupEnd uint8
 
 const (
 	groupEndsAtRule  groupEnd = iota // nothing
-	groupEndsAtBlank                 // a blank line, at once
-	groupEndsAtField                 // the same, and a user-agent line behind any other field that is known
+	groupEndsAtBlank                 // a blank line
+	groupEndsAtField                 // a blank line, and a user-agent line after any other known field
 )
 
-// emptyRules says what a rule without a pattern is.
+// emptyRules selects the meaning of a rule without a pattern.
 type emptyRules uint8
 
 const (
-	emptyIgnored  emptyRules = iota // no rule
-	emptyAllows                     // a rule that allows everything
-	emptyInverted                   // one that allows everything, or as an Allow disallows everything
+	emptyIgnored  emptyRules = iota // ignored
+	emptyAllows                     // allows everything
+	emptyInverted                   // Disallow allows everything, and Allow disallows everything
 )
 
 var table = [...]switches{
@@ -175,7 +175,7 @@ func pythonReading(name string, literal bool) switches {
 	}
 }
 
-// switches returns the switches of d; those of the RFC for a value that is no dialect.
+// switches returns the switches of d, or those of the RFC if d is not a dialect.
 func (d Dialect) switches() *switches {
 	if int(d) >= len(table) {
 		d = RFC9309

@@ -5,39 +5,39 @@ import (
 	"strings"
 )
 
-// Explanation is a Verdict with all that led to it.
+// Explanation is a Verdict with its reasons.
 type Explanation struct {
 	Verdict Verdict
 	Dialect Dialect
-	Token   string // under which the file addresses the agent, as Agent.Token returns it
-	Path    string // what was compared with the patterns: the path and query in the dialect's one form
+	Token   string // by which the file addresses the agent: see Agent.Token
+	Path    string // path and query in the normal form of the dialect, as compared with patterns
 	Why     Reason
-	Matches []Match // the agent's rules that match, in the order in which they would decide
-	Lost    []Match // the rules that match as well, and are for other agents, in the order of the file
+	Matches []Match // the matching rules of the agent, in order of precedence
+	Lost    []Match // the matching rules of other agents, in the order of the file
 }
 
-// Match is a rule whose pattern matches.
+// Match is a matching rule.
 type Match struct {
 	Allow  bool
 	Line   int
 	Rule   string // as written
-	Octets int    // what the longest is longest by; 0 in a dialect in which the first rule decides
+	Octets int    // the length that decides; 0 in a dialect in which the first rule decides
 	Group  Group
 }
 
-// Reason says why a Verdict is what it is.
+// Reason is the reason of a Verdict.
 type Reason uint8
 
 const (
-	NoGroup      Reason = iota // no group of the file is for the agent
+	NoGroup      Reason = iota // the file has no group for the agent
 	NoMatch                    // no rule of the agent's groups matches
 	AlwaysFree                 // "/robots.txt" is allowed whatever the rules say (2.2.2)
-	OtherOrigin                // the target is a URL that the file does not speak of
-	OnlyMatch                  // one rule alone matches
-	LongestMatch               // the rule has more octets than the others (2.2.2)
-	AllowWinsTie               // the rule has as many octets as a Disallow (2.2.2)
-	EarlierLine                // the rule has as many octets as another of its kind, in front of which it stands
-	FirstMatch                 // the rule is the first that matches, and in this dialect that decides
+	OtherOrigin                // the target is a URL of another origin
+	OnlyMatch                  // one rule matches
+	LongestMatch               // the rule is longer than the others (2.2.2)
+	AllowWinsTie               // the rule is as long as a Disallow (2.2.2)
+	EarlierLine                // the rule is as long as a later one of its kind
+	FirstMatch                 // the rule matches first, in a dialect in which that decides
 )
 
 // String returns the reason as the end of a sentence.
@@ -55,8 +55,8 @@ func (r Reason) String() string {
 	}[r]
 }
 
-// Explain judges a target as Agent.Verdict does for an agent, and says by which rules, and which others might have been
-// expected to decide. It looks at every rule of the file.
+// Explain judges a target as Agent.Verdict does, and returns the rules that match it, for the agent and for others. It compares
+// every rule of the file.
 func (r *Ruleset) Explain(userAgent, target string) Explanation {
 	a := r.Agent(userAgent)
 	e := Explanation{Verdict: a.Verdict(target), Dialect: r.dialect, Token: a.Token(), Path: r.path(target)}
@@ -79,13 +79,13 @@ func (r *Ruleset) Explain(userAgent, target string) Explanation {
 	return e
 }
 
-// path returns the path of a target in the form in which it is compared.
+// path returns the path of a target in normal form.
 func (r *Ruleset) path(target string) string {
 	s := r.dialect.switches()
 	return string(s.form.appendPath(nil, s.pathOf(target)))
 }
 
-// appendMatches appends the rules of a block that match a path.
+// appendMatches appends the matching rules of a block.
 func (r *Ruleset) appendMatches(dst []*rule, block int, path string) []*rule {
 	w := walk{set: r, path: path}
 	for n := r.blocks[block]; n < r.blocks[block+1]; n++ {
@@ -99,7 +99,8 @@ func (r *Ruleset) appendMatches(dst []*rule, block int, path string) []*rule {
 	return dst
 }
 
-// reason says why the first of own decides, which are the agent's rules that match, in their order.
+// reason returns the reason for which the first of own decides. own are the matching rules of the agent, in order of
+// precedence.
 func (r *Ruleset) reason(a Agent, target, path string, own []*rule) Reason {
 	s := r.dialect.switches()
 	switch {
@@ -123,7 +124,7 @@ func (r *Ruleset) reason(a Agent, target, path string, own []*rule) Reason {
 	return EarlierLine
 }
 
-// matchesOf makes what is told of rules. A line that became two rules is told once.
+// matchesOf returns a Match for each line of rules. A line may have become two rules.
 func (r *Ruleset) matchesOf(rules []*rule) (matches []Match) {
 	first := r.dialect.switches().firstMatch
 	for _, x := range rules {

@@ -2,11 +2,11 @@ package rules
 
 import "bytes"
 
-// key is what the first half of a line says.
+// key is the kind of a record.
 type key uint8
 
 const (
-	keyOther key = iota // a record of another kind, which must not interfere with any of these (2.2.4)
+	keyOther key = iota // another record, which must not interfere with these (2.2.4)
 	keyUserAgent
 	keyAllow
 	keyDisallow
@@ -19,24 +19,24 @@ const (
 	keyContentUsage
 )
 
-// ofAgents reports whether records of a kind hold for some agents alone.
+// ofAgents reports whether records of this kind apply to certain agents.
 func (k key) ofAgents() bool {
 	return k == keyCrawlDelay || k == keyRequestRate || k == keyVisitTime || k == keyContentUsage
 }
 
 // field is a line that is a record: "key: value".
 type field struct {
-	text        []byte // the record as written, without the white space around it and the comment behind it
-	nameLength  int    // of its beginning
-	valueLength int    // of its end
+	text        []byte // the record as written, without surrounding white space and comment
+	nameLength  int    // at the beginning
+	valueLength int    // at the end
 	key         key
 }
 
 func (f *field) name() []byte  { return f.text[:f.nameLength] }
 func (f *field) value() []byte { return f.text[len(f.text)-f.valueLength:] }
 
-// parse reads a line. Its key is keyOther where the line says nothing that this package reads. The parser keeps one
-// field for all lines, since to hand copies on takes longer than to read most lines.
+// parse parses a line. Its key is keyOther if this package does not read the record. The parser keeps one field for all lines:
+// copying it would take longer than to parse most lines.
 func (f *field) parse(line []byte) {
 	if i := bytes.IndexByte(line, '#'); i >= 0 {
 		line = line[:i]
@@ -55,8 +55,8 @@ func parseField(line []byte) (f field) {
 	return f
 }
 
-// splitField splits a record at its first colon. As Google's parser does, it accepts that the colon is missing where
-// the record is exactly two words.
+// splitField splits a record at its first colon. Like Google's parser, it accepts a record of exactly two words without a
+// colon.
 func splitField(text []byte) (name, value []byte, ok bool) {
 	if i := bytes.IndexByte(text, ':'); i >= 0 {
 		return trimSpace(text[:i]), trimSpace(text[i+1:]), true
@@ -72,10 +72,10 @@ func splitField(text []byte) (name, value []byte, ok bool) {
 	return text[:i], value, true
 }
 
-// keyOf recognises a key in any case. The RFC leaves it to crawlers which misspellings they accept (2.2.4 has them for
-// sitemaps); these are the ones that Google's parser accepts, and "crawldelay".
+// keyOf recognises a key in any case. The RFC permits crawlers to accept misspellings; these are those of Google's parser, and
+// "crawldelay".
 func keyOf(name []byte) key {
-	switch string(name) { // as nearly all files have them
+	switch string(name) { // as in nearly all files
 	case "Disallow":
 		return keyDisallow
 	case "Allow":
@@ -125,8 +125,8 @@ func trimSpace(b []byte) []byte {
 	return b
 }
 
-// isSpace reports whether c is white space. To the RFC's SP and HTAB it adds what stands at the ends of real lines and
-// is part of no URL: VT, FF, and the NULs of files that were padded to a block.
+// isSpace reports whether c is white space. To the RFC's SP and HTAB it adds bytes that occur at the ends of real lines and in
+// no URL: VT, FF, and NUL, with which some files are padded.
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == 0 || c == '\v' || c == '\f' }
 
 func isSpaceRune(r rune) bool { return r < 0x80 && isSpace(byte(r)) }

@@ -7,24 +7,24 @@ import (
 	"unicode/utf8"
 )
 
-// Finding is one thing in a file that is likely not what its author meant.
+// Finding is a likely mistake in a file.
 type Finding struct {
 	Line     int      `json:"line"`   // from 1
 	Column   int      `json:"column"` // from 1, in characters; a byte order mark is not counted
 	Code     string   `json:"code"`   // one of Checks
 	Severity Severity `json:"severity"`
 	Message  string   `json:"message"` // one sentence
-	Fix      string   `json:"fix"`     // what to do about it
+	Fix      string   `json:"fix"`     // how to correct it
 }
 
-// Severity says how far what a crawler reads may be from what was meant.
+// Severity ranks a Finding by its consequence.
 type Severity uint8
 
-// Severities, the least first.
+// The severities, in ascending order.
 const (
-	SeverityInfo    Severity = iota // right by RFC 9309, and read differently by some
-	SeverityWarning                 // without effect, or with one that few authors expect
-	SeverityError                   // not understood, or lost
+	SeverityInfo    Severity = iota // correct by RFC 9309, but some parsers read it differently
+	SeverityWarning                 // has no effect, or an unexpected one
+	SeverityError                   // is not understood, or is lost
 )
 
 // String returns "info", "warning" or "error".
@@ -33,14 +33,13 @@ func (s Severity) String() string { return [...]string{"info", "warning", "error
 // MarshalText writes what String returns.
 func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Lint tells what in the file is likely not what its author meant, in the order of the file. It needs
-// Options.KeepSource, and panics without it: no findings would be taken for a file without faults.
+// Lint returns the likely mistakes in the file, in the order of the file. The Ruleset must have been parsed with
+// Options.KeepSource; otherwise Lint panics, since an empty result would mean a file without mistakes.
 //
-// Of what dialects read differently it tells all; where Options.Dialect is not RFC9309, only what concerns that one.
+// It reports the differences of all dialects, or, if Options.Dialect is not RFC9309, those of that dialect.
 //
-// Its time and memory are in proportion to the file, but for sorting. To hold that for files made to be slow, the search
-// for rules that others always beat is given up after a number of steps that no honest file needs: what is then found
-// is still true, and something may be missing.
+// Time and memory are linear in the size of the file, except for sorting. The search for rules that never decide ends after a
+// number of steps that ordinary files do not need. If it ends early, the findings are correct but may be incomplete.
 func (r *Ruleset) Lint() []Finding {
 	if r.source == nil {
 		panic("rules: Lint of a Ruleset that was parsed without Options.KeepSource")
@@ -53,7 +52,7 @@ func (r *Ruleset) Lint() []Finding {
 	return l.findings
 }
 
-// source is a file as it was given to Parse.
+// source is the argument of Parse.
 type source struct {
 	body    []byte
 	options Options
@@ -66,20 +65,20 @@ func (s *source) size() int {
 	return len(s.body)
 }
 
-// linter gathers findings while it goes through a file once. What concerns several rules is found at the end.
+// linter collects findings in one pass over a file. It compares rules at the end.
 type linter struct {
 	options  Options
 	findings []Finding
 
-	number int    // of the line at hand
-	line   []byte // the line at hand
+	number int    // of the current line
+	line   []byte // the current line
 
 	groups    groupState
 	relations relations
 	readings  readings
 }
 
-// add reports what begins with the octet at of the line at hand.
+// add reports a finding at the byte offset at of the current line.
 func (l *linter) add(code string, at int, fix, format string, args ...any) {
 	l.addAt(l.number, l.column(at), code, fix, format, args...)
 }
@@ -92,10 +91,10 @@ func newFinding(line, column int, code, fix, message string) Finding {
 	return Finding{Line: line, Column: column, Code: code, Severity: severities[code], Message: message, Fix: fix}
 }
 
-// column returns the column of an octet of the line at hand.
+// column returns the column of a byte of the current line.
 func (l *linter) column(at int) int { return utf8.RuneCount(l.line[:min(at, len(l.line))]) + 1 }
 
-// quoted returns text as it can be shown within a sentence, at most some 60 characters of it.
+// quoted returns text for use in a sentence, cut to about 60 characters.
 func quoted[T octets](text T) string { return fmt.Sprintf("%q", clipped(text)) }
 
 func clipped[T octets](text T) string {

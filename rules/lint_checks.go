@@ -2,17 +2,17 @@ package rules
 
 import "slices"
 
-// Check is one of the things that Lint looks for.
+// Check describes one kind of Finding.
 type Check struct {
 	Code     string
 	Severity Severity
-	Summary  string // what it finds, in one sentence
+	Summary  string // the mistake, in one sentence
 }
 
-// Checks returns everything that Lint looks for.
+// Checks returns all checks of Lint.
 func Checks() []Check { return slices.Clone(checks) }
 
-// Codes of the checks.
+// The codes of the checks.
 const (
 	codeHTML              = "html-page"
 	codeTooLarge          = "too-large"

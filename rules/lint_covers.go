@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// covers finds, for a rule, another one that matches whatever it matches.
+// covers finds, for a rule, another rule that matches every path that it matches.
 //
-// Whether one pattern covers another is asked of the matcher itself: each wildcard of the second is replaced by an octet
-// that no pattern has, and one is put behind it if it is open at the end. A pattern that matches this text can only have
-// passed those octets with its own wildcards, so that it matches whatever they stand for; and one that does not match it
-// does not match all that the second does.
+// The matcher itself decides whether one pattern covers another. Each wildcard of the second is replaced by a byte that no
+// pattern contains, and that byte is appended if the pattern is open at the end. A pattern that matches this text can match
+// those bytes only by its own wildcards, so it matches anything in their place. A pattern that does not match the text does
+// not cover the second.
 type covers struct {
-	byPrefix map[string][]*lintRule // by what stands before the first wildcard; each list in order
+	byPrefix map[string][]*lintRule // by the text before the first wildcard; each list in order
 	lengths  []int                  // of those prefixes, ascending
 	order    func(a, b *lintRule) int
 }
 
-// newCovers returns those of a block's rules that are picked, to be found in the given order.
+// newCovers returns a covers over the picked rules of a block, in the given order.
 func newCovers(rules []lintRule, picked func(*lintRule) bool, order func(a, b *lintRule) int) *covers {
 	c := &covers{byPrefix: make(map[string][]*lintRule), order: order}
 	for i := range rules {
@@ -36,22 +36,22 @@ func newCovers(rules []lintRule, picked func(*lintRule) bool, order func(a, b *l
 	return c
 }
 
-// hasStars picks the rules that can be longer than what they cover: those with a wildcard.
+// hasStars picks the rules with a wildcard: only these can be longer than a rule that they cover.
 func hasStars(r *lintRule) bool { return r.stars }
 
 // isPrefix picks the rules that match all paths with a prefix.
 func isPrefix(r *lintRule) bool { return !r.ends && r.literal() == len(r.form) }
 
-// byPrecedence has the rule first that decides where both match (2.2.2).
+// byPrecedence orders rules so that the first decides if both match (2.2.2).
 func byPrecedence(a, b *lintRule) int {
 	return cmp.Or(cmp.Compare(b.octets, a.octets), cmp.Compare(kindOf(b), kindOf(a)), byLine(a, b))
 }
 
 func byLine(a, b *lintRule) int { return cmp.Compare(a.line, b.line) }
 
-const anything = 1 // no octet of a pattern in normal form
+const anything = 1 // not a byte of a pattern in normal form
 
-// find returns the first rule in order that covers r and goes before it, nil if there is none or no steps are left.
+// find returns the first rule in order that covers r and precedes it. It returns nil if no rule does, or if no steps are left.
 func (c *covers) find(r *lintRule, steps *int) (best *lintRule) {
 	if len(c.lengths) == 0 || *steps <= 0 {
 		return nil
@@ -79,7 +79,7 @@ func (c *covers) find(r *lintRule, steps *int) (best *lintRule) {
 	return best
 }
 
-// literal returns the octets of a rule's form before its first wildcard.
+// literal returns the part of a rule's form before its first wildcard.
 func (r *lintRule) literal() int {
 	if i := strings.IndexByte(r.form, '*'); i >= 0 {
 		return i
@@ -87,7 +87,7 @@ func (r *lintRule) literal() int {
 	return len(r.form)
 }
 
-// matches reports whether r, whose prefix of n octets has been matched, matches the rest of a text.
+// matches reports whether r matches the rest of a text, after its prefix of n bytes.
 func (r *lintRule) matches(rest string, n int) bool {
 	if n == len(r.form) {
 		return !r.ends || rest == ""

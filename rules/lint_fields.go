@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// lintField is a record with the places of its parts in the line.
+// lintField is a record with the offsets of its parts in the line.
 type lintField struct {
 	key             key
 	name, value     []byte
@@ -15,8 +15,8 @@ type lintField struct {
 	commentAt       int // of "#"; the length of the line if there is none
 }
 
-// split reads a line as parseField does, and keeps where things stand. It is not ok for a blank line, a comment, and
-// what is no record.
+// split parses a line as parseField does, and returns the offsets. It is not ok for a blank line, a comment, or another line
+// that is not a record.
 func (l *linter) split(line []byte) (f lintField, ok bool) {
 	f.commentAt = len(line)
 	if i := bytes.IndexByte(line, '#'); i >= 0 {
@@ -38,7 +38,7 @@ func (l *linter) split(line []byte) (f lintField, ok bool) {
 	return f, true
 }
 
-// record looks at the line at hand.
+// record checks the current line.
 func (l *linter) record() {
 	f, ok := l.split(l.line)
 	if len(f.name) == 0 && !f.colon {
@@ -66,7 +66,7 @@ func (l *linter) record() {
 	}
 }
 
-// missingColon looks for a record that has no colon behind its name, and reports whether it is one.
+// missingColon reports a record without a colon after its name. It returns whether the line is one.
 func (l *linter) missingColon(f lintField) bool {
 	word := firstWord(f.name)
 	if f.colon && (len(word) == len(f.name) || nearest(f.name) != "") {
@@ -94,8 +94,8 @@ func firstWord(name []byte) []byte {
 	return name
 }
 
-// fields are the names of fields as they should be written. The first few are those of which misspellings are looked
-// for; the others are known to be in use, and none of them is the business of this package.
+// fields are the correct names of fields. spelling looks for misspellings of the first spelt. The others are in use, but not
+// read by this package.
 var fields = []string{
 	"User-agent", "Disallow", "Allow", "Sitemap", "Crawl-delay",
 	"Host", "Clean-param", "Request-rate", "Visit-time", "Content-Signal", "Content-Usage", "License", "Robot-version", "Comment",
@@ -103,10 +103,10 @@ var fields = []string{
 
 const spelt = 5 // of fields
 
-// noindexFields ask for what only a page itself can: its "robots" meta element, or an X-Robots-Tag field.
+// noindexFields have an effect only in a page, as a "robots" meta element or an X-Robots-Tag field.
 var noindexFields = []string{"Noindex", "Nofollow", "Noarchive", "Nosnippet"}
 
-// spelling looks at the name of a field.
+// spelling checks the name of a field.
 func (l *linter) spelling(f lintField) {
 	is := func(name string) bool { return strings.EqualFold(name, string(f.name)) }
 	if slices.ContainsFunc(fields, is) {
@@ -125,7 +125,7 @@ func (l *linter) spelling(f lintField) {
 		"No crawler is known to read %s", quoted(f.name))
 }
 
-// whoReads says who understands a misspelt name.
+// whoReads names the parsers that accept a misspelt name.
 func (l *linter) whoReads(f lintField, name string) string {
 	switch {
 	case f.key != keyOther:
@@ -136,8 +136,8 @@ func (l *linter) whoReads(f lintField, name string) string {
 	return "the line is passed over"
 }
 
-// nearest returns the name of a field that was likely meant, "" if there is none. Names longer than any misspelling are
-// not looked at, so that the cost has a bound.
+// nearest returns the field whose name is most similar, or "" if none is similar. It ignores names that are longer than any
+// misspelling, which bounds the cost.
 func nearest(name []byte) string {
 	const longest = 16
 	if len(name) < 4 || len(name) > longest {
@@ -152,7 +152,7 @@ func nearest(name []byte) string {
 	return best
 }
 
-// distance counts the letters to be added, left out, replaced, or exchanged with their neighbour to make b of a.
+// distance returns how many letters must be added, omitted, replaced, or swapped with their neighbour to turn a into b.
 func distance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {
@@ -175,7 +175,7 @@ func distance(a, b string) int {
 	return last[len(b)]
 }
 
-// glued looks for a second field in a value, and reports whether there is one: a line end was lost.
+// glued reports a second field within a value: a line end is missing. It returns whether there is one.
 func (l *linter) glued(f lintField) bool {
 	if bytes.IndexByte(f.value, ':') < 0 {
 		return false
@@ -184,7 +184,7 @@ func (l *linter) glued(f lintField) bool {
 	for _, name := range fields[:spelt] {
 		i := strings.Index(lower, lowerText(name)+":")
 		if i < 0 || i > 0 && strings.IndexByte("/?&=", lower[i-1]) >= 0 || strings.HasSuffix(lower[:i], "dis") {
-			continue // not there, a part of a path, or of "disallow"
+			continue // absent, part of a path, or part of "disallow"
 		}
 		l.add(codeGlued, f.valueAt+i, "Begin a new line in front of "+quoted(f.value[i:])+".",
 			"Another field is glued to this one, and is read as a part of its value")
@@ -193,7 +193,7 @@ func (l *linter) glued(f lintField) bool {
 	return false
 }
 
-// lowerText returns text with the letters of ASCII in lower case, and all octets where they were.
+// lowerText returns text with ASCII letters in lower case. The length does not change.
 func lowerText[T octets](text T) string {
 	lower := append([]byte(nil), text...)
 	for i, c := range lower {
@@ -202,7 +202,7 @@ func lowerText[T octets](text T) string {
 	return string(lower)
 }
 
-// crawlDelay looks at a Crawl-delay line.
+// crawlDelay checks a Crawl-delay line.
 func (l *linter) crawlDelay(f lintField) {
 	l.groups.between = "Crawl-delay"
 	l.inGroup(f)
@@ -221,7 +221,7 @@ func (l *linter) crawlDelay(f lintField) {
 	l.add(codeDelay, f.valueAt, fix, "%s is not a number of seconds, and the delay is passed over", quoted(f.value))
 }
 
-// numberLength returns how many octets of a value are a delay.
+// numberLength returns the length of the delay at the beginning of a value.
 func numberLength(value []byte) int {
 	n := 0
 	for n < len(value) && (value[n] == '.' || '0' <= value[n] && value[n] <= '9') {
@@ -236,7 +236,7 @@ func numberLength(value []byte) int {
 	return n
 }
 
-// sitemap looks at a Sitemap line. The RFC leaves the field to sitemaps.org, which asks for a full URL.
+// sitemap checks a Sitemap line. sitemaps.org requires a full URL; the RFC does not define the field.
 func (l *linter) sitemap(f lintField) {
 	l.groups.between = "Sitemap"
 	if l.glued(f) {

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// file goes through a whole file.
+// file checks a whole file.
 func (l *linter) file(body []byte) {
 	l.encoding(body)
 	text, truncated := readable(body, l.options.maxSize())
@@ -29,7 +29,7 @@ func (l *linter) file(body []byte) {
 	l.report()
 }
 
-// encoding looks at the marks with which a file may begin.
+// encoding checks the byte order marks at the beginning.
 func (l *linter) encoding(body []byte) {
 	switch {
 	case bytes.HasPrefix(body, []byte("\xEF\xBB\xBF")):
@@ -41,7 +41,7 @@ func (l *linter) encoding(body []byte) {
 	}
 }
 
-// page reports whether text is a web page. No line of a robots.txt begins with "<".
+// page reports whether text is a web page: no line of a robots.txt begins with "<".
 func page(text []byte) bool {
 	for line := range bytes.Lines(text[:min(len(text), 4096)]) {
 		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
@@ -51,7 +51,7 @@ func page(text []byte) bool {
 	return false
 }
 
-// lineFaults looks for what is wrong with a line whatever it says.
+// lineFaults checks a line independently of its content.
 func (l *linter) lineFaults(cut bool) {
 	if cut {
 		l.add(codeLineTooLong, len(l.line), "Write shorter patterns, or several of them.",
@@ -68,7 +68,7 @@ func (l *linter) lineFaults(cut bool) {
 		r, n := utf8.DecodeRune(l.line[i:])
 		if r == utf8.RuneError && n == 1 {
 			if len(l.line)-i < utf8.UTFMax && cut {
-				return // half a character, at the cut
+				return // the limit cuts a character
 			}
 			l.add(codeNotUTF8, i, "Save the file as UTF-8, or write other characters of a path percent-encoded.",
 				"The octet 0x%02X is not UTF-8, so that the line means something else in each encoding", l.line[i])
@@ -78,7 +78,7 @@ func (l *linter) lineFaults(cut bool) {
 	}
 }
 
-// tooLarge tells what is lost of a file of which only the first octets are read, in lines up to last.
+// tooLarge reports the lines and rules after the limit, up to the line last.
 func (l *linter) tooLarge(body []byte, read, last int) {
 	lost := lineReader{rest: decode(body)}
 	lost.rest = lost.rest[min(read, len(lost.rest)):]

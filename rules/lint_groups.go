@@ -5,32 +5,32 @@ import (
 	"strings"
 )
 
-// groupState is how far the file has come with its groups.
+// groupState is the state of the groups before the current line.
 type groupState struct {
-	open    bool   // there has been a user-agent line
+	open    bool   // a user-agent line has been seen
 	ended   bool   // a rule has been seen: the next user-agent line starts a group
-	blank   bool   // there has been a blank line since the last record of the group
-	split   bool   // that has been reported of the group
-	between string // the last record of another kind behind the group's last user-agent line, "" if none
+	blank   bool   // a blank line has been seen since the last record of the group
+	split   bool   // the group has been reported for it
+	between string // the last record of another kind after the group's last user-agent line, or ""
 	line    int    // of the group's first user-agent line
 	agents  []agentName
-	rules   int        // where in relations.rules the group's begin
+	rules   int        // index in relations.rules of the group's first rule
 	nothing *lintPlace // the group's first Disallow without a value
 
-	first map[string]int // the group in which an agent is first named, by its line
+	first map[string]int // the line of the group that names an agent first
 	star  *lintPlace     // the first "*"
 }
 
-// lintPlace is a place in the file.
+// lintPlace is a position in the file.
 type lintPlace struct{ line, column int }
 
-// agentName is an agent that a group names.
+// agentName is an agent of a group.
 type agentName struct {
 	lintPlace
 	name string // in lower case
 }
 
-// userAgent looks at a user-agent line.
+// userAgent checks a user-agent line.
 func (l *linter) userAgent(f lintField) {
 	g := &l.groups
 	switch {
@@ -49,7 +49,7 @@ func (l *linter) userAgent(f lintField) {
 	}
 }
 
-// agentName looks at the value of a user-agent line.
+// agentName checks the value of a user-agent line.
 func (l *linter) agentName(f lintField) {
 	at := lintPlace{l.number, l.column(f.valueAt)}
 	if len(f.value) == 0 {
@@ -108,7 +108,7 @@ func (l *linter) named(a agentName) {
 	g.agents = append(g.agents, a)
 }
 
-// blankLine reports the first blank line within a group, in front of the record at hand.
+// blankLine reports the first blank line within a group, before the current record.
 func (l *linter) blankLine(f lintField) {
 	g := &l.groups
 	if !g.blank || g.split {
@@ -122,7 +122,7 @@ func (l *linter) blankLine(f lintField) {
 	}
 }
 
-// inGroup reports whether there is a group that the record at hand may belong to, and says so if there is none.
+// inGroup returns whether the current record belongs to a group, and reports it if not.
 func (l *linter) inGroup(f lintField) bool {
 	if !l.groups.open {
 		l.add(codeOutsideGroup, f.nameAt, `Put a User-agent line above it: "User-agent: *" for everyone.`,
@@ -133,7 +133,7 @@ func (l *linter) inGroup(f lintField) bool {
 	return true
 }
 
-// endGroup looks at a group as a whole.
+// endGroup checks a complete group.
 func (l *linter) endGroup() {
 	g := &l.groups
 	rules := l.relations.rules[g.rules:]

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// readings are what dialects read differently, of each kind the first place, and how many more there are.
+// readings collects the places that dialects read differently: the first place of each kind, and the number of others.
 type readings map[string]*readingAt
 
 type readingAt struct {
@@ -15,11 +15,11 @@ type readingAt struct {
 	last    int // of them
 }
 
-// who picks dialects by their switches.
+// who selects dialects by their switches.
 type who func(*switches) bool
 
-// reading notes what the dialects that are picked read differently; format has a place for their names. It is reported
-// once a file: what is a habit of a file is told once.
+// reading adds a place that the selected dialects read differently. format has a verb for their names. Each kind is reported once
+// in a file.
 func (l *linter) reading(code string, at lintPlace, who who, fix, format string, args ...any) {
 	names := l.names(who)
 	if names == "" {
@@ -36,13 +36,13 @@ func (l *linter) reading(code string, at lintPlace, who who, fix, format string,
 	case at.line != r.last:
 		r.lines, r.last = r.lines+1, at.line
 	}
-	if r.finding.Code == "" || at.line < r.finding.Line { // relations come last, and not in the order of the file
+	if r.finding.Code == "" || at.line < r.finding.Line { // relations are last, and not in the order of the file
 		message := fmt.Sprintf(format, append([]any{names}, args...)...)
 		r.finding = newFinding(at.line, at.column, code, fix, message)
 	}
 }
 
-// names returns the names of the dialects that are picked: of all but the RFC's, or of that alone which is asked about.
+// names returns the names of the selected dialects, without the RFC's. If Options.Dialect is another, only that one counts.
 func (l *linter) names(who who) string {
 	asked := Dialects()[1:]
 	if l.options.Dialect != RFC9309 {
@@ -57,7 +57,7 @@ func (l *linter) names(who who) string {
 	return listed(names)
 }
 
-// but returns the exception that the dialects make that are picked, to be put behind a sentence.
+// but returns a clause with the exception of the selected dialects.
 func (l *linter) but(what string, who who) string {
 	names := l.names(who)
 	if names == "" {
@@ -66,7 +66,7 @@ func (l *linter) but(what string, who who) string {
 	return "; " + what + " " + names
 }
 
-// listed joins words as in a sentence.
+// listed joins words with commas and "and".
 func listed(words []string) string {
 	n := len(words) - 1
 	if n < 1 {
@@ -75,7 +75,7 @@ func listed(words []string) string {
 	return strings.Join(words[:n], ", ") + " and " + words[n]
 }
 
-// report reports the readings.
+// report adds the readings to the findings.
 func (l *linter) report() {
 	for _, r := range l.readings {
 		f := r.finding
@@ -86,7 +86,7 @@ func (l *linter) report() {
 	}
 }
 
-// commentReading looks for a comment that is glued to a value.
+// commentReading looks for a comment without white space before it.
 func (l *linter) commentReading(f lintField) {
 	i := f.commentAt
 	if f.key != keyOther && i < len(l.line) && i > 0 && !isSpace(l.line[i-1]) {
@@ -96,7 +96,7 @@ func (l *linter) commentReading(f lintField) {
 	}
 }
 
-// pathReadings looks for what dialects read differently in a path.
+// pathReadings looks for the parts of a path that dialects read differently.
 func (l *linter) pathReadings(f lintField) {
 	v := f.value
 	if i := bytes.IndexAny(v, "*$"); i >= 0 {
@@ -113,7 +113,7 @@ func (l *linter) pathReadings(f lintField) {
 	}
 }
 
-// escapeReading looks for the first escape of a character that could stand for itself. See normal.go for our reading.
+// escapeReading looks for the first escape of a character that needs none. See normal.go for our reading.
 func (l *linter) escapeReading(f lintField) {
 	for i := range f.value {
 		if f.value[i] != '%' || !isEscape(f.value, i) {
@@ -141,7 +141,7 @@ func (l *linter) escapeReading(f lintField) {
 	}
 }
 
-// What dialects have in common, for reading.
+// Selections of dialects.
 func keepComments(s *switches) bool { return s.comments == commentsAfterSpace }
 func areLiteral(s *switches) bool   { return s.literal }
 func allowFolders(s *switches) bool { return s.indexPage }
@@ -154,12 +154,13 @@ func decodeDelimiters(s *switches) bool { return s.form == formDecodedButSlash }
 func cutTokens(s *switches) bool        { return s.agents == agentsVerbatim }
 func takeFirstGroup(s *switches) bool   { return !s.agents.merged() }
 
-// takeFirstRuleIf is for a first rule that allows, or not: a dialect without Allow has the other first.
+// takeFirstRuleIf selects the dialects in which the first rule decides, for a first rule that allows or not: a dialect without
+// Allow has another first rule.
 func takeFirstRuleIf(allow bool) func(*switches) bool {
 	return func(s *switches) bool { return takeFirstRule(s) && !(allow && ignoreAllow(s)) }
 }
 
-// takeFirstOf is for groups of one name: a dialect may take all those of "*".
+// takeFirstOf selects the dialects that take the first of several groups with one name. A dialect may merge those of "*".
 func takeFirstOf(name string) func(*switches) bool {
 	return func(s *switches) bool { return takeFirstGroup(s) && !(name == "*" && s.mergeDefaults) }
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// rule looks at an Allow or Disallow line.
+// rule checks an Allow or Disallow line.
 func (l *linter) rule(f lintField) {
 	inGroup := l.inGroup(f)
 	l.groups.ended = true
@@ -31,7 +31,7 @@ func (l *linter) rule(f lintField) {
 	}
 }
 
-// path looks at the pattern of a rule.
+// path checks the pattern of a rule.
 func (l *linter) path(f lintField) {
 	v := f.value
 	if v[0] != '/' && v[0] != '*' {
@@ -57,7 +57,7 @@ func (l *linter) path(f lintField) {
 	l.pathReadings(f)
 }
 
-// slashed returns the path that a value without a slash in front was likely to be.
+// slashed returns the likely path for a value without a leading slash.
 func slashed(value []byte) string {
 	if p := pathOf(string(value)); p != string(value) {
 		return "/" + strings.TrimPrefix(clipped(p), "/")
@@ -65,8 +65,8 @@ func slashed(value []byte) string {
 	return "/" + clipped(value)
 }
 
-// idleWildcard looks for wildcards that mean nothing: a pattern matches from its first octet on, and so it goes on at
-// the end anyway.
+// idleWildcard looks for wildcards without effect: a trailing one, since a pattern is open at the end, and one of several in a
+// row.
 func (l *linter) idleWildcard(f lintField) {
 	v := f.value
 	if i := bytes.Index(v, []byte("**")); i >= 0 {
@@ -88,23 +88,23 @@ func (l *linter) idleWildcard(f lintField) {
 		"A wildcard at the end means nothing, but to make the rule longer")
 }
 
-// relations finds rules that other rules of the same agents make idle.
+// relations finds rules that never decide because of other rules for the same agents.
 type relations struct {
 	rules  []lintRule
 	blocks map[string]int // by the names of all agents of a group
-	steps  int            // that may still be spent; each is about an octet looked at
+	steps  int            // that are left; each is about one byte read
 }
 
-// lintRule is a rule with what it takes to compare it with others.
+// lintRule is a rule, prepared for comparison.
 type lintRule struct {
 	lintPlace
 	text   string
 	form   string // see rule.pattern
 	ends   bool
 	allow  bool
-	stars  bool // it has a wildcard as written
+	stars  bool // it is written with a wildcard
 	octets int
-	block  int // of the rules for exactly the same agents; 0 if they are for nobody
+	block  int // of the rules for exactly the same agents; 0 if they are outside groups
 }
 
 func newRelations(size int) relations {
@@ -123,7 +123,7 @@ func (r *relations) add(at lintPlace, f lintField) {
 	})
 }
 
-// endGroup says whose the rules of a group are. Groups for the same agents are one (2.2.1).
+// endGroup assigns the rules of a group to a block. Groups for the same agents are one block (2.2.1).
 func (r *relations) endGroup(names []string, rules []lintRule) {
 	if len(names) == 0 {
 		return
@@ -151,13 +151,13 @@ func (l *linter) unite() {
 	}
 }
 
-// twin is what two rules have in common that match the same paths.
+// twin is the key that is equal for two rules that match the same paths.
 type twin struct {
 	form string
 	ends bool
 }
 
-// compare compares the rules of a block, which are in the order of the file.
+// compare compares the rules of a block, in the order of the file.
 func (l *linter) compare(rules []lintRule) {
 	twins := make(map[twin][2]*lintRule)
 	byLength, byOrder := newCovers(rules, hasStars, byPrecedence), newCovers(rules, isPrefix, byLine)
@@ -201,7 +201,7 @@ func (l *linter) contradicting(r, other *lintRule) {
 		"Line %d says the opposite of the same paths, %s; line %d wins, since %s", other.line, quoted(other.text), wins.line, why)
 }
 
-// idle looks for a rule that leaves nothing to r.
+// idle looks for a rule that decides wherever r matches.
 func (l *linter) idle(r *lintRule, byLength, byOrder *covers) {
 	if c := byLength.find(r, &l.relations.steps); c != nil {
 		l.addAt(r.line, r.column, codeUnreachable, "Remove the rule, or make it longer than that of line "+strconv.Itoa(c.line)+".",

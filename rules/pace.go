@@ -8,19 +8,18 @@ import (
 	"time"
 )
 
-// Rate is a Request-rate: so many requests in so long a time.
+// Rate is a Request-rate: a number of requests in a time.
 type Rate struct {
 	Requests int
 	Per      time.Duration
 	During   Hours // if zero, all day
 }
 
-// Hours are hours of the day in UTC, counted from midnight. Where From is after To, they go past midnight.
+// Hours is a time of day in UTC, since midnight. If From is after To, it extends past midnight.
 type Hours struct{ From, To time.Duration }
 
-// RequestRate returns the first Request-rate that the file has for the agent, and whether it has one. It has no
-// standard: "n/m", m in seconds or with one of s, m, h and d behind it, and "hhmm-hhmm" behind that where it holds for
-// some hours alone.
+// RequestRate returns the first Request-rate for the agent, and whether there is one. The field has no standard. Its value is
+// "n/m", m in seconds or with a suffix s, m, h or d, and optionally "hhmm-hhmm", the hours in which it applies.
 func (a Agent) RequestRate() (Rate, bool) {
 	for x := range a.records(keyRequestRate) {
 		if rate, ok := parseRate(a.set.value(x)); ok {
@@ -30,7 +29,7 @@ func (a Agent) RequestRate() (Rate, bool) {
 	return Rate{}, false
 }
 
-// VisitTime returns the first Visit-time that the file has for the agent, and whether it has one. It has no standard:
+// VisitTime returns the first Visit-time for the agent, and whether there is one. The field has no standard. Its value is
 // "hhmm-hhmm" or "hhmm hhmm".
 func (a Agent) VisitTime() (Hours, bool) {
 	for x := range a.records(keyVisitTime) {
@@ -41,7 +40,7 @@ func (a Agent) VisitTime() (Hours, bool) {
 	return Hours{}, false
 }
 
-// records yields the records of a kind that hold for the agent, at the cost of looking at all of the file's.
+// records yields the records of a kind that apply to the agent. It reads all records of the file.
 func (a Agent) records(k key) iter.Seq[*record] {
 	return func(yield func(*record) bool) {
 		if !a.found() {
@@ -55,13 +54,13 @@ func (a Agent) records(k key) iter.Seq[*record] {
 	}
 }
 
-// has reports whether a record holds for the agent: one of the user-agent lines that it belongs to is the agent's.
+// has reports whether a record applies to the agent: one of its user-agent lines is the agent's.
 func (a Agent) has(x *record) bool {
 	return slices.ContainsFunc(a.set.namesOf(x), func(n name) bool { return n.token == uint32(a.token) })
 }
 
-// namesOf returns the user-agent lines that a record belongs to: for a Content-Usage those of the group, as for a rule;
-// for all others the list of those above it, as for a Crawl-delay.
+// namesOf returns the user-agent lines of a record: for a Content-Usage those of the group, as for a rule; for all others the
+// list above it, as for a Crawl-delay.
 func (r *Ruleset) namesOf(x *record) []name {
 	if x.list == 0 {
 		return nil
@@ -79,7 +78,7 @@ func (r *Ruleset) namesOf(x *record) []name {
 	return r.names[before(r.names, x.list, byList):before(r.names, x.list+1, byList)]
 }
 
-// parseRate reads the value of a Request-rate.
+// parseRate parses the value of a Request-rate.
 func parseRate(s string) (rate Rate, ok bool) {
 	requests, rest, ok := strings.Cut(s, "/")
 	if !ok {
@@ -105,7 +104,7 @@ func parseRate(s string) (rate Rate, ok bool) {
 
 var units = map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour}
 
-// parseHours reads "hhmm-hhmm" or "hhmm hhmm".
+// parseHours parses "hhmm-hhmm" or "hhmm hhmm".
 func parseHours(s string) (h Hours, ok bool) {
 	from, to, ok := strings.Cut(strings.TrimSpace(s), "-")
 	if !ok {
@@ -120,7 +119,7 @@ func parseHours(s string) (h Hours, ok bool) {
 	return h, ok && okTo
 }
 
-// parseClock reads "hhmm", also as "hh:mm" and with a zone of UTC behind it.
+// parseClock parses "hhmm" or "hh:mm", optionally with a suffix for UTC.
 func parseClock(s string) (time.Duration, bool) {
 	s = strings.Replace(strings.TrimSuffix(strings.ToUpper(s), "Z"), ":", "", 1)
 	n, err := strconv.ParseUint(s, 10, 16)
@@ -130,8 +129,8 @@ func parseClock(s string) (time.Duration, bool) {
 	return time.Duration(n/100)*time.Hour + time.Duration(n%100)*time.Minute, true
 }
 
-// Host returns the first Host that the file names which is a host name, or "". It is the name that a site with several
-// prefers, and has no standard.
+// Host returns the first valid host name in a Host field, or "". It is the preferred name of a site with several. The field has no
+// standard.
 func (r *Ruleset) Host() string {
 	for i := range r.records {
 		if x := &r.records[i]; x.key == keyHost && isHost(r.value(x)) {

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// String returns a robots.txt file that says the same, in the plainest way: parsed in the same dialect, it gives every
-// agent the same verdicts, by the same rules, and the same delays and fields. Comments, rules that hold for nobody, and
-// what was not understood are left out; the lines have other numbers.
+// String returns an equivalent robots.txt file in canonical form. Parsed in the same dialect, it gives every agent the same
+// verdicts by the same rules, and the same delays and fields. It omits comments, rules that apply to no agent, and lines that
+// were not understood. Line numbers differ.
 func (r *Ruleset) String() string {
 	p := printer{set: r, rules: slices.Clone(r.rules), names: r.names, records: r.records}
 	slices.SortFunc(p.rules, func(a, b rule) int { return cmp.Compare(a.line, b.line) })
@@ -27,14 +27,14 @@ func (r *Ruleset) String() string {
 	return p.String()
 }
 
-// printer writes a file, and keeps what it has not written yet, in the order of the file.
+// printer writes a file. It keeps the parts that are not written yet, in the order of the file.
 type printer struct {
 	strings.Builder
 	set     *Ruleset
 	rules   []rule
 	names   []name
 	records []record
-	apart   bool // a blank line comes before the next line
+	apart   bool // a blank line must precede the next line
 }
 
 // write writes a line.
@@ -44,7 +44,7 @@ func (p *printer) write(parts ...string) {
 	}
 	p.apart = false
 	if p.Len() == 0 && parts[0] != "" && parts[0][0] >= 0x80 {
-		p.WriteByte('\n') // or it might be taken for a byte order mark
+		p.WriteByte('\n') // it could be taken for a byte order mark
 	}
 	for _, s := range parts {
 		p.WriteString(s)
@@ -52,7 +52,7 @@ func (p *printer) write(parts ...string) {
 	p.WriteByte('\n')
 }
 
-// recordsBefore writes the records in front of a line.
+// recordsBefore writes the records before a line.
 func (p *printer) recordsBefore(line uint32) {
 	for len(p.records) > 0 && p.records[0].line < line {
 		x := &p.records[0]
@@ -61,19 +61,19 @@ func (p *printer) recordsBefore(line uint32) {
 			continue
 		}
 		if x.list == 0 && x.key.ofAgents() && p.set.dialect.switches().groups != groupEndsAtRule {
-			p.apart = true // from a group that has been ended by a blank line
+			p.apart = true // a blank line has ended the group
 		}
 		p.write(p.set.text(span{x.text, uint32(x.textLength)}))
 	}
 }
 
-// isNobodys reports whether a record belongs to user-agent lines none of which was understood. Without them it would
-// be somebody else's.
+// isNobodys reports whether none of the user-agent lines of a record was understood. Without those lines the record would apply to
+// other agents.
 func (r *Ruleset) isNobodys(x *record) bool {
 	return x.list > 0 && x.key.ofAgents() && len(r.namesOf(x)) == 0
 }
 
-// group writes the group whose lines come before end.
+// group writes the group that ends before the line end.
 func (p *printer) group(end uint32) {
 	names := p.names[:before(p.names, end, func(n name) uint32 { return n.line })]
 	rules := p.rules[:before(p.rules, end, func(x rule) uint32 { return x.line })]
@@ -105,7 +105,7 @@ func (p *printer) group(end uint32) {
 	}
 }
 
-// before returns how many of s, which are in the order of their lines, come before a line.
+// before returns how many of s precede a line. s is in the order of lines.
 func before[T any](s []T, line uint32, of func(T) uint32) int {
 	i, _ := slices.BinarySearchFunc(s, line, func(x T, line uint32) int { return cmp.Compare(of(x), line) })
 	return i

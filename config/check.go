@@ -8,11 +8,11 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/robotsproxy/robotsproxy/internal/settings"
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/rules"
 )
@@ -43,15 +43,14 @@ func (l *loader) check(now time.Time) {
 
 // atMost reports a low that is above high. A low that nobody set is no fault: it comes down to what high was set to.
 func atMost[T cmp.Ordered](l *loader, low string, a *T, high string, b T) {
-	if *a <= b || !l.ok(low, high) {
+	if *a <= b || !l.OK(low, high) {
 		return
 	}
-	if l.at(low) == (Origin{}) {
+	if l.At(low) == (settings.Origin{}) {
 		*a = b
 		return
 	}
-	show := func(v T) string { return format(reflect.ValueOf(v), "") }
-	l.fault(low, "found %s, expected no more than %s, which is %s (%s)", show(*a), high, show(b), l.at(high))
+	l.Fault(low, "found %s, expected no more than %s, which is %s (%s)", schema.Format(*a), high, schema.Format(b), l.At(high))
 }
 
 // orMax returns what a limit of 0, which is none, compares as.
@@ -64,50 +63,50 @@ func orMax(limit int) int {
 
 // checkTogether reports the absence of one of two keys that only mean something together, at the place of the other.
 func (l *loader) checkTogether(a, valueA, b, valueB string) {
-	if !l.ok(a, b) || (valueA == "") == (valueB == "") {
+	if !l.OK(a, b) || (valueA == "") == (valueB == "") {
 		return
 	}
 	if valueA == "" {
 		a, b = b, a
 	}
-	l.faultAt(l.at(a), b, "found none, expected one beside %s", a)
+	l.FaultAt(l.At(a), b, "found none, expected one beside %s", a)
 }
 
 // checkOneOf reports two keys that say the same thing.
 func (l *loader) checkOneOf(a, valueA, b, valueB string) {
-	if l.ok(a, b) && valueA != "" && valueB != "" {
-		l.fault(b, "found one beside %s (%s), expected one of the two", a, l.at(a))
+	if l.OK(a, b) && valueA != "" && valueB != "" {
+		l.Fault(b, "found one beside %s (%s), expected one of the two", a, l.At(a))
 	}
 }
 
 func (l *loader) checkListeners() {
 	c := l.cfg
-	if l.ok("listen") && !isLoopback(c.Listen) {
+	if l.OK("listen") && !isLoopback(c.Listen) {
 		l.checkOpen()
 	}
-	if l.ok("admin.listen") && !isLoopback(c.Admin.Listen) {
-		l.warn("admin.listen", "%s can be reached by others, who see there whom you crawl if they learn the token; 127.0.0.1 is for this machine alone", c.Admin.Listen)
+	if l.OK("admin.listen") && !isLoopback(c.Admin.Listen) {
+		l.Warn("admin.listen", "%s can be reached by others, who see there whom you crawl if they learn the token; 127.0.0.1 is for this machine alone", c.Admin.Listen)
 	}
-	if l.ok("listen", "admin.listen") && samePort(c.Listen, c.Admin.Listen) {
-		l.fault("admin.listen", "found %s, expected another port than that of listen, %s (%s)", c.Admin.Listen, c.Listen, l.at("listen"))
+	if l.OK("listen", "admin.listen") && samePort(c.Listen, c.Admin.Listen) {
+		l.Fault("admin.listen", "found %s, expected another port than that of listen, %s (%s)", c.Admin.Listen, c.Listen, l.At("listen"))
 	}
 }
 
 // checkOpen refuses an open proxy, and one whose operator cannot be reached.
 func (l *loader) checkOpen() {
 	c := l.cfg
-	if l.ok("clients", "auth.required") && len(c.Clients) == 0 && !c.Auth.Required {
-		l.fault("listen", `%s can be reached by others, expected clients that say who may use the proxy, or auth.required. Write 127.0.0.1 for this machine alone, or add, with your own network:
+	if l.OK("clients", "auth.required") && len(c.Clients) == 0 && !c.Auth.Required {
+		l.Fault("listen", `%s can be reached by others, expected clients that say who may use the proxy, or auth.required. Write 127.0.0.1 for this machine alone, or add, with your own network:
     clients:
-      - {name: lab, cidr: [10.0.0.0/8]}`, quote(c.Listen))
+      - {name: lab, cidr: [10.0.0.0/8]}`, settings.Quote(c.Listen))
 	}
-	if l.ok("identity.contact") && c.Identity.Contact == "" {
-		l.faultAt(l.at("listen"), "identity.contact", "found none, expected %s: owners of sites must be able to reach whoever lets others crawl, as listen %s does", texts["contact"].expected, c.Listen)
+	if l.OK("identity.contact") && c.Identity.Contact == "" {
+		l.FaultAt(l.At("listen"), "identity.contact", "found none, expected %s: owners of sites must be able to reach whoever lets others crawl, as listen %s does", texts["contact"].Expected(), c.Listen)
 	}
 	for i, client := range c.Clients {
 		for j, p := range client.CIDR {
 			if p.IsValid() && p.Bits() == 0 && client.User == "" && !c.Auth.Required {
-				l.warn(item(join(item("clients", i), "cidr"), j), "%s is everybody: an open proxy", p)
+				l.Warn(settings.Item(settings.Join(settings.Item("clients", i), "cidr"), j), "%s is everybody: an open proxy", p)
 			}
 		}
 	}
@@ -126,15 +125,15 @@ func samePort(a, b string) bool {
 
 func (l *loader) checkEgress() {
 	e := l.cfg.Egress
-	if e.UpstreamProxyCredentialsFile != "" && e.UpstreamProxy == "" && l.ok("egress.upstream_proxy") {
-		l.faultAt(l.at("egress.upstream_proxy_credentials_file"), "egress.upstream_proxy", "found none, expected one beside egress.upstream_proxy_credentials_file")
+	if e.UpstreamProxyCredentialsFile != "" && e.UpstreamProxy == "" && l.OK("egress.upstream_proxy") {
+		l.FaultAt(l.At("egress.upstream_proxy_credentials_file"), "egress.upstream_proxy", "found none, expected one beside egress.upstream_proxy_credentials_file")
 	}
-	if !l.ok("egress.allow_addresses", "egress.deny_addresses") {
+	if !l.OK("egress.allow_addresses", "egress.deny_addresses") {
 		return
 	}
 	for i, p := range e.DenyAddresses {
 		if slices.Contains(e.AllowAddresses, p) {
-			l.fault(item("egress.deny_addresses", i), "%s is in egress.allow_addresses too", formatPrefix(p))
+			l.Fault(settings.Item("egress.deny_addresses", i), "%s is in egress.allow_addresses too", formatPrefix(p))
 		}
 	}
 }
@@ -143,22 +142,22 @@ func (l *loader) checkEgress() {
 // checkRefusal refuses the one status that means another thing to every client: it would send, or ask for, a password.
 func (l *loader) checkRefusal() {
 	if l.cfg.Refusal.Status == http.StatusProxyAuthRequired {
-		l.fault("refusal.status", "found 407, expected another: 407 asks for a password")
+		l.Fault("refusal.status", "found 407, expected another: 407 asks for a password")
 	}
 }
 
 func (l *loader) checkAuth() {
 	c := l.cfg
-	if c.Auth.HtpasswdFile != "" || !l.ok("auth.htpasswd_file") {
+	if c.Auth.HtpasswdFile != "" || !l.OK("auth.htpasswd_file") {
 		return
 	}
 	const expected = "expected auth.htpasswd_file, which holds the passwords"
 	if c.Auth.Required {
-		l.fault("auth.required", "found true, "+expected)
+		l.Fault("auth.required", "found true, "+expected)
 	}
 	for i, client := range c.Clients {
-		if key := join(item("clients", i), "user"); client.User != "" && l.ok(key) {
-			l.fault(key, "found %s, "+expected, quote(client.User))
+		if key := settings.Join(settings.Item("clients", i), "user"); client.User != "" && l.OK(key) {
+			l.Fault(key, "found %s, "+expected, settings.Quote(client.User))
 		}
 	}
 }
@@ -167,11 +166,11 @@ func (l *loader) checkClients() {
 	c := l.cfg
 	first := map[string]int{}
 	for i, client := range c.Clients {
-		key := item("clients", i)
-		l.require(join(key, "name"), client.Name != "", "a name, which records and exemptions use")
-		l.require(join(key, "cidr"), len(client.CIDR) > 0 || client.User != "", "a list of addresses or networks, such as [10.0.0.0/8], or a user, by which the client is known")
+		key := settings.Item("clients", i)
+		l.require(settings.Join(key, "name"), client.Name != "", "a name, which records and exemptions use")
+		l.require(settings.Join(key, "cidr"), len(client.CIDR) > 0 || client.User != "", "a list of addresses or networks, such as [10.0.0.0/8], or a user, by which the client is known")
 		if j, twice := first[client.Name]; twice && client.Name != "" {
-			l.fault(join(key, "name"), "%s is %s already", quote(client.Name), item("clients", j))
+			l.Fault(settings.Join(key, "name"), "%s is %s already", settings.Quote(client.Name), settings.Item("clients", j))
 		} else {
 			first[client.Name] = i
 		}
@@ -179,8 +178,8 @@ func (l *loader) checkClients() {
 	local := func(client Client) bool {
 		return len(client.CIDR) == 0 || slices.ContainsFunc(client.CIDR, overlapsLoopback)
 	}
-	if len(c.Clients) > 0 && l.ok("clients", "listen") && isLoopback(c.Listen) && !slices.ContainsFunc(c.Clients, local) {
-		l.warn("clients", "nobody can use the proxy: listen is %s, and no client has an address of this machine (127.0.0.1)", c.Listen)
+	if len(c.Clients) > 0 && l.OK("clients", "listen") && isLoopback(c.Listen) && !slices.ContainsFunc(c.Clients, local) {
+		l.Warn("clients", "nobody can use the proxy: listen is %s, and no client has an address of this machine (127.0.0.1)", c.Listen)
 	}
 }
 
@@ -190,8 +189,8 @@ func overlapsLoopback(p netip.Prefix) bool {
 
 // require reports a key of an entry that is not there.
 func (l *loader) require(key string, present bool, what string) {
-	if !present && l.ok(key) {
-		l.fault(key, "found none, expected %s", what)
+	if !present && l.OK(key) {
+		l.Fault(key, "found none, expected %s", what)
 	}
 }
 
@@ -199,14 +198,14 @@ func (l *loader) require(key string, present bool, what string) {
 func (l *loader) checkHosts() {
 	first := map[string]int{}
 	for i, h := range l.cfg.Hosts {
-		key := join(item("hosts", i), "host")
-		l.require(key, h.Host != "", texts["pattern"].expected)
-		if !l.ok(key) {
+		key := settings.Join(settings.Item("hosts", i), "host")
+		l.require(key, h.Host != "", texts["pattern"].Expected())
+		if !l.OK(key) {
 			continue
 		}
 		for _, wider := range covering(h.Host) {
 			if j, covered := first[wider]; covered {
-				l.fault(key, "%s never applies: %s matches first (%s)", h.Host, wider, item("hosts", j))
+				l.Fault(key, "%s never applies: %s matches first (%s)", h.Host, wider, settings.Item("hosts", j))
 				break
 			}
 		}
@@ -232,17 +231,17 @@ func covering(pattern string) []string {
 
 func (l *loader) checkExemptions(now time.Time) {
 	for i := range l.cfg.Exemptions {
-		e, key := &l.cfg.Exemptions[i], item("exemptions", i)
-		l.require(join(key, "host"), e.Host != "", texts["pattern"].expected)
-		l.require(join(key, "reason"), e.Reason != "", "a reason, which an auditor will ask for")
-		l.require(join(key, "owner"), e.Owner != "", "an owner, who answers for it")
-		_, said := l.cfg.origins[join(key, "effect")]
-		l.require(join(key, "effect"), said, "allow or deny")
+		e, key := &l.cfg.Exemptions[i], settings.Item("exemptions", i)
+		l.require(settings.Join(key, "host"), e.Host != "", texts["pattern"].Expected())
+		l.require(settings.Join(key, "reason"), e.Reason != "", "a reason, which an auditor will ask for")
+		l.require(settings.Join(key, "owner"), e.Owner != "", "an owner, who answers for it")
+		said := l.IsSet(settings.Join(key, "effect"))
+		l.require(settings.Join(key, "effect"), said, "allow or deny")
 		if said && e.Effect == policy.EffectAllow {
-			l.require(join(key, "until"), !e.Until.IsZero(), "a date such as 2027-06-30: nothing is allowed for ever")
+			l.require(settings.Join(key, "until"), !e.Until.IsZero(), "a date such as 2027-06-30: nothing is allowed for ever")
 		}
 		if !e.Until.IsZero() && !now.Before(e.Until) {
-			l.warn(join(key, "until"), "this exemption stopped working at %s", formatTime(e.Until))
+			l.Warn(settings.Join(key, "until"), "this exemption stopped working at %s", formatTime(e.Until))
 		}
 		l.checkExempt(e, key)
 	}
@@ -250,14 +249,14 @@ func (l *loader) checkExemptions(now time.Time) {
 
 // checkExempt checks what an exemption is about.
 func (l *loader) checkExempt(e *policy.Exemption, key string) {
-	if k := join(key, "host"); e.Host != "" && l.ok(k) {
-		l.assign(reflect.ValueOf(&e.Host).Elem(), e.Host, k, `as:"pattern"`)
+	if k := settings.Join(key, "host"); e.Host != "" && l.OK(k) {
+		l.Reread(k, "pattern", &e.Host)
 	}
 	if e.Path != "" && (e.Path[0] != '/' || strings.ContainsAny(e.Path, "# \t")) {
-		l.fault(join(key, "path"), "found %s, expected a path such as /api/*, with %%23 for # and %%20 for a space", quote(e.Path))
+		l.Fault(settings.Join(key, "path"), "found %s, expected a path such as /api/*, with %%23 for # and %%20 for a space", settings.Quote(e.Path))
 	}
 	if e.Client != "" && !l.isClient(e.Client) {
-		l.fault(join(key, "client"), "found %s, expected the name of one of clients%s", quote(e.Client), l.nearClient(e.Client))
+		l.Fault(settings.Join(key, "client"), "found %s, expected the name of one of clients%s", settings.Quote(e.Client), l.nearClient(e.Client))
 	}
 }
 
@@ -265,7 +264,7 @@ func (l *loader) checkExempt(e *policy.Exemption, key string) {
 // user, and those are in a file that is read later.
 func (l *loader) isClient(name string) bool {
 	if len(l.cfg.Clients) == 0 {
-		return name == "local" || l.cfg.Auth.HtpasswdFile != "" || !l.ok("clients")
+		return name == "local" || l.cfg.Auth.HtpasswdFile != "" || !l.OK("clients")
 	}
 	return slices.ContainsFunc(l.cfg.Clients, func(c Client) bool { return c.Name == name || c.Name == "" })
 }
@@ -275,7 +274,7 @@ func (l *loader) nearClient(name string) string {
 	for _, c := range l.cfg.Clients {
 		names = append(names, c.Name)
 	}
-	if near := Suggest(name, names); near != "" {
+	if near := settings.Suggest(name, names); near != "" {
 		return fmt.Sprintf("; did you mean %s?", near)
 	}
 	return ""
@@ -291,34 +290,34 @@ func (l *loader) checkFiles() {
 	l.checkSecret("egress.upstream_proxy_credentials_file", c.Egress.UpstreamProxyCredentialsFile)
 	l.checkSecret("auth.htpasswd_file", c.Auth.HtpasswdFile)
 	for i, h := range c.Hosts {
-		l.checkRobotsFile(join(item("hosts", i), "robots_file"), h.RobotsFile)
+		l.checkRobotsFile(settings.Join(settings.Item("hosts", i), "robots_file"), h.RobotsFile)
 	}
 }
 
 // checkRobotsFile warns of what a robots.txt of the operator's says in vain. It is no fault: crawlers pass over it too.
 func (l *loader) checkRobotsFile(key, path string) {
 	l.checkFile(key, path)
-	if path == "" || !l.ok(key) {
+	if path == "" || !l.OK(key) {
 		return
 	}
 	body, err := os.ReadFile(path)
 	if err != nil {
-		l.fault(key, "expected a file that can be read: %v", err)
+		l.Fault(key, "expected a file that can be read: %v", err)
 		return
 	}
 	findings := rules.Parse(body, rules.Options{KeepSource: true}).Lint()
 	i := slices.IndexFunc(findings, func(f rules.Finding) bool { return f.Severity == rules.SeverityError })
 	if i >= 0 {
-		l.warn(key, "%s:%d:%d: %s; robotsproxy lint shows all", path, findings[i].Line, findings[i].Column, findings[i].Message)
+		l.Warn(key, "%s:%d:%d: %s; robotsproxy lint shows all", path, findings[i].Line, findings[i].Column, findings[i].Message)
 	}
 }
 
 func (l *loader) checkFile(key, path string) {
-	if path == "" || !l.ok(key) {
+	if path == "" || !l.OK(key) {
 		return
 	}
 	if err := readable(path); err != nil {
-		l.fault(key, "expected a file that can be read: %v", err)
+		l.Fault(key, "expected a file that can be read: %v", err)
 	}
 }
 
@@ -326,8 +325,8 @@ func (l *loader) checkFile(key, path string) {
 // often mounted so.
 func (l *loader) checkSecret(key, path string) {
 	l.checkFile(key, path)
-	if info, err := os.Stat(path); path != "" && l.ok(key) && err == nil && info.Mode().Perm()&0o077 != 0 {
-		l.warn(key, "others on this machine can read %s (mode %04o), which holds secrets; chmod 600 keeps them", path, info.Mode().Perm())
+	if info, err := os.Stat(path); path != "" && l.OK(key) && err == nil && info.Mode().Perm()&0o077 != 0 {
+		l.Warn(key, "others on this machine can read %s (mode %04o), which holds secrets; chmod 600 keeps them", path, info.Mode().Perm())
 	}
 }
 

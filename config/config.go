@@ -24,6 +24,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/robotsproxy/robotsproxy/internal/settings"
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/rules"
 )
@@ -52,7 +53,7 @@ type Config struct {
 	Hosts          []Host             // the first whose pattern matches
 	Exemptions     []policy.Exemption // host patterns are canonical
 
-	origins map[string]Origin // where each key that was set was set; read by Values
+	origins map[string]settings.Origin // where each key that was set was set; read by Values
 }
 
 // Admin is the operator's own listener.

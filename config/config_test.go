@@ -4,7 +4,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/robotsproxy/robotsproxy/internal/settings"
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
@@ -66,7 +66,7 @@ func TestExampleIsTheDefault(t *testing.T) {
 		t.Errorf("%s differs from Default() (-default +example):\n%s", examplePath, diff)
 	}
 	for _, v := range got.Values() {
-		if v.Origin == (Origin{}) {
+		if v.Origin == (settings.Origin{}) {
 			t.Errorf("%s does not set %s", examplePath, v.Key)
 		}
 	}
@@ -101,8 +101,8 @@ func TestExampleSamplesLoad(t *testing.T) {
 		shown[regexp.MustCompile(`\[\d+\]`).ReplaceAllString(key, "[]")] = true
 	}
 	all := Config{Clients: make([]Client, 1), Hosts: make([]Host, 1), Exemptions: make([]policy.Exemption, 1)}
-	for _, l := range leaves(reflect.ValueOf(&all).Elem(), "", "") {
-		if key := strings.ReplaceAll(l.key, "[0]", "[]"); !shown[key] {
+	for _, key := range schema.Keys(all) {
+		if key = strings.ReplaceAll(key, "[0]", "[]"); !shown[key] {
 			t.Errorf("the example neither sets %s nor shows it in a sample", key)
 		}
 	}
@@ -129,15 +129,7 @@ func TestKeys(t *testing.T) {
 		exemptions[0].host exemptions[0].path exemptions[0].client exemptions[0].effect exemptions[0].reason
 		exemptions[0].owner exemptions[0].until`)
 	all := Config{Clients: make([]Client, 1), Hosts: make([]Host, 1), Exemptions: make([]policy.Exemption, 1)}
-	var got []string
-	for _, l := range leaves(reflect.ValueOf(&all).Elem(), "", "") {
-		got = append(got, l.key)
-		if l.value.Kind() != reflect.Slice && l.value.Kind() != reflect.Map && l.value.Kind() != reflect.Pointer {
-			if _, ok := scalarFor(l.value.Type(), l.tag); !ok {
-				t.Errorf("scalarFor(%s %q) of %s = none", l.value.Type(), l.tag, l.key)
-			}
-		}
-	}
+	got := schema.Keys(all) // NewSchema panics if one of them cannot be read
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("keys (-want +got):\n%s", diff)
 	}

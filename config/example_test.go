@@ -8,7 +8,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/config"
 )
 
-// The file sets three keys, a variable one of them, and a flag another.
+// A variable replaces one value of the file, and a flag another.
 func Example() {
 	dir, err := os.MkdirTemp("", "config")
 	if err != nil {
@@ -36,8 +36,8 @@ func Example() {
 	// Output: report 12h0m0s 127.0.0.1:0 500KiB
 }
 
-// Every fault is said at once, with what was probably meant.
-func ExampleFaults() {
+// The error has every fault, with a suggestion for each.
+func ExampleLoad_faults() {
 	_, _, err := config.Load(config.Options{
 		Env: []string{"HOME=/home/op", "ROBOTSPROXY_ROBOTS_TTL=48h", "ROBOTSPROXY_MODE=enfroce"},
 	})

@@ -9,12 +9,13 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/robotsproxy/robotsproxy/internal/settings"
 	"github.com/robotsproxy/robotsproxy/origin"
 )
 
 // texts are the kinds of string, by the word in a field's tag "as". Whatever the kind, a control character is refused:
 // many of these strings end in a header or on a log line, where a line break would begin another one.
-var texts = map[string]scalar{
+var texts = map[string]settings.Scalar{
 	"":        text("text on one line", parseLine),
 	"path":    text("a path", parseLine),
 	"address": text("an address and a port such as 127.0.0.1:3128", parseAddress),
@@ -22,26 +23,23 @@ var texts = map[string]scalar{
 	"pattern": text("a host such as a.example, or *.example for every host below it", parsePattern),
 	"product": text("a product token such as NewsBot: letters, digits, - and _ (RFC 9309 section 2.2.1)", parseProduct),
 	"prefix":  text("a prefix of keys without { and }", parsePrefixOfKeys),
-	"redis":   secret("redis://host:6379, rediss:// over TLS or unix:///run/redis.sock", parseRedis, redacted),
+	"redis":   formatted("redis://host:6379, rediss:// over TLS or unix:///run/redis.sock", parseRedis, redacted).Secret(),
 	"proxy":   text("the URL of a proxy such as http://proxy.example:3128, or https://", parseProxy),
 	"contact": text("a URL such as https://example.org/crawler, or mailto:crawler@example.org", parseContact),
 }
 
-func text(expected string, parse func(string) (string, error)) scalar {
-	return of(expected, func(s string) (string, error) {
+func text(expected string, parse func(string) (string, error)) settings.Scalar {
+	return formatted(expected, parse, func(s string) string { return s })
+}
+
+// formatted is a text that show writes in another form, such as without its password.
+func formatted(expected string, parse func(string) (string, error), show func(string) string) settings.Scalar {
+	return settings.Of(expected, func(s string) (string, error) {
 		if s, err := parseLine(s); err != nil {
 			return s, err
 		}
 		return parse(s)
-	}, func(s string) string { return s })
-}
-
-// secret is a text with a password in it, which show leaves out.
-func secret(expected string, parse func(string) (string, error), show func(string) string) scalar {
-	s := text(expected, parse)
-	s.secret = true
-	s.format = func(v any) string { return show(v.(string)) }
-	return s
+	}, show)
 }
 
 func parseLine(s string) (string, error) {
@@ -55,7 +53,7 @@ func parseLine(s string) (string, error) {
 func parseAddress(s string) (string, error) {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {
-		return "", errNoHint
+		return "", settings.ErrNoHint
 	}
 	if n, err := parseInt(port); err != nil || n < 0 || n > 65535 {
 		return "", errors.New("the port is a number from 0 to 65535")
@@ -77,11 +75,11 @@ func parseRedis(s string) (string, error) {
 	u, err := url.Parse(s)
 	switch {
 	case err != nil:
-		return "", errNoHint
+		return "", settings.ErrNoHint
 	case (u.Scheme == "redis" || u.Scheme == "rediss") && u.Host != "" || u.Scheme == "unix" && u.Path != "":
 		return s, nil
 	}
-	return "", errNoHint
+	return "", settings.ErrNoHint
 }
 
 // redacted shows the address of a Redis, as parseRedis has read it, without its passwords.
@@ -101,7 +99,7 @@ func redacted(s string) string {
 // node of a Cluster.
 func parsePrefixOfKeys(s string) (string, error) {
 	if s == "" || strings.ContainsAny(s, "{} ") {
-		return "", errNoHint
+		return "", settings.ErrNoHint
 	}
 	return s, nil
 }
@@ -142,7 +140,7 @@ func parseProduct(s string) (string, error) {
 	}
 	switch {
 	case name == "" || strings.ContainsFunc(name, notOurs):
-		return "", errNoHint
+		return "", settings.ErrNoHint
 	case versioned:
 		return "", fmt.Errorf("the name alone, without version: %s", name)
 	}
@@ -167,7 +165,7 @@ func parseContact(s string) (string, error) {
 	case !strings.Contains(s, ":") && strings.Contains(s, "@"):
 		return "", fmt.Errorf("did you mean mailto:%s?", s)
 	}
-	return "", errNoHint
+	return "", settings.ErrNoHint
 }
 
 // parseProxy reads where a proxy is. Its credentials are not part of that: what is written here is shown in logs and by
@@ -179,7 +177,7 @@ func parseProxy(s string) (string, error) {
 	u, err := url.Parse(s)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.User == nil && u.Host == "":
-		return "", errNoHint // a hint about the whole would repeat credentials that stand in the wrong place
+		return "", settings.ErrNoHint // a hint about the whole would repeat credentials that stand in the wrong place
 	case u.User != nil:
 		return "", errors.New("credentials do not belong here but in egress.upstream_proxy_credentials_file, as user:password")
 	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":

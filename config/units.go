@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/robotsproxy/robotsproxy/internal/settings"
 )
 
 // Size is a number of octets.
@@ -43,7 +45,7 @@ func parseSize(s string) (Size, error) {
 	digits := strings.TrimRight(s, "KMGTiB")
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || n < 0 {
-		return 0, errNoHint
+		return 0, settings.ErrNoHint
 	}
 	if digits == s {
 		return 0, fmt.Errorf("which unit? %sB are octets", s)
@@ -60,7 +62,7 @@ func parseSize(s string) (Size, error) {
 	if unit := s[len(digits):]; len(unit) == 1 {
 		return 0, fmt.Errorf("did you mean %siB or %sB?", s, s)
 	}
-	return 0, errNoHint
+	return 0, settings.ErrNoHint
 }
 
 // durationParts splits what time.ParseDuration leaves out, weeks and days, from the rest. There a day is not always 24
@@ -75,25 +77,24 @@ const (
 // ParseDuration reads a duration as values of a configuration are written, such as 72h, 7d or 2w. Its error says what was
 // found and what was expected.
 func ParseDuration(text string) (time.Duration, error) {
-	d, err := parseDuration(text)
+	d, err := scalars[reflect.TypeFor[time.Duration]()].Parse(text)
 	if err != nil {
-		s := scalars[reflect.TypeFor[time.Duration]()]
-		return 0, fmt.Errorf("found %s, expected %s%s", s.found(text), s.expected, s.hint(text, err))
+		return 0, err
 	}
-	return d, nil
+	return d.(time.Duration), nil
 }
 
 func parseDuration(s string) (time.Duration, error) {
 	m := durationParts.FindStringSubmatch(s)
 	if m == nil || s == "" {
-		return 0, errNoHint
+		return 0, settings.ErrNoHint
 	}
 	rest, err := parseHours(m[3])
 	if err != nil && strings.Trim(s, "0123456789.") == "" {
 		return 0, fmt.Errorf("which unit? %ss are seconds", s)
 	}
 	if err != nil {
-		return 0, errNoHint
+		return 0, settings.ErrNoHint
 	}
 	weeks, _ := strconv.ParseInt(m[1], 10, 64) // digits or nothing, which counts as 0
 	days, _ := strconv.ParseInt(m[2], 10, 64)
@@ -152,7 +153,7 @@ func parsePorts(s string) (PortRange, error) {
 	b, errB := parseInt(last)
 	switch {
 	case errA != nil || errB != nil:
-		return PortRange{}, errNoHint
+		return PortRange{}, settings.ErrNoHint
 	case a < 1 || b > 65535:
 		return PortRange{}, errors.New("ports are 1 to 65535")
 	case a > b:

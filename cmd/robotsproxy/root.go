@@ -12,10 +12,11 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/config"
 	"github.com/robotsproxy/robotsproxy/internal/safetext"
+	"github.com/robotsproxy/robotsproxy/internal/settings"
 )
 
-// settings are the flags that say what configuration a command works with.
-type settings struct {
+// configSource holds the flags that determine the configuration of a command.
+type configSource struct {
 	file      string
 	overrides map[string]*string // key of the configuration to the flag's value
 	flags     map[string]string  // key to the flag's name
@@ -57,7 +58,7 @@ func misspelt(cmd *cobra.Command, err error) error {
 	if !ok {
 		return err
 	}
-	if near := config.Suggest(name, flagNames(cmd)); near != "" {
+	if near := settings.Suggest(name, flagNames(cmd)); near != "" {
 		return fmt.Errorf("%w; did you mean --%s?", err, strings.ReplaceAll(near, "_", "-"))
 	}
 	return fmt.Errorf("%w; %s --help lists them", err, cmd.CommandPath())
@@ -70,8 +71,8 @@ func flagNames(cmd *cobra.Command) (names []string) {
 }
 
 // configFlags gives cmd the flags that every command with a configuration has, and those for the named keys.
-func configFlags(cmd *cobra.Command, keys ...string) *settings {
-	s := &settings{overrides: make(map[string]*string), flags: make(map[string]string)}
+func configFlags(cmd *cobra.Command, keys ...string) *configSource {
+	s := &configSource{overrides: make(map[string]*string), flags: make(map[string]string)}
 	cmd.Flags().StringVar(&s.file, "config", "", "read this YAML `file`; robotsproxy validate checks it")
 	for _, key := range append([]string{"data_dir"}, keys...) {
 		name := strings.NewReplacer(".", "-", "_", "-").Replace(key)
@@ -89,7 +90,7 @@ var flagUsage = map[string]string{
 }
 
 // load reads the configuration, tells warnings to std.err, and reports every fault at once.
-func (s *settings) load(cmd *cobra.Command, std stdio) (*config.Config, error) {
+func (s *configSource) load(cmd *cobra.Command, std stdio) (*config.Config, error) {
 	o := config.Options{Path: s.file, Env: os.Environ()}
 	for key, value := range s.overrides {
 		if flag := s.flags[key]; cmd.Flags().Changed(flag) {

@@ -57,7 +57,7 @@ config.example.yaml); a second one ends at once.`,
 
 // pasted returns the flags that other commands need, in whatever folder, to find the proxy that was started with these,
 // keeps its data in dataDir and listens at listen.
-func (s *settings) pasted(cmd *cobra.Command, dataDir, listen string) proxy.Flags {
+func (s *configSource) pasted(cmd *cobra.Command, dataDir, listen string) proxy.Flags {
 	paste := func(flag, value string) string {
 		if !cmd.Flags().Changed(flag) {
 			return ""

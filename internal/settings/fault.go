@@ -1,4 +1,4 @@
-package config
+package settings
 
 import (
 	"cmp"
@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Origin is where a value was set. The zero value is the default.
+// Origin is the place that set a value. The zero value is the default.
 type Origin struct {
-	Source       string // path of the file, name of the variable, or the Source of an Override
-	Line, Column int    // in the file; 0 elsewhere
+	Source       string // the path of the file, the name of the variable, or the source that was given to Set
+	Line, Column int    // in the file, from 1; otherwise 0
 }
 
-// String returns "default", "robotsproxy.yaml:12:9", "ROBOTSPROXY_LISTEN" or "--listen".
+// String returns "default", "program.yaml:12:9", "PROGRAM_LISTEN" or "--listen".
 func (o Origin) String() string {
 	switch {
 	case o.Source == "":
@@ -25,15 +25,15 @@ func (o Origin) String() string {
 	return fmt.Sprintf("%s:%d:%d", o.Source, o.Line, o.Column)
 }
 
-// Fault is one thing that is wrong: where, with which key, and what was found and expected.
+// Fault is one error in a configuration.
 type Fault struct {
 	Origin Origin
-	Key    string // empty where it is about the file as a whole
-	Text   string
+	Key    string // empty for a fault of the file as a whole
+	Text   string // usually "found this, expected that"
 }
 
-// Error returns the fault on one line, which begins as compilers' lines do, so that editors jump to it. A text that
-// shows lines to add has more.
+// Error returns "file:line:column: key: text", which editors can jump to. It is one line, unless Text shows lines to
+// add.
 func (f Fault) Error() string {
 	s := f.Text
 	if f.Key != "" {
@@ -45,25 +45,24 @@ func (f Fault) Error() string {
 	return s
 }
 
-// Warning is something that works and is probably not what was meant.
+// Warning is a value that is accepted and probably not intended.
 type Warning Fault
 
 // String returns the warning as Fault.Error does.
 func (w Warning) String() string { return Fault(w).Error() }
 
-// maxFaults bounds how many faults are reported. A file of nothing else holds tens of thousands, and nobody reads on.
+// maxFaults bounds the faults that are reported. A large file that is no configuration has tens of thousands.
 const maxFaults = 100
 
-// Faults are all that is wrong, in the order of the file, then variables and flags. It is the error of Load.
+// Faults are all faults of a configuration.
 type Faults []Fault
 
-// Error returns one line for each fault, below a heading if there are several.
+// Error returns one line for each fault, after a heading if there are several.
 func (fs Faults) Error() string {
 	if len(fs) == 1 {
-		return "config: " + fs[0].Error()
+		return fs[0].Error()
 	}
 	var b strings.Builder
-	b.WriteString("config: ")
 	if len(fs) == maxFaults {
 		b.WriteString("the first ")
 	}
@@ -74,7 +73,7 @@ func (fs Faults) Error() string {
 	return b.String()
 }
 
-// sort puts faults of the file first, by place, and keeps the order of the others, which have no line.
+// sort sorts faults of the file by place, before the others, which keep their order.
 func (fs Faults) sort() {
 	slices.SortStableFunc(fs, func(a, b Fault) int {
 		inFile := func(f Fault) int { return min(f.Origin.Line, 1) }
@@ -86,11 +85,12 @@ func (fs Faults) sort() {
 	})
 }
 
-// userinfo is where a password stands in a URL, in whatever way that is miswritten.
+// userinfo matches the part of a URL that may hold a password, also in a URL with a mistake in its scheme or slashes.
 var userinfo = regexp.MustCompile(`^([^:/]*:?//|[^:/]*:).*@`)
 
-// quote shows what was found, without the password of a URL, and cut where it is too long to read.
-func quote(s string) string {
+// Quote quotes a value for a fault. It replaces the user and password of a URL with ***, and cuts the value after 60
+// characters.
+func Quote(s string) string {
 	const most = 60
 	s = userinfo.ReplaceAllString(s, "$1***@")
 	if runes := []rune(s); len(runes) > most {

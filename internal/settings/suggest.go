@@ -1,12 +1,12 @@
-package config
+package settings
 
 import "strings"
 
-// Suggest returns the candidate that word was probably meant to be, or "" if none is near. Candidates are in snake case;
-// other ways to write the same name (minTTL, min-ttl) count as equal, and of the rest one edit in three letters is
-// forgiven.
+// Suggest returns the candidate that word was probably meant to be, or "". Candidates are in snake case. Other
+// spellings of the same name (minTTL, min-ttl) count as equal; apart from that, Suggest accepts one edit in three
+// letters.
 func Suggest(word string, candidates []string) string {
-	const longest = 64 // bounds the time spent on a name that is no name
+	const longest = 64 // bounds the time for a word that is much longer than any key
 	if len(word) > longest {
 		return ""
 	}
@@ -20,8 +20,8 @@ func Suggest(word string, candidates []string) string {
 	return best
 }
 
-// distance is how many letters must be added, dropped, changed or swapped with their neighbour to get from a to b
-// (optimal string alignment).
+// distance returns the optimal string alignment distance: the number of letters to add, drop, change, or swap with
+// their neighbour to get from a to b.
 func distance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

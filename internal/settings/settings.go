@@ -1,0 +1,120 @@
+// Package settings decodes a program's configuration into a struct: first a YAML file, then environment variables, then
+// flags. It collects every fault instead of stopping at the first, each with the place that set the value.
+//
+//	type Config struct {
+//		Listen string        `as:"address"`
+//		Grace  time.Duration `range:"0s..1h"`
+//	}
+//
+//	var schema = settings.NewSchema(Config{}, types, kinds)
+//
+//	d := schema.NewDecoder(&cfg)        // cfg holds the defaults
+//	err := d.ReadFile("program.yaml")   // only if the file cannot be read
+//	d.ReadEnv("PROGRAM_", os.Environ()) // PROGRAM_GRACE
+//	d.Set("grace", "10s", "--grace")
+//	if d.OK("grace") && cfg.Grace < time.Second {
+//		d.Fault("grace", "too short")
+//	}
+//	return d.Err() // Faults
+//
+// A value that is set later replaces an earlier one. The same Scalar parses it wherever it comes from.
+//
+// The key of a field is its name in snake case, prefixed with the keys of the structs around it: MaxQueue of a field
+// Pacing is pacing.max_queue. A struct without a Scalar is a section, a group of keys. A slice of sections is a list
+// that only the file can set. A nil pointer means that the value is not set. Two tags refine a field: "as" names the
+// kind of a string, and "range" the bounds of a number ("1s..24h", or "1s.." without an upper bound), with a reason in
+// "why".
+//
+// Relative paths, strings of the kind "path", are relative to the folder of the file, or to the working directory if a
+// variable or flag sets them.
+//
+// Package settings knows no particular key. The caller checks values that depend on each other, and reports them with
+// Fault.
+package settings
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Decoder fills one struct. Its methods must not be called concurrently.
+type Decoder struct {
+	schema   *Schema
+	root     reflect.Value
+	source   string // of the values that are being read
+	dir      string // the folder of relative paths in source
+	origins  map[string]Origin
+	faults   Faults
+	warnings []Warning
+	bad      map[string]bool // keys with a fault, and the keys that enclose them
+}
+
+// NewDecoder returns a Decoder that fills config, a pointer to a struct of the schema's type.
+func (s *Schema) NewDecoder(config any) *Decoder {
+	root := reflect.ValueOf(config).Elem()
+	if root.Type() != s.root {
+		panic("settings: NewDecoder(" + root.Type().String() + ") of a schema for " + s.root.String())
+	}
+	return &Decoder{schema: s, root: root, origins: make(map[string]Origin), bad: make(map[string]bool)}
+}
+
+// Err returns the Faults so far in the order of the file, followed by those of variables and flags, or nil.
+func (d *Decoder) Err() error {
+	if len(d.faults) == 0 {
+		return nil
+	}
+	faults := slices.Clone(d.faults)
+	faults.sort()
+	return faults
+}
+
+// Warnings returns the warnings so far.
+func (d *Decoder) Warnings() []Warning { return slices.Clone(d.warnings) }
+
+// Origins returns the place of each key that was set.
+func (d *Decoder) Origins() map[string]Origin { return maps.Clone(d.origins) }
+
+// Fault reports a fault of the value of key, at the place that set it.
+func (d *Decoder) Fault(key, format string, args ...any) {
+	d.FaultAt(d.At(key), key, format, args...)
+}
+
+// FaultAt reports a fault of key at another place, for a key that is missing there.
+func (d *Decoder) FaultAt(at Origin, key, format string, args ...any) {
+	if len(d.faults) == maxFaults {
+		return
+	}
+	for k := key; k != ""; k = enclosing(k) {
+		d.bad[k] = true
+	}
+	d.faults = append(d.faults, Fault{at, key, fmt.Sprintf(format, args...)})
+}
+
+// Warn reports a value that is accepted and probably not intended.
+func (d *Decoder) Warn(key, format string, args ...any) {
+	d.warnings = append(d.warnings, Warning{d.At(key), key, fmt.Sprintf(format, args...)})
+}
+
+// At returns the place that set key, or the zero Origin for a default. The place of a key that an entry of a list lacks
+// is that of the entry.
+func (d *Decoder) At(key string) Origin {
+	o, ok := d.origins[key]
+	if !ok && strings.Contains(key, "[") {
+		return d.At(enclosing(key))
+	}
+	return o
+}
+
+// IsSet reports whether key itself was set.
+func (d *Decoder) IsSet(key string) bool {
+	_, ok := d.origins[key]
+	return ok
+}
+
+// OK reports whether all keys are free of faults, so that their values can be checked together.
+func (d *Decoder) OK(keys ...string) bool {
+	return !slices.ContainsFunc(keys, func(k string) bool { return d.bad[k] })
+}

@@ -2,8 +2,8 @@ package rules
 
 import (
 	"bytes"
+	"encoding/binary"
 	"mime"
-	"strings"
 	"unicode/utf8"
 
 	"golang.org/x/net/html/charset"
@@ -26,7 +26,7 @@ func toUTF8(body []byte, opts Options) []byte {
 	switch {
 	case e == nil, name == "utf-8", name == "replacement", !latin1 && isUTF8(body):
 		return body
-	case strings.HasPrefix(name, "utf-16") && bytes.IndexByte(body, 0) < 0: // the name of every field would have some
+	case name == "utf-16le" && !isUTF16(body, binary.LittleEndian), name == "utf-16be" && !isUTF16(body, binary.BigEndian):
 		return body
 	}
 	text, err := e.NewDecoder().Bytes(body)
@@ -52,10 +52,9 @@ func isUTF8(body []byte) bool {
 // decode returns a body, or the beginning of one, in UTF-8 and without a byte order mark.
 func (o Options) decode(body []byte) []byte { return decode(toUTF8(body, o)) }
 
-// marked reports whether a body begins with a byte order mark.
+// marked reports whether a body begins with a byte order mark that says what its charset is.
 func marked(body []byte) bool {
-	return bytes.HasPrefix(body, []byte("\xEF\xBB\xBF")) || bytes.HasPrefix(body, []byte("\xFF\xFE")) ||
-		bytes.HasPrefix(body, []byte("\xFE\xFF"))
+	return bytes.HasPrefix(body, []byte("\xEF\xBB\xBF")) || markedUTF16(body)
 }
 
 // withoutPartialMark removes the beginning of a UTF-8 byte order mark that lacks its end.

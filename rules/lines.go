@@ -32,12 +32,42 @@ func decode(text []byte) []byte {
 	switch {
 	case bytes.HasPrefix(text, []byte("\xEF\xBB\xBF")):
 		return text[3:]
-	case bytes.HasPrefix(text, []byte("\xFF\xFE")):
-		return fromUTF16(text[2:], binary.LittleEndian)
-	case bytes.HasPrefix(text, []byte("\xFE\xFF")):
-		return fromUTF16(text[2:], binary.BigEndian)
+	case markedUTF16(text):
+		return fromUTF16(text[2:], byteOrder(text))
+	case byteOrder(text) != nil:
+		return text[2:]
 	}
 	return text
+}
+
+// byteOrder returns the byte order that a mark of UTF-16 at the beginning of text stands for, and nil if there is none.
+func byteOrder(text []byte) binary.ByteOrder {
+	switch {
+	case bytes.HasPrefix(text, []byte("\xFF\xFE")):
+		return binary.LittleEndian
+	case bytes.HasPrefix(text, []byte("\xFE\xFF")):
+		return binary.BigEndian
+	}
+	return nil
+}
+
+// markedUTF16 reports whether text begins with a mark of UTF-16 and goes on in it. If it does not, it is read line by line
+// after the mark: two stray bytes in front of a file turn off none of its rules.
+func markedUTF16(text []byte) bool {
+	order := byteOrder(text)
+	return order != nil && isUTF16(text[2:], order)
+}
+
+// isUTF16 reports whether text may be in UTF-16: at least an eighth of its characters would be Latin ones, as those of the
+// names of fields are.
+func isUTF16(text []byte, order binary.ByteOrder) bool {
+	latin, units := 0, len(text)/2
+	for i := range units {
+		if order.Uint16(text[2*i:]) < 0x100 {
+			latin++
+		}
+	}
+	return latin*8 >= units
 }
 
 func fromUTF16(text []byte, order binary.ByteOrder) []byte {

@@ -35,9 +35,12 @@ func (l *linter) encoding(body []byte) {
 	case bytes.HasPrefix(body, []byte("\xEF\xBB\xBF")):
 		l.addAt(1, 1, codeBOM, "Save the file as UTF-8 without a byte order mark.",
 			"The file begins with a byte order mark, and crawlers that do not expect one miss the first line")
-	case bytes.HasPrefix(body, []byte("\xFF\xFE")), bytes.HasPrefix(body, []byte("\xFE\xFF")):
+	case markedUTF16(body):
 		l.addAt(1, 1, codeUTF16, "Save the file as UTF-8.",
 			"The file is in UTF-16, of which most crawlers understand nothing (RFC 9309, section 2.2, asks for UTF-8)")
+	case byteOrder(body) != nil:
+		l.addAt(1, 1, codeBOM, "Save the file as UTF-8 without a byte order mark.",
+			"The file begins with the byte order mark of UTF-16 but is not in UTF-16, and most crawlers miss the first line")
 	}
 }
 

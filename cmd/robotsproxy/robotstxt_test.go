@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -304,4 +305,60 @@ func (s *server) states(t *testing.T, host string) (states []string) {
 		}
 	}
 	return states
+}
+
+// A request that waits for its turn is judged by the robots.txt that was fetched meanwhile.
+func TestRulesChangeWhileRequestsWait(t *testing.T) {
+	site := robotstest.New(t)
+	site.SetRobots("a.example", robotstest.Robots{Body: "User-agent: *\nCrawl-delay: 0.1\n"})
+	held, release := make(chan struct{}), make(chan struct{})
+	site.SetPage("a.example", "/held", func(http.ResponseWriter, *http.Request) {
+		close(held)
+		<-release
+	})
+	s := serveFor(t, site, []string{"a.example"}, "")
+	origin := fmt.Sprintf("http://a.example:%d", site.Port())
+	var requests sync.WaitGroup
+	requests.Go(func() { s.get(t, origin+"/held") })
+	<-held
+	for range 3 {
+		requests.Go(func() {
+			if resp := s.answer(t, origin+"/private"); resp.StatusCode != 403 || resp.Header.Get("Robotsproxy-Reason") != "robots" {
+				t.Errorf("a request that waited was answered %s %v", resp.Status, resp.Header)
+			}
+		})
+	}
+	s.waitFor(t, "robotsproxy_waiting_requests 3")
+	site.SetRobots("a.example", robotstest.Robots{Body: "User-agent: *\nCrawl-delay: 0.1\n" + disallowsPrivate})
+	cmd := exec.Command(binaryPath, "cache", "refresh", "--data-dir", s.dir, "--admin-listen", s.admin, origin)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("cache refresh: %v\n%s", err, out)
+	}
+	close(release)
+	requests.Wait()
+	if paths := site.Paths("a.example"); slices.Contains(paths, "/private") {
+		t.Errorf("the origin was asked for %v", paths)
+	}
+	checkAllRecorded(t, s.records(t), site)
+}
+
+// waitFor waits until the metrics have a line.
+func (s *server) waitFor(t *testing.T, line string) {
+	t.Helper()
+	var metrics string
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		resp, err := http.Get("http://" + s.admin + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if metrics = string(body); strings.Contains(metrics, line+"\n") {
+			return
+		}
+	}
+	t.Fatalf("the metrics lack %q:\n%s", line, metrics)
 }

@@ -189,7 +189,7 @@ func misdirected(w http.ResponseWriter, field string) {
 		found = "the request names none"
 	}
 	http.Error(w, "This listener answers to its addresses, to localhost and to the names that its operator has listed; "+found+".\n"+
-		"Under any name a page of another site could reach it (DNS rebinding). Use an address, or have the name listed.", http.StatusMisdirectedRequest)
+		"Under any name a page of another site could reach it (DNS rebinding). Use an address, or add the name to admin.hosts.", http.StatusMisdirectedRequest)
 }
 
 // setSecurityHeaders makes browsers take answers for what they are, keep none, and run and load nothing from elsewhere.

@@ -86,6 +86,7 @@ func TestChecks(t *testing.T) {
 		{"one name twice", "clients: [{name: a, cidr: [127.0.0.1]}, {name: a, cidr: [10.0.0.1]}]", `f:1:48: clients[1].name: "a" is clients[0] already`},
 		{"max_crawl_delay 0 is not that of pacing", "clients: [{name: a, cidr: [127.0.0.1], max_crawl_delay: 0s}]", "f:1:57: clients[0].max_crawl_delay: found 0s, expected at least 1ms"},
 		{"host twice", "hosts: [{host: a.example}, {host: A.EXAMPLE.}]", "f:1:35: hosts[1].host: a.example never applies: a.example matches first (hosts[0])"},
+		{"name of the admin listener with a port", "admin: {hosts: [\"a.example:3129\"]}", `f:1:17: admin.hosts[0]: found "a.example:3129", expected a host such as a.example; write the host alone, without scheme, port and path`},
 		{"IPv4-mapped host", "hosts: [{host: 192.0.2.1}, {host: \"::ffff:192.0.2.1\"}]", "f:1:35: hosts[1].host: 192.0.2.1 never applies: 192.0.2.1 matches first (hosts[0])"},
 		{"NAT64 host", "hosts: [{host: 192.0.2.1}, {host: \"64:ff9b::c000:201\"}]", "f:1:35: hosts[1].host: 192.0.2.1 never applies: 192.0.2.1 matches first (hosts[0])"},
 		{"host behind a wider pattern", "hosts: [{host: \"*.example\"}, {host: \"*.a.example\"}]", "f:1:37: hosts[1].host: *.a.example never applies: *.example matches first (hosts[0])"},

@@ -58,10 +58,11 @@ type Config struct {
 
 // Admin is the operator's own listener.
 type Admin struct {
-	Listen               string `as:"address"`
-	TokenFile            string `as:"path"`          // empty: in the data directory
-	Connections          int    `range:"1..1000000"` // open at a time
-	ConnectionsPerClient int    `range:"1..1000000"` // of one address, or of one /64 network of IPv6
+	Listen               string   `as:"address"`
+	Hosts                []string `as:"host"`          // canonical names by which it may be addressed, besides localhost and that of Listen
+	TokenFile            string   `as:"path"`          // empty: in the data directory
+	Connections          int      `range:"1..1000000"` // open at a time
+	ConnectionsPerClient int      `range:"1..1000000"` // of one address, or of one /64 network of IPv6
 }
 
 // Identity is who we are when we ask for a robots.txt ourselves.

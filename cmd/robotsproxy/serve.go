@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -138,7 +139,7 @@ func (s *service) newAdmin(metrics *admin.Metrics) error {
 		return usage(err)
 	}
 	handler, err := admin.New(admin.Options{
-		Token: token, Version: buildVersion(), CAPEM: s.parts.ca.PEM, PAC: s.pac, Ready: s.ready, Metrics: metrics, Gauges: s.parts.gauges(),
+		Token: token, Version: buildVersion(), Hosts: adminHosts(s.cfg), CAPEM: s.parts.ca.PEM, PAC: s.pac, Ready: s.ready, Metrics: metrics, Gauges: s.parts.gauges(),
 		Files: s.parts.files, History: history{s.parts.state, s.parts.files.Unsaved},
 	})
 	if err != nil {
@@ -149,6 +150,16 @@ func (s *service) newAdmin(metrics *admin.Metrics) error {
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	return nil
+}
+
+// adminHosts returns the names by which the admin listener may be addressed: those of the configuration, and the one by
+// which our own commands find it.
+func adminHosts(cfg *config.Config) []string {
+	name, _, err := net.SplitHostPort(cfg.Admin.Listen)
+	if _, isAddr := netip.ParseAddr(name); err != nil || name == "" || isAddr == nil {
+		return cfg.Admin.Hosts
+	}
+	return append(slices.Clip(cfg.Admin.Hosts), name)
 }
 
 // pac answers with the proxy's address as somebody knows it who reached this machine by host.

@@ -507,8 +507,32 @@ func TestClientLeavesWhileItWaits(t *testing.T) {
 				t.Error("the request of a client that had left was sent")
 			}
 			gone := r.last(2)
-			if gone.Path != "/page/2" || gone.Error == "" || !gone.SentAt.IsZero() {
+			if gone.Path != "/page/2" || gone.Error == "" || !gone.SentAt.IsZero() || gone.Status != 499 || gone.Reason != policy.ReasonClientLeft || gone.Decision != policy.Error {
 				t.Errorf("record of the client that left: %+v", gone)
+			}
+		})
+	}
+}
+
+// A client that leaves before the origin has answered is named as the cause.
+func TestClientLeavesBeforeTheAnswer(t *testing.T) {
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			r := newRig(t, func(o *Options) { o.Snapshots = fixed("") })
+			release := r.heldPage()
+			defer release()
+			ctx, cancel := context.WithCancel(context.Background())
+			req, _ := http.NewRequestWithContext(ctx, "GET", r.url(way.scheme, "/held"), nil)
+			left := make(chan error, 1)
+			go func() {
+				_, err := r.client(way.http1).Do(req)
+				left <- err
+			}()
+			r.eventually("the request", func() bool { return len(r.site.Paths("a.example")) == 1 })
+			cancel()
+			<-left
+			if rec := r.last(1); rec.Status != 499 || rec.Reason != policy.ReasonClientLeft || rec.Decision != policy.Error || rec.SentAt.IsZero() {
+				t.Errorf("record: %+v", rec)
 			}
 		})
 	}

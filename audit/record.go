@@ -50,7 +50,7 @@ type Record struct {
 	GroupLine   int            `json:"group_line,omitempty"`
 	GroupAgents string         `json:"group_agents,omitempty"`
 	Exemption   string         `json:"exemption,omitempty"`
-	Deviation   string         `json:"deviation,omitempty"` // where we were less careful than the site asked: max_crawl_delay, redirect, subresource, reported; several with commas
+	Deviation   string         `json:"deviation,omitempty"` // where we were less careful than the site asked: max_crawl_delay, redirect, subresource, reported, overlap; several with commas
 
 	RobotsSHA256    string    `json:"robots_sha256,omitempty"`
 	RobotsStatus    int       `json:"robots_status,omitempty"`

@@ -42,6 +42,7 @@ type exchange struct {
 	clock        *clock                  // nil: the request may take as long as it likes
 	wrote        atomic.Bool             // its header was written to the origin
 	asked        ratelimit.Request       // of the pace
+	clientTime   ratelimit.ClientTime    // for how long the client has blocked the request
 	unrepeated   *Refusal                // why the request was not sent a second time; nil: it was, or once only
 	waitedBefore audit.Millis            // by sendings before the last
 	writer       http.ResponseWriter
@@ -132,6 +133,9 @@ func (ex *exchange) end(cause error) {
 	}
 	ex.rec.EndedAt = time.Now()
 	ex.grant.Release(ratelimit.Outcome{Ended: ex.rec.EndedAt}) // what the origin answered was told before: see hear
+	if ex.clientTime.Overlapped() {
+		ex.deviates(overlap)
+	}
 	if ex.begun {
 		ex.server.options.Recorder.End(&ex.rec)
 	}

@@ -121,7 +121,7 @@ func (ex *exchange) deviates(how string) {
 func (ex *exchange) paced(req *http.Request, delay time.Duration) (r ratelimit.Request, deviation string) {
 	pace, now := ex.server.options.Pace, time.Now()
 	r = ratelimit.Request{Key: ex.lane, Client: ex.share, Agent: ex.rec.UserAgent, Delay: delay, MaxWait: ex.maxWait(req.Header)}
-	r.Patient = ex.preference != ""
+	r.Patient, r.ClientTime = ex.preference != "", &ex.clientTime
 	if pace.Addr != nil {
 		r.Addr = pace.Addr(req.Context(), ex.origin)
 	}
@@ -150,6 +150,9 @@ func (ex *exchange) giveRides(resp *http.Response, now time.Time) {
 // reported is the deviation of a request that is only reported on and did not wait, and of one that waited while such a
 // request went before it.
 const reported = "reported"
+
+// overlap is the deviation of a request that its client has blocked, so that another one went before its end.
+const overlap = "overlap"
 
 // reckon notes the wait that there would have been, and changes nothing.
 func (ex *exchange) reckon() {

@@ -162,9 +162,12 @@ func isSmallBody(req *http.Request) bool {
 
 // carry lets the request's body be sent, and its trailers behind it.
 func (ex *exchange) carry(req *http.Request) {
-	if req.ProtoMajor == 1 && req.Body != nil && req.Body != http.NoBody && !ex.held {
-		ex.upload = newUpload(req, ex)
-		req.Body = ex.upload
+	if req.Body != nil && req.Body != http.NoBody && !ex.held {
+		req.Body = clientBody{req.Body, &ex.clientTime}
+		if req.ProtoMajor == 1 {
+			ex.upload = newUpload(req, ex)
+			req.Body = ex.upload
+		}
 	}
 	if len(req.Trailer) > 0 {
 		cleanTrailer(req.Trailer) // what is announced

@@ -6,6 +6,9 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/ratelimit"
 )
 
 // responseWriter is what goproxy writes an answer to. It copies bodies with pooled buffers, passes on each piece of a
@@ -36,13 +39,22 @@ func (w *responseWriter) WriteHeader(status int) {
 	}
 }
 
+// shortWrite is up to how long writing to a client that reads may take, on a machine that is busy.
+const shortWrite = 10 * time.Millisecond
+
 func (w *responseWriter) Write(p []byte) (int, error) {
 	w.written = true
+	w.ex.clientTime.Begin()
+	defer w.ex.clientTime.End(shortWrite)
 	return w.ResponseWriter.Write(p)
 }
 
 // Flush is what http.Flusher wants; a writer that cannot flush needs none.
-func (w *responseWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
+func (w *responseWriter) Flush() {
+	w.ex.clientTime.Begin()
+	defer w.ex.clientTime.End(shortWrite)
+	_ = http.NewResponseController(w.ResponseWriter).Flush()
+}
 
 // Hijack takes over the connection, for a WebSocket. Its end is the end of the handler: goproxy leaves the client's side
 // open after the origin closed its own.
@@ -62,6 +74,18 @@ func (w *responseWriter) release() {
 		w.hijacked.Close()
 		w.ex.server.untrack(w.hijacked)
 	}
+}
+
+// clientBody is a request's body: whoever reads it waits for the client.
+type clientBody struct {
+	io.ReadCloser
+	time *ratelimit.ClientTime
+}
+
+func (b clientBody) Read(p []byte) (int, error) {
+	b.time.Begin()
+	defer b.time.End(0)
+	return b.ReadCloser.Read(p)
 }
 
 var buffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}

@@ -6,11 +6,11 @@ import (
 )
 
 // until returns how long a request with this delay must wait, if it is the next: 0 or less if it may start now. While it
-// is held up by requests under way, that is when the oldest of them gives the lane back at the latest.
+// is held up by requests under way, that is when one of them gives the lane back at the latest.
 func (ln *lane) until(now time.Time, delay time.Duration) time.Duration {
 	rest := ln.restraint.rest(now)
 	if ln.blocked(delay) {
-		return max(rest, ln.oldestEnds(now))
+		return max(rest, ln.soonestEnd(now))
 	}
 	return max(rest, ln.refill(now, delay))
 }
@@ -19,14 +19,9 @@ func (ln *lane) until(now time.Time, delay time.Duration) time.Duration {
 func (ln *lane) untilRide(now time.Time) time.Duration {
 	rest := ln.restraint.rest(now)
 	if ln.blocked(0) {
-		return max(rest, ln.oldestEnds(now))
+		return max(rest, ln.soonestEnd(now))
 	}
 	return rest
-}
-
-// oldestEnds returns when the oldest request under way gives the lane back at the latest.
-func (ln *lane) oldestEnds(now time.Time) time.Duration {
-	return ln.flights.oldest.start.Add(ln.limiter.rules().ReleaseAfter).Sub(now)
 }
 
 // blocked reports whether a request with this delay must wait for one under way to end.

@@ -119,11 +119,13 @@ func (g Grant) valid() *flight {
 type flight struct {
 	number atomic.Uint64 // of its Grant; 0: that was given back
 	terms
-	client string
-	turn   *turn // nil: the lane is not shared
-	spaced bool  // a Delay applied, or a floor
+	client  string
+	own     *ClientTime   // nil: its client does not block it
+	turn    *turn         // nil: the lane is not shared
+	spacing time.Duration // the Delay that applied, or the floor; 0: none
 
 	done         bool      // over for the lane: given back, or ended by the lane itself after ReleaseAfter
+	overlaps     bool      // it gave its place back to other clients, and goes on
 	heard        bool      // the host's answer is known to the lane
 	mark, seen   time.Time // the lane's before this flight, for cancel
 	moves        uint64    // the lane's at this flight
@@ -151,7 +153,7 @@ func (l *Limiter) takeOff() *flight {
 // ground takes f back, whose Grant was given back, to be used again.
 func (l *Limiter) ground(f *flight) {
 	f.number.Store(0)
-	f.client, f.turn = "", nil // what they hold on to may be large
+	f.client, f.own, f.turn = "", nil, nil // what they hold on to may be large
 	l.hangar.Put(f)
 }
 

@@ -23,6 +23,8 @@ type lane struct {
 	queue   *queue // nil while nobody waits
 	flights flights
 
+	overlaps map[string]*overlap // by client; nil: none
+
 	restraint *restraint // nil: none
 	share     *share     // nil: there are no other instances
 
@@ -54,13 +56,16 @@ func (ln *lane) enter(ctx context.Context, r Request, now time.Time) (*flight, *
 	if err := ln.restraint.stop(now); err != nil && ln.share == nil {
 		return nil, nil, err
 	}
+	if ln.blocked(delay) {
+		ln.reclaim(now, func(client string) bool { return client != r.Client })
+	}
 	held := ln.heldBack(r.Client, now)
 	if ln.share == nil && !held && ln.vacant(now) && ln.until(now, delay) <= 0 && ln.limiter.passes(r.Addr, now) {
-		return ln.start(now, now, r.Client, r.delay()), nil, nil
+		return ln.start(now, now, r.Client, r.delay(), r.ClientTime), nil, nil
 	}
 	rides := r.Ride && !held && ln.restraint.rest(now) <= 0 && ln.restraint.stop(now) == nil
 	if rides && !ln.blocked(0) {
-		return ln.ride(now, now, r.Client, r.delay()), nil, nil
+		return ln.ride(now, now, r.Client, r.delay(), r.ClientTime), nil, nil
 	}
 	stand := ln.line
 	if rides {
@@ -71,7 +76,7 @@ func (ln *lane) enter(ctx context.Context, r Request, now time.Time) (*flight, *
 		return nil, nil, err
 	}
 	w.ctx, w.delay, w.maxWait, w.arrived, w.ready = ctx, r.delay(), max(r.MaxWait, w.maxWait), now, make(chan answer, 1)
-	w.addr, w.agent, w.patient = r.Addr, r.Agent, r.Patient
+	w.addr, w.agent, w.patient, w.own = r.Addr, r.Agent, r.Patient, r.ClientTime
 	ln.limiter.waiting.Add(1)
 	ln.pump(now)
 	ln.crowds(now)
@@ -170,6 +175,7 @@ func (ln *lane) tick() {
 func (ln *lane) pump(now time.Time) {
 	ln.settle(now)
 	for ln.queue != nil {
+		ln.reclaim(now, ln.queue.others)
 		w := ln.next(now)
 		switch {
 		case w.kept() && !now.Before(ln.lapses(w)):
@@ -184,13 +190,14 @@ func (ln *lane) pump(now time.Time) {
 			return
 		}
 		w.slot, ln.queue.gated = nil, nil // it is used
+		ln.serve(w, now)
 		ln.queue.pop(w)
 		ln.left(w)
 		if w.rides {
-			w.ready <- answer{grant: ln.ride(now, w.arrived, w.client, w.delay).grant(ln)}
+			w.ready <- answer{grant: ln.ride(now, w.arrived, w.client, w.delay, w.own).grant(ln)}
 			continue
 		}
-		f := ln.start(now, w.arrived, w.client, w.delay)
+		f := ln.start(now, w.arrived, w.client, w.delay, w.own)
 		if d := ln.limiter.rules().AddrDelay; w.gated && d > f.delay {
 			f.delay, f.source = d, Address
 		}
@@ -262,21 +269,24 @@ func (ln *lane) wake(d time.Duration) {
 	ln.queue.timer.Reset(d)
 }
 
-// start lets a request start now, whose own Delay is delay.
-func (ln *lane) start(now, arrived time.Time, client string, delay time.Duration) *flight {
+// start lets a request start now, whose own Delay is delay, and whose client may block it if own is not nil.
+func (ln *lane) start(now, arrived time.Time, client string, delay time.Duration, own *ClientTime) *flight {
 	t := ln.share.take()
 	if t != nil && t.Gap >= 0 {
 		ln.seen = later(ln.seen, now.Add(-t.Gap))
 	}
 	f := ln.limiter.takeOff()
-	f.client, f.turn, f.spaced, f.done, f.heard = client, t, ln.restraint.delay(delay) > 0, false, false
+	f.client, f.own, f.turn, f.spacing, f.done, f.heard, f.overlaps = client, own, t, ln.restraint.delay(delay), false, false, false
 	f.mark, f.seen = ln.mark, ln.seen
 	f.terms = ln.terms(now, arrived, delay, f)
-	ln.draw(now, f.spaced)
+	ln.draw(now, f.spacing > 0)
 	ln.mark, ln.seen = now, now
 	ln.moves++
 	f.moves = ln.moves
 	ln.flights.add(f)
+	if ln.share != nil {
+		ln.watchAgain(now)
+	}
 	return f
 }
 
@@ -287,13 +297,13 @@ func (ln *lane) terms(now, arrived time.Time, delay time.Duration, f *flight) te
 		t.gap = now.Sub(ln.seen)
 	}
 	t.delay, t.source = ln.required(f.client, delay)
-	t.overtaken = f.spaced && t.hasGap && t.gap < t.delay.Truncate(time.Microsecond) // which is what instances agree on
+	t.overtaken = f.spacing > 0 && t.hasGap && t.gap < t.delay.Truncate(time.Microsecond) // which is what instances agree on
 	return t
 }
 
 // ride lets a request start now on the slot of another.
-func (ln *lane) ride(now, arrived time.Time, client string, delay time.Duration) *flight {
-	f := ln.start(now, arrived, client, delay)
+func (ln *lane) ride(now, arrived time.Time, client string, delay time.Duration, own *ClientTime) *flight {
+	f := ln.start(now, arrived, client, delay, own)
 	f.rode = true
 	ln.tellSent(delay)
 	return f
@@ -306,8 +316,11 @@ func (ln *lane) release(f *flight, o Outcome, now time.Time) Pause {
 	}
 	pause := ln.hear(f, o, now)
 	ln.settle(now)
-	if !f.done {
-		ln.end(f, o.end(f.start, now))
+	switch end := o.end(f.start, now); {
+	case !f.done:
+		ln.end(f, end)
+	case f.overlaps:
+		ln.overlapped(f, end)
 	}
 	ln.limiter.ground(f)
 	ln.pump(now)
@@ -333,6 +346,9 @@ func (ln *lane) end(f *flight, at time.Time) {
 	ln.share.freed(f.turn)
 	ln.flights.remove(f)
 	ln.learn(at.Sub(f.start))
+	if ln.queue != nil {
+		ln.queue.debts.charge(f.client, at.Sub(f.start), ln.limiter.rules().MaxQueue)
+	}
 	if ln.limiter.rules().SpacingStart {
 		return
 	}
@@ -351,6 +367,9 @@ func (ln *lane) cancel(f *flight, now time.Time) {
 	}
 	defer ln.limiter.ground(f)
 	ln.settle(now)
+	if f.overlaps {
+		ln.overlapped(f, now)
+	}
 	if f.done {
 		return
 	}
@@ -361,7 +380,7 @@ func (ln *lane) cancel(f *flight, now time.Time) {
 		ln.mark, ln.seen = f.mark, f.seen
 		ln.moves--
 	}
-	if !f.spaced && ln.limiter.rules().DefaultDelay > 0 {
+	if f.spacing == 0 && ln.limiter.rules().DefaultDelay > 0 {
 		ln.bucket.AllowN(now, -1) // a Reservation cannot be cancelled once its time has come
 	}
 }
@@ -369,7 +388,7 @@ func (ln *lane) cancel(f *flight, now time.Time) {
 // idle reports whether the lane is as good as a new one.
 func (ln *lane) idle(now time.Time) bool {
 	ln.settle(now)
-	return ln.queue == nil && ln.flights.n == 0 && ln.restraint.over(now) &&
+	return ln.queue == nil && ln.flights.n == 0 && ln.overlapsEnd(now) && ln.restraint.over(now) &&
 		now.Sub(later(ln.seen, ln.virtual)) >= max(ln.longest, ln.limiter.rules().DefaultDelay) &&
 		ln.bucket.TokensAt(now) >= float64(ln.bucket.Burst())
 }

@@ -12,9 +12,10 @@
 // The right to send one request is a Grant. While a Delay applies, a lane has one request under way at a time, and the
 // next one starts no sooner than Delay after the end of the one before, whoever sent that. Without a Delay, a lane has
 // up to Options.MaxConcurrent requests under way. Requests that must wait stand in one queue per client, first come
-// first served, and the queues take turns, so no client can crowd out another. Only the request whose turn it is waits
-// on the clock: one that leaves before costs nobody a slot. The clock of DefaultDelay is a token bucket
-// (golang.org/x/time/rate), and that of a Delay the moment from which it counts.
+// first served, and the queues take turns by the time for which their clients' requests hold the lane, so no client can
+// crowd out another. A request that its own client blocks gives its place to other clients: see ClientTime. Only the
+// request whose turn it is waits on the clock: one that leaves before costs nobody a slot. The clock of DefaultDelay is a
+// token bucket (golang.org/x/time/rate), and that of a Delay the moment from which it counts.
 //
 // A request whose wait is hopeless is turned away at once: because it would wait longer than it says, or than its client is
 // known to wait. It is told when to come back, which is its client's own next place and not everybody's, and while a Delay
@@ -136,6 +137,10 @@ type Request struct {
 
 	// Addr is where the request goes, if Options.AddrDelay is to hold for it.
 	Addr netip.Addr
+
+	// ClientTime is told while the request waits for its own client. When it has done so for a second in all, the request
+	// gives its place to those of other clients: see ClientTime. If nil, it never does.
+	ClientTime *ClientTime
 
 	// Patient says that MaxWait is the client's own word for this request. If false, a shorter wait is foreseen in vain
 	// as well, if the client's Agent is known to have abandoned its requests after that.

@@ -1,6 +1,9 @@
 package ratelimit
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // A place is kept where a request is turned away because its wait would be too long, while a Delay applies: it stands in
 // the queue like a request, of a client that is away until the moment it was told. If the client asks again then, its
@@ -102,15 +105,8 @@ func (ln *lane) next(now time.Time) *waiter {
 			return w
 		}
 	}
-	for _, f := range ln.queue.files {
-		if ln.heldBack(f.client, now) {
-			continue
-		}
-		for _, w := range f.waiters {
-			if !w.kept() || ln.wants(w, now) {
-				return w
-			}
-		}
+	if w := ln.leastHeld(now); w != nil {
+		return w
 	}
 	if len(ln.queue.files) == 0 {
 		return ln.queue.riders[0]
@@ -120,7 +116,10 @@ func (ln *lane) next(now time.Time) *waiter {
 
 // heldFor returns how long requests of client wait for what concerns that client alone: 0 or less if they do not.
 func (ln *lane) heldFor(client string, now time.Time) time.Duration {
-	return ln.restraint.clientRest(client, now)
+	if ln.restraint == nil && ln.overlaps == nil {
+		return 0
+	}
+	return max(ln.restraint.clientRest(client, now), ln.heldByOwn(client, now))
 }
 
 // heldBack reports whether requests of client wait for what concerns that client alone.
@@ -130,7 +129,12 @@ func (ln *lane) heldBack(client string, now time.Time) bool { return ln.heldFor(
 // turn then.
 func (ln *lane) soonest(wait time.Duration, now time.Time) time.Duration {
 	if rs := ln.restraint; rs != nil && rs.client.until.After(now) {
-		return min(wait, rs.client.until.Sub(now))
+		wait = min(wait, rs.client.until.Sub(now))
+	}
+	for client := range ln.overlaps {
+		if held := ln.heldByOwn(client, now); held > 0 {
+			wait = min(wait, held)
+		}
 	}
 	return wait
 }
@@ -150,15 +154,5 @@ func (ln *lane) vacant(now time.Time) bool {
 			return false
 		}
 	}
-	for _, f := range ln.queue.files {
-		if ln.heldBack(f.client, now) {
-			continue
-		}
-		for _, w := range f.waiters {
-			if !w.kept() || ln.wants(w, now) {
-				return false
-			}
-		}
-	}
-	return true
+	return !slices.ContainsFunc(ln.queue.files, func(f *file) bool { return ln.turn(f, now) != nil })
 }

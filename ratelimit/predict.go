@@ -17,7 +17,7 @@ func (ln *lane) predictHere(now time.Time, client string, place int, delay time.
 		return max(held, ln.expect(now, delay, took))
 	}
 	wait, first := ln.expect(now, delay, took), true
-	for w := range ln.queue.ahead(client, place) {
+	for w := range ln.queue.ahead(client, place, took) {
 		switch {
 		case w.kept(), now.Before(w.leaves), ln.heldBack(w.client, now):
 		case first:
@@ -27,7 +27,7 @@ func (ln *lane) predictHere(now time.Time, client string, place int, delay time.
 		}
 	}
 	wait = max(wait, held)
-	for w := range ln.queue.ahead(client, place) {
+	for w := range ln.queue.ahead(client, place, took) {
 		switch held := ln.heldFor(w.client, now); {
 		case w.kept():
 			if ln.wants(w, now.Add(wait)) {

@@ -23,6 +23,7 @@ type waiter struct {
 	due     time.Time   // when it was foreseen to start; a client that is away was told to come back then
 	ready   chan answer // of capacity 1, so that who answers never waits
 	rides   bool        // on the slot of another, once fewer than MaxConcurrent are under way
+	own     *ClientTime // nil: its client does not block it
 
 	addr  netip.Addr
 	gate  *rate.Limiter     // of addr, when it was last looked at; nil: not yet, or there is none
@@ -37,7 +38,7 @@ type answer struct {
 }
 
 // A queue holds the requests waiting for one lane: one file of requests per client, first come first served, and the
-// files in the order of their turns. No file is empty. Those that ride stand apart, and go first: the others wait for
+// files in the order of their last turns, the longest ago first. No file is empty. Those that ride stand apart, and go first: the others wait for
 // them to end in any case. Every operation is at most linear in the requests that wait.
 type queue struct {
 	files  []*file
@@ -45,12 +46,14 @@ type queue struct {
 	n      int         // requests in all files, and riders
 	timer  *time.Timer // runs lane.tick when the head may be ready
 	gated  *waiter     // holds a slot at its gate: whose turn it last was; nil: nobody
+	debts  debts
 }
 
 // A file is the requests of one client.
 type file struct {
 	client  string
 	waiters []*waiter
+	passed  int // how often another client was served since this one's turn would have come
 }
 
 // head returns the request whose turn it is, where none rides. The queue is not empty.
@@ -217,12 +220,12 @@ func (q *queue) remove(w *waiter) bool {
 }
 
 // before returns how many ahead yields; none where there is no queue.
-func (q *queue) before(client string, k int) int {
+func (q *queue) before(client string, k int, takes time.Duration) int {
 	n := 0
 	if q == nil {
 		return n
 	}
-	for range q.ahead(client, k) {
+	for range q.ahead(client, k, takes) {
 		n++
 	}
 	return n
@@ -230,14 +233,14 @@ func (q *queue) before(client string, k int) int {
 
 // ahead yields the requests that have their turn before that of client at a place in its file, the head first and the
 // others in no particular order: k before it in the file, and k of each client whose turn comes after the client's, and
-// k+1 of each whose turn comes before.
-func (q *queue) ahead(client string, k int) iter.Seq[*waiter] {
+// k+1 of each whose turn comes before; more or less of a client that owes less or more, where a request takes so long.
+func (q *queue) ahead(client string, k int, takes time.Duration) iter.Seq[*waiter] {
 	return func(yield func(*waiter) bool) {
 		own := q.find(client)
 		for i, f := range q.files {
 			rounds := k
-			if i < own {
-				rounds++
+			if i != own {
+				rounds = q.rounds(f.client, client, k, i < own, takes)
 			}
 			for _, w := range f.waiters[:min(rounds, len(f.waiters))] {
 				if !yield(w) {

@@ -21,7 +21,8 @@ type share struct {
 	moves   uint64    // the lane's when its marks were last taken from an answer
 	mark    time.Time // the lane's before that, and seen as well
 	seen    time.Time
-	turn    *turn // the right to start, between an answer and the end of the move that it brings
+	turn    *turn       // the right to start, between an answer and the end of the move that it brings
+	watch   *time.Timer // runs lane.watch; nil: it has never been set
 }
 
 // A turn is the right to start a request with no longer a delay, by the agreement of all instances.
@@ -246,7 +247,7 @@ func (ln *lane) predict(now time.Time, client string, place int, delay time.Dura
 		return wait
 	}
 	step := ln.step(delay, ln.takes(now))
-	turns := ln.share.turns(ln.queue.before(client, place), step, now)
+	turns := ln.share.turns(ln.queue.before(client, place, ln.takes(now)), step, now)
 	if turns == 0 || step == 0 {
 		return wait
 	}

@@ -47,9 +47,9 @@ func NewTransport(o TransportOptions) *Transport {
 		}
 		t.clear = newTransport(o, false)
 		t.clear.Proxy = http.ProxyURL(u.proxyURL())
-		t.clear.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		t.clear.DialContext = endWithRequest(func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return newLingerConn(o.Guard.dialUpstream(ctx))
-		}
+		})
 		t.clear.MaxIdleConnsPerHost = t.clear.MaxIdleConns // all are to the upstream proxy
 	}
 	if len(o.InsecureHosts) > 0 {
@@ -61,11 +61,15 @@ func NewTransport(o TransportOptions) *Transport {
 	return t
 }
 
+// streamWindow is how many bytes of a response by HTTP/2 an origin may send before they are read. They are kept in memory, so
+// the default of 4 MiB would let a thousand responses that wait take 4 GiB.
+const streamWindow = 256 << 10
+
 func newTransport(o TransportOptions, insecure bool) *http.Transport {
 	return &http.Transport{
-		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		DialContext: endWithRequest(func(ctx context.Context, network, addr string) (net.Conn, error) {
 			return newLingerConn(o.Guard.DialContext(ctx, network, addr))
-		},
+		}),
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.RootCAs, InsecureSkipVerify: insecure},
 		TLSHandshakeTimeout:    10 * time.Second,
 		ResponseHeaderTimeout:  60 * time.Second,
@@ -78,6 +82,7 @@ func newTransport(o TransportOptions, insecure bool) *http.Transport {
 		DisableCompression:     true,
 		ReadBufferSize:         16 << 10,
 		WriteBufferSize:        4 << 10,
+		HTTP2:                  &http.HTTP2Config{MaxReceiveBufferPerStream: streamWindow},
 	}
 }
 
@@ -127,6 +132,7 @@ func (c *lingerConn) Close() error {
 
 // RoundTrip sends r to the host of its URL.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = withDialing(r)
 	if t.via != (Via{}) && len(r.Header["Via"]) == 0 {
 		r = r.Clone(r.Context())
 		t.via.Add(r.Header, r.ProtoMajor) // a fetch of robots.txt: by Via we detect that it comes back to us

@@ -493,3 +493,39 @@ func TestBusyUntil(t *testing.T) {
 		stop()
 	})
 }
+
+// TestSavesTakeTurns has many files of the hostile client come in at once, and a Store that takes one at a time, each in 10
+// ms.
+func TestSavesTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newShelf()
+		writer := make(chan struct{}, 1)
+		store.before = func(ctx context.Context, call string) error {
+			if call != "Save" {
+				return nil
+			}
+			select {
+			case writer <- struct{}{}:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			time.Sleep(10 * time.Millisecond)
+			<-writer
+			return nil
+		}
+		c, _ := newWeb(t, robots.CacheOptions{Store: store})
+		start := time.Now()
+		c.askAll("one", "%d.example", 200)
+		if got := c.visit("other", mustOrigin(t, "http://a.example")); got > 20*time.Millisecond {
+			t.Errorf("a visit took %v, want 10ms for its own file and 10ms for the one that is being saved", got)
+		}
+		c.asking.Wait()
+		if got := time.Since(start); got > time.Second {
+			t.Errorf("the hostile client waited for %v, want half a second for its turn at most", got)
+		}
+		time.Sleep(10 * time.Second)
+		if late := c.Unsaved(); len(late) > 0 {
+			t.Errorf("%d files are still not saved", len(late))
+		}
+	})
+}

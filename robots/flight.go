@@ -122,7 +122,7 @@ func (c *Cache) fly(ctx context.Context, f *flight) (l landing, err error) {
 		return landing{}, c.refused(e, err)
 	}
 	defer f.pass.end()
-	return c.ask(ctx, e, before)
+	return c.ask(ctx, f, before)
 }
 
 func (c *Cache) refused(e errand, err error) error {
@@ -192,8 +192,9 @@ func (s *Snapshot) with(h http.Header) *Snapshot {
 }
 
 // ask fetches e's file where before, which may be nil, was kept until now, and keeps what counts then.
-func (c *Cache) ask(ctx context.Context, e errand, before *Snapshot) (landing, error) {
-	if snap := c.spare(e, before); snap != nil {
+func (c *Cache) ask(ctx context.Context, f *flight, before *Snapshot) (landing, error) {
+	e := f.errand
+	if snap := c.spare(f, before); snap != nil {
 		return landing{snap: snap}, nil
 	}
 	c.counts.fetches.Add(1)
@@ -213,8 +214,10 @@ func (c *Cache) ask(ctx context.Context, e errand, before *Snapshot) (landing, e
 		return landing{snap: before.with(nil)}, nil
 	}
 	snap := weigh(before, answer, c.options.UnreachableAllows)
-	c.keep(e.key, snap, before)
-	c.space(e.origin, snap)
+	header := snap.Header
+	c.space(e.origin, snap.prepare())
+	f.pass.end()
+	c.keep(f, snap, before, header)
 	return landing{snap: snap, asked: true}, nil
 }
 
@@ -223,7 +226,8 @@ func (c *Cache) ask(ctx context.Context, e errand, before *Snapshot) (landing, e
 func (s *Snapshot) countsOn() bool { return s != nil && !s.isGood() && s.freshAt(time.Now()) }
 
 // spare returns what counts while the host is paused, or nil where the origin must be asked all the same.
-func (c *Cache) spare(e errand, before *Snapshot) *Snapshot {
+func (c *Cache) spare(f *flight, before *Snapshot) *Snapshot {
+	e := f.errand
 	now, until := time.Now(), c.options.Paused(e.origin.Host())
 	switch {
 	case before == nil || e.purpose == anyway || !now.Before(until):
@@ -233,17 +237,18 @@ func (c *Cache) spare(e errand, before *Snapshot) *Snapshot {
 	}
 	stale := before.wait(now, until)
 	if stale != nil {
-		c.keep(e.key, stale, before)
+		header := stale.Header
+		c.keep(f, stale.prepare(), before, header)
 	}
 	return stale
 }
 
-// keep saves snap, takes it into the memory, and tells of it if it is not what was kept before.
-func (c *Cache) keep(key uint64, snap, before *Snapshot) {
-	change, header := changeOf(before, snap), snap.Header
-	snap.prepare()
-	c.save(record{snap, header, change})
-	c.remember(key, snap)
+// keep saves snap, which has left header to prepare, takes it into the memory, and tells of it if it is not what was kept
+// before.
+func (c *Cache) keep(f *flight, snap, before *Snapshot, header http.Header) {
+	change := changeOf(before, snap)
+	c.save(f.pass, record{snap, header, change})
+	c.remember(f.key, snap)
 	if change != nil {
 		c.counts.changes.Add(1)
 		c.options.Changed(*change)

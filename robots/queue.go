@@ -49,12 +49,13 @@ type queue struct {
 	fetches  gate       // from the look-up of the address to the end of the body; the key is the host
 	bodies   gate       // from the first byte of a body to its compiled rules
 	compiles gate       // bodies that are compiled at the moment
+	saves    gate       // writes to the Store, one at a time
 	slow     map[*pass]struct{}
 }
 
 func newQueue(fetches, bodies, compiles, most int) *queue {
 	return &queue{
-		most: most, fetches: newGate(fetches), bodies: newGate(bodies), compiles: newGate(compiles),
+		most: most, fetches: newGate(fetches), bodies: newGate(bodies), compiles: newGate(compiles), saves: newGate(1),
 		slow: make(map[*pass]struct{}),
 	}
 }
@@ -157,8 +158,12 @@ func (p *pass) begin(ctx context.Context, host string) error {
 	return p.take(ctx, &p.queue.fetches, host, &p.fetch)
 }
 
-// end gives back what begin took.
-func (p *pass) end() { p.give(&p.queue.fetches, &p.fetch) }
+// end gives back what begin took, if that was not given back before.
+func (p *pass) end() {
+	if p.fetch != nil {
+		p.give(&p.queue.fetches, &p.fetch)
+	}
+}
 
 // beginBody waits until a body may be read; endBody must be called afterwards. The error is the cause of ctx.
 func (p *pass) beginBody(ctx context.Context) error {
@@ -186,6 +191,16 @@ func (p *pass) compile(ctx context.Context, f func()) error {
 	return nil
 }
 
+// beginSave waits until the Store may be written to. If it succeeds, leave must be called afterwards. The error is the cause
+// of ctx.
+func (p *pass) beginSave(ctx context.Context) (leave func(), err error) {
+	var held *place
+	if err := p.take(ctx, &p.queue.saves, "", &held); err != nil {
+		return nil, err
+	}
+	return func() { p.give(&p.queue.saves, &held) }, nil
+}
+
 // take waits for a place at g and puts it into held.
 func (p *pass) take(ctx context.Context, g *gate, key string, held **place) error {
 	t := p.ask(g, key)
@@ -208,7 +223,7 @@ func (p *pass) take(ctx context.Context, g *gate, key string, held **place) erro
 		return cause
 	}
 	*held = t.place
-	if len(p.waiters) == 0 && g != &p.queue.compiles {
+	if len(p.waiters) == 0 && (held == &p.fetch || held == &p.body) {
 		p.unwant(g, t.place)
 	}
 	return nil

@@ -65,17 +65,33 @@ func (c *Cache) load(ctx context.Context, o origin.Origin) (*Snapshot, error) {
 	return nil, err
 }
 
-// save gives r to the Store, unless that was too slow a moment ago.
-func (c *Cache) save(r record) {
+// save gives r to the Store, and holds what the Store does not take. Clients get turns to write, so that one with many files
+// does not keep the others waiting.
+func (c *Cache) save(p *pass, r record) {
 	if earlier, late := c.backlog.get(r.snap.Origin); late {
 		r = r.after(earlier)
 	}
-	if time.Since(c.born) < time.Duration(c.resting.Load()) {
+	if c.rests() {
+		c.hold(r)
+		return
+	}
+	ctx, cancel := context.WithTimeout(c.life, savePatience)
+	defer cancel()
+	leave, err := p.beginSave(ctx)
+	if err != nil {
+		c.hold(r)
+		return
+	}
+	defer leave()
+	if c.rests() {
 		c.hold(r)
 		return
 	}
 	c.try(r)
 }
+
+// rests reports whether the Store was too slow a moment ago.
+func (c *Cache) rests() bool { return time.Since(c.born) < time.Duration(c.resting.Load()) }
 
 // try gives r to the Store, and holds what it does not take.
 func (c *Cache) try(r record) {

@@ -105,3 +105,8 @@ func (s *server) records(t *testing.T) []audit.Record {
 	}
 	return all
 }
+
+// ofClients returns the records of what clients asked for.
+func ofClients(records []audit.Record) []audit.Record {
+	return slices.DeleteFunc(records, func(rec audit.Record) bool { return rec.Via == audit.Robots })
+}

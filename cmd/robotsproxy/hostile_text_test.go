@@ -130,7 +130,7 @@ func TestHostileRobots(t *testing.T) {
 			}
 			shows("check --batch", string(out), `{"allowed":false,"line":3,"rule":"Disallow: /private/`)
 
-			records := s.records(t)
+			records := ofClients(s.records(t))
 			if rec := records[0]; utf8.ValidString(text) && (rec.Rule != "Disallow: /private/"+text || !strings.Contains(rec.GroupAgents, text)) {
 				t.Errorf("the record has the rule %q for %q", rec.Rule, rec.GroupAgents)
 			}

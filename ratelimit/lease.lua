@@ -17,8 +17,10 @@
 -- KEYS[4]  hash: the operator's last order (stop, floor, until; all 0 for a lift), and when it was given (at); it expires by itself
 -- KEYS[5]  hash: how many requests wait in each instance, and when it said so
 -- KEYS[6]  sorted set: the answers of 429 and 503 that named no time and began no pause, by when they came
+-- KEYS[7]  hash: since, the time from which this server remembers. If it has lost its memory, that is another time. The
+--          beats of the instances keep the key alive.
 -- ARGV     verb, instance, key, channel, how long a lease lasts, until when the answer is waited for (0: not known), what the verb needs
-local lane, held, line, order, crowd, heard = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local lane, held, line, order, crowd, heard, memory = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local verb, instance, key, channel, lasts = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local late = tonumber(ARGV[6])
 
@@ -67,6 +69,14 @@ sound(held, 'zset')
 sound(line, 'zset')
 sound(order, 'hash')
 sound(crowd, 'hash')
+sound(memory, 'hash')
+
+local reach = tonumber(redis.call('HGET', memory, 'since') or '')
+if not reach then
+  reach = now
+  redis.call('HSET', memory, 'since', text(now))
+  keep(memory, 60 * minute)
+end
 
 local mark = moment('mark', now + grace)
 local start = moment('start', now + grace)
@@ -74,6 +84,9 @@ local opened = moment('opened', now + grace)
 local seq = moment('seq', 2 ^ 52)
 local fence = moment('fence', 2 ^ 52)
 local paused = moment('paused', now + 48 * 3600 * 1000000) -- twice the longest that a site may ask for
+
+-- overdue reports whether the instance has stopped waiting for this answer, as when a server that hung goes on.
+local function overdue() return late > 0 and now > late end
 
 -- ordered returns v, which a field of the order holds. What is no number from 0 to most is none, and set so.
 local function ordered(field, v, most)
@@ -105,10 +118,10 @@ local function expire()
   set('opened', opened)
 end
 
--- give makes the instance a holder.
-local function give(delay)
+-- give makes the instance a holder. question is the number of the instance's question.
+local function give(delay, question)
   seq = seq + 1
-  local token = text(seq) .. ':' .. instance
+  local token = text(seq) .. ':' .. instance .. ':' .. question
   redis.call('HSET', lane, 'mark0', text(mark), 'start0', text(start), 'fence0', text(fence))
   redis.call('HSET', lane, 'mark', text(now), 'start', text(now), 'fence', text(seq), 'seq', text(seq))
   redis.call('ZADD', held, text(now + lasts), token)
@@ -175,16 +188,20 @@ end
 -- lease grants the right to send one request, if fewer than limit leases are held, the delay has passed since the mark
 -- (or, where from is "start", since the last start), and nobody stands before the instance who came in time.
 -- While the lane is stopped the wait is short, but not nothing: the stop may have ended by the clock of who asks.
--- It returns token, wait, gap (-1: unknown), rest of the pause, the order (stop, floor, until), the rivals, the number of
--- the last lease, why the lane is paused, and when the order was given.
-local function lease(delay, limit, from, waiting, last)
-  -- Nobody waits for this answer any more, as when a server that hung goes on: a lease would block the lane for nothing.
-  if late > 0 and now > late then return '', -1, -1, 0, 0, 0, 0, {}, 0, '' end
+-- It returns token, wait, gap (-1: unknown), rest of the pause, the order (stop, floor, until, at), the rivals, why the
+-- lane is paused, and the number of the last lease.
+local function lease(delay, limit, from, waiting, last, question)
+  if overdue() then return '', -1, -1, 0, 0, 0, 0, 0, {}, '', 0 end -- a lease would block the lane for nothing
   recall(last)
   local word = redis.call('HMGET', order, 'stop', 'floor', 'until', 'at')
   local floor, ends = ordered('floor', word[2], 366 * 24 * 60 * minute), ordered('until', word[3], 2 ^ 53)
   local stop = ordered('stop', word[1], 1) == 1 and (ends == 0 or now < ends) and 1 or 0
-  local given = ordered('at', word[4], 2 ^ 53)
+  local at = ordered('at', word[4], 2 ^ 53)
+  local granted = text(seq) .. ':' .. instance .. ':' .. question
+  if redis.call('ZSCORE', held, granted) then -- the answer to this question was lost
+    local before = moment(from == 'start' and 'start0' or 'mark0', now + grace)
+    return granted, 0, before > 0 and math.max(0, start - before) or -1, 0, stop, floor, ends, at, rivals(waiting - 1, delay), cause(), seq
+  end
   if floor > delay then delay, limit, from = floor, 1, 'mark' end
   expire()
   local since = from == 'start' and start or mark
@@ -195,16 +212,16 @@ local function lease(delay, limit, from, waiting, last)
     free = math.max(free, tonumber(redis.call('ZRANGE', held, n - limit, n - limit, 'WITHSCORES')[2]))
   end
   local rest = math.max(0, paused - now)
-  if stop == 1 then return '', patience, gap, rest, stop, floor, ends, {}, seq, cause(), given end
+  if stop == 1 then return '', patience, gap, rest, stop, floor, ends, at, {}, cause(), seq end
   local before = redis.call('ZRANK', line, instance) or redis.call('ZCARD', line)
   if n < limit and now >= free and now >= math.max(free, opened) + before * patience then
     redis.call('ZREMRANGEBYRANK', line, 0, before) -- with those before it, who slept
-    local token = give(delay)
+    local token = give(delay, question)
     if n + 1 < limit then wake() end -- the next one's turn has come
-    return token, 0, gap, rest, stop, floor, ends, rivals(waiting - 1, delay), seq, cause(), given
+    return token, 0, gap, rest, stop, floor, ends, at, rivals(waiting - 1, delay), cause(), seq
   end
   before = turn(delay)
-  return '', math.max(free, math.min(now, opened)) - now + before * patience, gap, rest, stop, floor, ends, rivals(waiting, delay), seq, cause(), given
+  return '', math.max(free, math.min(now, opened)) - now + before * patience, gap, rest, stop, floor, ends, at, rivals(waiting, delay), cause(), seq
 end
 
 -- known reports whether token may act: it is held, or this server has forgotten it, which is seen by its number, no
@@ -224,18 +241,25 @@ end
 
 local verbs = {}
 
-function verbs.lease(delay, limit, from, waiting, last, at, stop, floor, ends, life)
-  if at and at ~= '0' then remind(at, stop, floor, ends, life) end
-  return lease(tonumber(delay), tonumber(limit), from, tonumber(waiting), tonumber(last))
+function verbs.lease(delay, limit, from, waiting, last, question, at, stop, floor, ends, life)
+  if at and at ~= '0' and not overdue() then remind(at, stop, floor, ends, life) end
+  return lease(tonumber(delay), tonumber(limit), from, tonumber(waiting), tonumber(last), question)
 end
 
--- renew makes a lease last from now.
+-- renew makes a lease last from now. It returns -1 if it did nothing because it came too late.
 function verbs.renew(token, delay)
+  if overdue() then return -1 end
   if not known(token) then return 0 end
   redis.call('ZADD', held, text(now + lasts), token)
   keep(lane, tonumber(delay) + lasts + remember)
   keep(held, lasts + remember)
   return 1
+end
+
+-- adopt makes the instance a holder without conditions: its request was sent while it could not reach this server.
+function verbs.adopt(delay, question)
+  expire()
+  return give(tonumber(delay), question)
 end
 
 -- done gives a lease back: its request has ended now.
@@ -252,7 +276,7 @@ end
 -- cancel gives a lease back of which no use was made. The marks go back too, unless something happened since.
 function verbs.cancel(token)
   if redis.call('ZREM', held, token) == 0 then return 0 end
-  if token == text(seq) .. ':' .. instance and mark == start then
+  if tonumber(string.match(token, '^%d+')) == seq and mark == start then
     set('mark', moment('mark0', now + grace))
     set('start', moment('start0', now + grace))
     set('fence', moment('fence0', 2 ^ 52))
@@ -277,9 +301,9 @@ function verbs.sent(delay)
 end
 
 -- pause lets nothing start for a while. The longest pause counts.
-function verbs.pause(duration, why)
-  if now + tonumber(duration) > paused then
-    paused = now + tonumber(duration)
+local function pause(duration, why)
+  if now + duration > paused then
+    paused = now + duration
     redis.call('HSET', lane, 'paused', text(paused), 'why', why)
   end
   set('began', now)
@@ -292,6 +316,7 @@ end
 -- lane along the curve, as in backoff.go; if personal is 1, only those of two clients do. If told is not 0, the host named that
 -- time. It returns the rest of the pause, how far up the curve that is, and why the lane is paused.
 function verbs.complain(client, ago, streak, personal, told)
+  if overdue() then return math.max(0, paused - now), tonumber(streak), cause() end
   local forgiven = 30 * minute
   local climbed = now - paused < forgiven and math.min(moment('streak', 60), 60) or 0
   streak = math.max(tonumber(streak), climbed)
@@ -309,29 +334,31 @@ function verbs.complain(client, ago, streak, personal, told)
     keep(heard, minute)
     return math.max(0, paused - now), streak, cause()
   end
-  if told > 0 then return verbs.pause(told, 'retry-after'), streak, cause() end
+  if told > 0 then return pause(told, 'retry-after'), streak, cause() end
   redis.call('DEL', heard)
   local rest = math.min(minute * 2 ^ streak, 60 * minute)
   set('streak', math.min(streak + 1, 60))
   keep(lane, rest + rest / 10 + forgiven)
-  return verbs.pause(rest + rest / 10 * (now % 1000) / 1000, 'backoff'), streak + 1, cause()
+  return pause(rest + rest / 10 * (now % 1000) / 1000, 'backoff'), streak + 1, cause()
 end
 
--- order sets the operator's order; all 0 lifts the one before. An order that this server is only reminded of was given at a
--- moment that is known, which is 0 for a new one. It returns the moment of a new one.
-function verbs.order(stop, floor, ends, life, at)
-  if at ~= '0' then
-    if remind(at, stop, floor, ends, life) then wake(true) end
-    return 0
+-- tell pauses the lane if rest is not 0. If fresh is 1 it sets the operator's order, all 0 to lift the one before; else, if at
+-- is not 0, it is reminded of the order that was given then. It returns the time of a fresh order, 0 for all others.
+function verbs.tell(rest, why, fresh, at, stop, floor, ends, life)
+  if tonumber(rest) > 0 then pause(tonumber(rest), why) end
+  if fresh == '1' then
+    local given = math.max(now, ordered('at', redis.call('HGET', order, 'at'), 2 ^ 53) + 1)
+    store(text(given), stop, floor, ends, life)
+    wake(true)
+    return given
   end
-  at = math.max(now, ordered('at', redis.call('HGET', order, 'at'), 2 ^ 53) + 1)
-  store(text(at), stop, floor, ends, life)
-  wake(true)
-  return at
+  if at ~= '0' and remind(at, stop, floor, ends, life) then wake(true) end
+  return 0
 end
 
--- The answer ends with what was found corrupt and the clock, whatever the verb.
+-- Each answer ends with what was found corrupt, the clock, and the time from which this server remembers.
 local answer = { verbs[verb](unpack(ARGV, 7)) }
 answer[#answer + 1] = corrupt
 answer[#answer + 1] = now
+answer[#answer + 1] = reach
 return answer

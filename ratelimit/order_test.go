@@ -62,16 +62,16 @@ type alwaysLate struct{}
 
 func (alwaysLate) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (alwaysLate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
+func (alwaysLate) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
-func (alwaysLate) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if verb := slices.Index(cmd.Args(), any("lease")); verb > 0 {
-			cmd.Args()[verb+5] = int64(1)
+func (alwaysLate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			if verb := slices.Index(cmd.Args(), any("lease")); verb > 0 {
+				cmd.Args()[verb+5] = int64(1)
+			}
 		}
-		return next(ctx, cmd)
+		return next(ctx, cmds)
 	}
 }
 
@@ -85,6 +85,8 @@ func TestStopOutlivesTheMemoryOfRedis(t *testing.T) {
 	stillStopped(t, second, "as another instance has ordered", 0)
 	server.FlushAll()
 	stillStopped(t, second, "after Redis has forgotten", 0)
+	trust(in...)
+	stillStopped(t, second, "as it was told again", 0)
 	third := newLimiter(t, Options{Shared: newRedis(t, RedisOptions{URL: "redis://" + server.Addr()})})
 	stillStopped(t, third, "in an instance that came later", 0)
 	stillStopped(t, first, "in the instance that has ordered it", 0)
@@ -94,7 +96,7 @@ func TestStopOutlivesTheMemoryOfRedis(t *testing.T) {
 	acquire(t, second, Request{Key: host, Client: "a", MaxWait: time.Second}).Release(Outcome{Status: 200})
 	acquire(t, first, Request{Key: host, Client: "a", MaxWait: time.Second}).Release(Outcome{Status: 200})
 	for _, r := range in {
-		r.calls.Wait()
+		r.quiet()
 	}
 }
 
@@ -121,6 +123,7 @@ func TestLiftOutlivesTheMemoryOfRedis(t *testing.T) {
 	for name, value := range fields {
 		server.HSet(key, name, value)
 	}
+	trust(in...)
 	granted(t, in[0], Ask{Key: host, Limit: 8}).Cancel()
 	if answer := lease(t, in[1], Ask{Key: host, Limit: 8}); answer.Order.Stop {
 		t.Errorf("another instance hears %+v, want no stop", answer.Order)

@@ -54,7 +54,7 @@ func (l *Limiter) restore(kept Pauses) error {
 // tellPause has the other instances know of a pause.
 func (l *Limiter) tellPause(p Pause) {
 	if rest := time.Until(p.Until); l.shared != nil && rest > 0 {
-		_ = l.shared.Pause(p.Key, rest, p.Source) // who cannot be told now is told later
+		l.shared.Pause(p.Key, rest, p.Source)
 	}
 }
 

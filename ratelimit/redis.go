@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	_ "embed"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -32,13 +30,16 @@ const (
 
 	// believedPause is somewhat less than lease.lua believes in.
 	believedPause = 47 * time.Hour
+
+	// soon is the wait before the next question if one was not answered.
+	soon = 100 * time.Millisecond
+
+	// askers is how many calls wait for an answer at a time. Others wait before they are sent, so that none is late.
+	askers = 256
 )
 
-var (
-	//go:embed lease.lua
-	leaseSource string
-	leaseScript = redis.NewScript(leaseSource)
-)
+// errClosed is the cause of an UnavailableError after Close.
+var errClosed = errors.New("this instance is shutting down")
 
 // RedisOptions say where Redis is and what to do without it.
 type RedisOptions struct {
@@ -58,19 +59,22 @@ type RedisOptions struct {
 
 // Redis shares lanes by way of a Redis server, version 5 or later. It is a Shared.
 //
-// A lane is a few keys with a common hash tag, so that they are on one node of a Cluster; each ends by itself. One
-// script (lease.lua) makes every change, by the clock of Redis only. Who may send holds a lease with a fencing token: it
-// is renewed while the request is under way, and one that ran out can be neither renewed nor given back once another was
-// granted. Instances that wait stand in a line; a message wakes them when a lease is given back, and who misses it asks
-// again a little later.
+// A lane is a few keys. All keys have one hash tag, so one node of a Cluster has them all: a Cluster adds availability, not
+// capacity. Each key ends by itself. One script (lease.lua) makes every change, by the clock of Redis only. Who
+// may send holds a lease with a fencing token: it is renewed while the request is under way, and one that ran out can be
+// neither renewed nor given back once another was granted. Instances that wait stand in a line; a message wakes them when a
+// lease is given back, and who misses it asks again a little later.
 //
-// A Redis that cannot be reached is noticed by the first command that is not answered within a second; from then on
-// nobody waits for it, and a probe looks for it four times a second. What it may have forgotten is waited for: see health.
+// Commands go to Redis in pipelines over a few connections: see pipe. Load makes their answers later, and does not count as
+// an outage. A probe, which always has a connection, decides whether Redis is down. It looks every two seconds, and at once
+// if a command is late or its connection breaks. While Redis is down, no request waits for it, and the probe looks four times
+// a second. Requests wait for what Redis may have forgotten: see health. If Redis has lost its memory, each instance tells it
+// the pauses and orders that it knows.
 //
 // What is not promised: a process that is stopped for longer than its lease, while its request goes on, may have another
 // request beside it; and so may requests that go on while Redis loses its memory, if their instance cannot reach it
-// afterwards. A Redis that forgets lanes while it runs (an eviction, FLUSHALL) is found out by instances that have heard of
-// the lane since, and by those with a request under way within renewEvery.
+// afterwards. If Redis evicts single lanes, only the instances notice that have used the lane since, and those with a
+// request under way, within renewEvery.
 type Redis struct {
 	id      string
 	prefix  string
@@ -79,24 +83,31 @@ type Redis struct {
 	log     *slog.Logger
 	client  redis.UniversalClient
 	health  *health
+	probe   *probe
+	pipes   [pipes]*pipe
 	woken   atomic.Pointer[func(key string)]
+	resend  chan struct{} // capacity 1: tellUnsent is to run
 
 	orders    orders
 	forgetful atomic.Bool // Redis may have forgotten orders since the last beat
 
-	// telling is held while Redis is told, and guards what follows.
-	telling sync.Mutex
-	unsent  map[string]news // what Redis is to be told when it is back
-
-	asking  chan struct{} // those who ask; who waits for a place in it has not asked yet, and is not late
+	asking  chan struct{} // a place for each call that waits for an answer
 	closing context.Context
 	close   context.CancelFunc
-	loops   sync.WaitGroup // watch and listen
-	calls   sync.WaitGroup // leases that are being given back
+	loops   sync.WaitGroup
 
-	corrupt atomic.Uint64
-	lost    atomic.Uint64
-	downs   atomic.Uint64
+	// mu guards what follows.
+	mu     sync.Mutex
+	closed bool
+	leases map[*redisLease]struct{} // of the requests under way
+	pauses map[string]pause         // some may be over
+	swept  int                      // how many pauses were left after the last removal of those that are over
+	unsent map[string]news          // what Redis does not know yet
+
+	questions atomic.Uint64 // the number of the last one, by which Redis recognizes a repeated question
+	corrupt   atomic.Uint64
+	lost      atomic.Uint64
+	downs     atomic.Uint64
 }
 
 // NewRedis returns a Redis. That it cannot be reached is no error: see OnDown. Close ends it.
@@ -108,29 +119,47 @@ func NewRedis(o RedisOptions) (*Redis, error) {
 	}
 	r := &Redis{
 		id: strings.ToLower(rand.Text()[:12]), prefix: cmp.Or(o.Prefix, "robotsproxy:"), onDown: cmp.Or(o.OnDown, OnDownSpread),
-		log: o.Logger, unsent: make(map[string]news),
+		log: o.Logger, probe: newProbe(), resend: make(chan struct{}, 1), asking: make(chan struct{}, askers),
+		leases: make(map[*redisLease]struct{}), pauses: make(map[string]pause), unsent: make(map[string]news),
 	}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
 	}
-	r.channel, r.asking = r.prefix+"wake", make(chan struct{}, askers)
+	r.channel = r.prefix + oneSlot + "wake"
 	r.health = newHealth(r.id, time.Now())
-	r.closing, r.close = context.WithCancel(context.Background())
 	var err error
 	if r.client, err = newRedisClient(o.URL, r.connected); err != nil {
-		r.close()
 		return nil, fmt.Errorf("ratelimit: the URL of Redis: %w", err)
 	}
+	r.closing, r.close = context.WithCancel(context.Background())
 	r.beat(instanceLasts)
+	for i := range r.pipes {
+		r.pipes[i] = newPipe(r)
+		r.loops.Go(r.pipes[i].work)
+	}
 	r.loops.Go(r.watch)
 	r.loops.Go(r.listen)
+	r.loops.Go(r.tellUnsent)
 	return r, nil
 }
 
-// Close waits for the leases that are being given back, says goodbye to the other instances and closes all connections.
-// No lease may be asked for any more. It takes a few seconds at most.
+// Close gives back the leases that are held, says goodbye to the other instances and closes all connections. From its call
+// on, Lease returns an *UnavailableError, and Sent, Leave, End and Cancel do nothing. It takes a few seconds at most.
 func (r *Redis) Close() error {
-	r.calls.Wait()
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return nil
+	}
+	r.closed = true
+	held := slices.Collect(maps.Keys(r.leases))
+	r.mu.Unlock()
+	for _, l := range held {
+		l.End()
+	}
+	for _, p := range r.pipes {
+		p.drain()
+	}
 	r.close()
 	r.loops.Wait()
 	if r.health.down() == nil {
@@ -139,26 +168,47 @@ func (r *Redis) Close() error {
 	return r.client.Close()
 }
 
+func (r *Redis) isClosed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.closed
+}
+
 // Watch implements Shared.
 func (r *Redis) Watch(f func(key string)) { r.woken.Store(&f) }
 
-// Lease implements Shared. It takes a little more than a second at most.
+// Lease implements Shared. It takes little more than a second for the answer, and waits before that if askers calls wait
+// already.
 func (r *Redis) Lease(a Ask) (Answer, error) {
+	if r.isClosed() {
+		return Answer{}, &UnavailableError{RetryAfter: leaseLasts, Err: errClosed}
+	}
 	if err := r.health.down(); err != nil {
 		return r.without(a, err)
 	}
 	if wait := r.early(a); wait > 0 {
-		return Answer{Wait: wait, Gap: -1, Mode: ModeRedis, Order: r.orders.last(a.Key, time.Now())}, nil
+		return Answer{Wait: wait, Gap: -1, Order: r.orders.last(a.Key, time.Now()), Mode: ModeRedis}, nil
 	}
 	answer, err := r.ask(a)
 	if err != nil {
-		return r.without(a, err)
+		return r.unanswered(a, err)
 	}
 	if wait := r.early(a); answer.Lease != nil && wait > 0 {
-		answer.Lease.Cancel() // this very answer has shown that Redis may have forgotten something
+		answer.Lease.Cancel() // the answer has shown that Redis may have forgotten something
 		answer.Lease, answer.Wait = nil, wait
 	}
 	return answer, nil
+}
+
+// unanswered returns the Answer if Redis has given none because of err.
+func (r *Redis) unanswered(a Ask, err error) (Answer, error) {
+	if errors.Is(err, errClosed) {
+		return Answer{}, &UnavailableError{RetryAfter: leaseLasts, Err: err}
+	}
+	if down := r.health.down(); down != nil {
+		return r.without(a, down)
+	}
+	return Answer{Wait: soon, Gap: -1, Order: r.orders.last(a.Key, time.Now()), Mode: ModeRedis}, nil
 }
 
 // early returns for how long Redis need not be asked.
@@ -182,23 +232,9 @@ func (r *Redis) crowded(a Ask) time.Duration {
 
 // ask asks Redis.
 func (r *Redis) ask(a Ask) (Answer, error) {
-	r.asking <- struct{}{}
-	defer func() { <-r.asking }()
-	if err := r.health.down(); err != nil {
-		return Answer{}, err // it went down meanwhile
-	}
-	limit, from := a.Limit, "mark"
-	if limit == 0 {
-		limit = math.MaxInt32
-	}
-	if a.Start {
-		from = "start"
-	}
-	order := r.orders.reminder(a.Key, time.Now())
-	args := append([]any{micros(a.Delay), limit, from, a.Waiting, r.last(a), order.at}, order.args()...)
-	v, err := r.call("lease", a.Key, args...)
+	v, l, err := r.askOnce(a)
 	if err == nil && v.number(1) < 0 { // too late by its clock, which was not what we took it for, and is known now
-		v, err = r.call("lease", a.Key, args...)
+		v, l, err = r.askOnce(a)
 	}
 	if err != nil {
 		return Answer{}, err
@@ -207,17 +243,38 @@ func (r *Redis) ask(a Ask) (Answer, error) {
 		return Answer{Wait: commandTimeout, Gap: -1, Mode: ModeRedis, Order: r.orders.last(a.Key, time.Now())}, nil
 	}
 	answer := Answer{
-		Wait: v.duration(1), Gap: v.duration(2), Paused: v.duration(3), PausedBy: v.source(9), Rivals: v.numbers(7), Last: v.number(8), Mode: ModeRedis,
-		Order: r.orders.hear(a.Key, datedOrder{v.order(4), v.number(10)}, time.Now()),
+		Wait: v.duration(1), Gap: v.duration(2), Paused: v.duration(3), PausedBy: v.source(9), Rivals: v.numbers(8), Last: v.number(10), Mode: ModeRedis,
+		Order: r.orders.hear(a.Key, datedOrder{v.order(4), v.number(7)}, time.Now()),
 	}
-	if token := v.text(0); token != "" {
-		answer.Lease = r.newLease(a, token)
+	r.hearPause(a.Key, answer.Paused, answer.PausedBy)
+	if l == nil {
+		return answer, nil
 	}
-	if answer.Order.Stop && answer.Lease != nil { // it was ordered here while the answer was under way
-		answer.Lease.Cancel()
+	answer.Lease = l
+	if answer.Order.Stop { // Redis did not know of it yet
+		l.Cancel()
 		answer.Lease = nil
 	}
 	return answer, nil
+}
+
+// askOnce puts the question, and returns the answer and the lease in it, if any.
+func (r *Redis) askOnce(a Ask) (v reply, l *redisLease, err error) {
+	limit, from := a.Limit, "mark"
+	if limit == 0 {
+		limit = math.MaxInt32
+	}
+	if a.Start {
+		from = "start"
+	}
+	order := r.orders.reminder(a.Key, time.Now())
+	args := append([]any{micros(a.Delay), limit, from, a.Waiting, r.last(a), r.questions.Add(1), order.at}, order.args()...)
+	v, err = r.call(&command{verb: "lease", key: a.Key, args: args, repeats: true}, func(v reply) {
+		if token := v.text(0); token != "" {
+			l = r.newLease(a, token)
+		}
+	})
+	return v, l, err
 }
 
 // last returns the number of a lease that Redis must still know of, and 0 if it may have dropped the lane since, or is
@@ -247,45 +304,9 @@ func (r *Redis) without(a Ask, cause error) (Answer, error) {
 		answer.Wait = max(answer.Wait, r.crowded(a))
 	}
 	if answer.Wait == 0 {
-		answer.Lease = unshared{}
+		answer.Lease = r.newLease(a, "")
 	}
 	return answer, nil
-}
-
-// call runs one verb of lease.lua for one lane.
-func (r *Redis) call(verb, key string, args ...any) (reply, error) {
-	sent := time.Now()
-	ctx, cancel := context.WithTimeout(r.closing, commandTimeout)
-	defer cancel()
-	late := r.health.reads(sent.Add(commandTimeout))
-	argv := append([]any{verb, r.id, key, r.channel, micros(leaseLasts), micros(late)}, args...)
-	v, err := leaseScript.Run(ctx, r.client, r.keys(key), argv...).Slice()
-	if err == nil && len(v) < 3 {
-		err = errors.New("the script answered less than it should")
-	}
-	if err != nil {
-		r.failed(err)
-		return nil, fmt.Errorf("ratelimit: asking Redis to %s %s: %w", verb, key, err)
-	}
-	answer := reply(v)
-	r.health.hears(answer.duration(len(v)-1), sent, time.Now())
-	if answer.number(len(v)-2) != 0 {
-		r.corrupt.Add(1)
-		r.forgetful.Store(true)
-		r.log.Warn("a lane in Redis held what cannot be, or was forgotten, and was reset", "key", key)
-	}
-	return answer, nil
-}
-
-// keys returns the names of the keys of one lane, which a Cluster keeps together because of what is in braces. A lane
-// whose name might end the braces, or is no host, goes by its hash.
-func (r *Redis) keys(key string) []string {
-	if key == "" || len(key) > 255 || strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c > '~' || c == '{' || c == '}' }) {
-		sum := sha256.Sum256([]byte(key))
-		key = "sha256-" + hex.EncodeToString(sum[:])
-	}
-	lane := r.prefix + "{" + key + "}:"
-	return []string{lane + "lane", lane + "held", lane + "line", lane + "order", lane + "crowd", lane + "heard"}
 }
 
 // RedisStats are the counts of a Redis since it was made, and its present state.
@@ -304,55 +325,4 @@ func (r *Redis) Stats() RedisStats {
 		Up: r.health.down() == nil, Instances: r.health.sharers(),
 		Corrupt: r.corrupt.Load(), Lost: r.lost.Load(), Downs: r.downs.Load(),
 	}
-}
-
-// micros is how durations are written in scripts: rounded up, since a Delay of a third of a second may not become shorter.
-func micros(d time.Duration) int64 {
-	n := d.Microseconds()
-	if d > time.Duration(n)*time.Microsecond {
-		n++
-	}
-	return n
-}
-
-// A reply is what a script answered: numbers and texts. What is of another type counts as zero.
-type reply []any
-
-func (v reply) number(i int) int64 {
-	n, _ := v[i].(int64)
-	return n
-}
-
-func (v reply) text(i int) string {
-	s, _ := v[i].(string)
-	return s
-}
-
-func (v reply) duration(i int) time.Duration { return time.Duration(v.number(i)) * time.Microsecond }
-
-// source reads why a lane is paused.
-func (v reply) source(i int) Source {
-	if Source(v.text(i)) == RetryAfter {
-		return RetryAfter
-	}
-	return Backoff
-}
-
-// numbers reads a list of numbers.
-func (v reply) numbers(i int) []int {
-	list, _ := v[i].([]any)
-	numbers := make([]int, len(list))
-	for j := range list {
-		numbers[j] = int(reply(list).number(j))
-	}
-	return numbers
-}
-
-// order reads three values: stop, floor, until.
-func (v reply) order(i int) Order {
-	o := Order{Stop: v.number(i) == 1, Floor: v.duration(i + 1)}
-	if until := v.number(i + 2); until > 0 {
-		o.Until = time.UnixMicro(until)
-	}
-	return o
 }

@@ -14,9 +14,9 @@ import (
 // commandTimeout is how long one command, or one dial, may take before Redis counts as down.
 const commandTimeout = time.Second
 
-// askers is how many leases are asked for at a time. More would only make each of them late. There is a connection for
-// each of them, and one for a lease that is given back.
-const askers = 32
+// poolSize exceeds the number of connections in use, which is one for each pipe and one for the probe, so the probe never
+// waits for one. After poolSize failed dials, go-redis dials only once a second.
+const poolSize = 64
 
 // quiet silences go-redis, which writes to stderr whatever happens to a connection: what matters is in our own log. The
 // logger is one for the whole process.
@@ -29,9 +29,8 @@ var quiet = sync.OnceFunc(logging.Disable)
 //	redis://host:26379/0?master_name=main&addr=other:26379       servers watched by Sentinel
 //	redis://host:6379?addr=other:6379&addr=third:6379            a Cluster
 //
-// and further parameters of go-redis (pool_size, password of the server behind a Sentinel, skip_verify). Nothing is
-// tried twice: a lease that was granted without our learning of it blocks the lane until it runs out. onConnect is called
-// with each new connection. No error repeats raw, which may hold a password.
+// and further parameters of go-redis (password of the server behind a Sentinel, skip_verify). Nothing is tried
+// twice, except by the client of a Cluster: see once. onConnect is called with each new connection. No error repeats raw, which may hold a password.
 func newRedisClient(raw string, onConnect func(context.Context, *redis.Conn) error) (redis.UniversalClient, error) {
 	quiet()
 	u, err := url.Parse(raw)
@@ -46,7 +45,7 @@ func newRedisClient(raw string, onConnect func(context.Context, *redis.Conn) err
 			return nil, err
 		}
 		o.OnConnect, o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = onConnect, once, 1, true
-		o.PoolSize = max(o.PoolSize, 2*askers)
+		o.PoolSize = poolSize
 		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = commandTimeout, commandTimeout, commandTimeout
 		return redis.NewFailoverClient(o), nil
 	case q.Has("addr"):
@@ -55,7 +54,7 @@ func newRedisClient(raw string, onConnect func(context.Context, *redis.Conn) err
 			return nil, err
 		}
 		o.OnConnect, o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = onConnect, once, 1, true
-		o.PoolSize = max(o.PoolSize, 2*askers)
+		o.PoolSize = poolSize
 		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = commandTimeout, commandTimeout, commandTimeout
 		return redis.NewClusterClient(o), nil
 	default:
@@ -64,7 +63,7 @@ func newRedisClient(raw string, onConnect func(context.Context, *redis.Conn) err
 			return nil, err
 		}
 		o.OnConnect, o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = onConnect, once, 1, true
-		o.PoolSize = max(o.PoolSize, 2*askers)
+		o.PoolSize = poolSize
 		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = commandTimeout, commandTimeout, commandTimeout
 		return redis.NewClient(o), nil
 	}

@@ -12,9 +12,9 @@ const (
 	// step, or another server.
 	clockGrace = 2 * time.Second
 
-	// settling is for how long after Redis came back an instance keeps to its share of the time as well: until all
-	// others must have seen that it is back.
-	settling = 3 * commandTimeout
+	// settling is for how long after Redis came back an instance keeps to its share of the time as well, until all others
+	// must have seen that it is back; and how long they may take to see that it has lost its memory.
+	settling = beatEvery + commandTimeout
 )
 
 // A health is what one instance makes of Redis: whether it can be reached, from when on its word counts, its clock, and
@@ -36,7 +36,9 @@ type health struct {
 	clock     time.Duration // of Redis, at epoch; zero is not known yet
 	warned    time.Time     // when it was last said that nobody was ever known
 	servers   map[string]bool
-	instances []string // in order; the last known while Redis is down
+	memory    int64     // since when Redis remembers, by its clock; zero is not known yet
+	retold    time.Time // until then nothing starts: the instances tell Redis what it has forgotten
+	instances []string  // in order; the last known while Redis is down
 }
 
 func newHealth(id string, now time.Time) *health {
@@ -73,21 +75,40 @@ func (h *health) returns(now time.Time) bool {
 // distrustLocked has no Delay counted from before now.
 func (h *health) distrustLocked(now time.Time) { h.since = later(h.since, now.Add(renewEvery)) }
 
-// serves notes a new connection to a server that started at boot, and reports whether that may have forgotten something: a
-// server seen for the first time by an instance that knew others before has taken over from another, or has been restarted.
-func (h *health) serves(run string, boot, now time.Time) (forgetful bool) {
+// serves notes a new connection to a server that started at boot. It reports whether that server may have forgotten
+// something: if it is new to this instance, which knew another one before, it was restarted or has taken over.
+func (h *health) serves(run string, boot, now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.servers[run] {
 		return false
 	}
-	forgetful = len(h.servers) > 0
-	if forgetful {
-		h.distrustLocked(now)
+	forgot := len(h.servers) > 0
+	if forgot {
+		h.forgotLocked(now)
 	}
 	h.since = later(h.since, boot)
 	h.servers[run] = true
-	return forgetful
+	return forgot
+}
+
+// remembers notes since when Redis remembers, by its clock. It reports whether Redis has lost its memory since the last call.
+func (h *health) remembers(since int64, now time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	forgot := h.memory != 0 && h.memory != since
+	h.memory = since
+	if forgot {
+		h.forgotLocked(now)
+	}
+	return forgot
+}
+
+// forgotLocked stops all lanes, with a Delay or without, until the other instances must have noticed that Redis has lost its
+// memory and have told it their pauses and orders.
+func (h *health) forgotLocked(now time.Time) {
+	h.distrustLocked(now)
+	h.retold = now.Add(settling)
 }
 
 // hears sets the clock by an answer that came between sent and now.
@@ -163,10 +184,11 @@ func (h *health) sharers() int {
 func (h *health) distrusted(delay time.Duration, now time.Time) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if delay == 0 || h.since.IsZero() {
-		return 0
+	until := h.retold
+	if delay > 0 && !h.since.IsZero() {
+		until = later(until, h.since.Add(delay))
 	}
-	return max(0, h.since.Add(delay).Sub(now))
+	return max(0, until.Sub(now))
 }
 
 // forgot reports whether Redis may have forgotten since what it said at a moment.

@@ -1,38 +1,49 @@
 package ratelimit
 
 import (
+	"maps"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
-// A news is what the other instances are to be told of a lane.
-type news struct {
-	pause time.Time // until when it is paused; zero: nothing new
-	why   Source    // it is paused
-	order *Order    // nil: nothing new
-	given int64     // when Redis had confirmed order; 0: it has not
+// A pause is a time until which nothing is sent to a lane.
+type pause struct {
+	until time.Time
+	why   Source
 }
 
-// then returns n and what came after it as one.
+// A news is what Redis does not know of a lane yet. A zero field means that there is nothing new.
+type news struct {
+	pause   pause
+	order   datedOrder
+	ordered bool // order is news; if it has a time, Redis may only have forgotten it
+}
+
+// then merges n with a later news.
 func (n news) then(next news) news {
-	if n.pause.After(next.pause) {
-		next.pause, next.why = n.pause, n.why
+	if n.pause.until.After(next.pause.until) {
+		next.pause = n.pause
 	}
-	if next.order == nil {
-		next.order, next.given = n.order, n.given
+	if n.ordered && (!next.ordered || n.order.at == 0 && next.order.at > 0) {
+		next.order, next.ordered = n.order, true
 	}
 	return next
 }
 
 // Pause implements Shared. More than 47 hours is taken as that.
-func (r *Redis) Pause(key string, d time.Duration, why Source) error {
-	return r.tell(key, news{pause: time.Now().Add(min(d, believedPause)), why: why})
+func (r *Redis) Pause(key string, d time.Duration, why Source) {
+	p := pause{time.Now().Add(min(d, believedPause)), why}
+	r.mu.Lock()
+	r.pauseLocked(key, p)
+	r.unsentLocked(key, news{pause: p})
+	r.mu.Unlock()
+	r.wantTelling()
 }
 
 // Complain implements Shared.
 func (r *Redis) Complain(c Complaint) (Verdict, error) {
-	r.asking <- struct{}{}
-	defer func() { <-r.asking }()
 	if err := r.health.down(); err != nil {
 		return Verdict{}, err
 	}
@@ -40,65 +51,38 @@ func (r *Redis) Complain(c Complaint) (Verdict, error) {
 	if c.Personal {
 		personal = 1
 	}
-	v, err := r.call("complain", c.Key, c.Client, micros(time.Since(c.Sent)), c.Streak, personal, micros(c.Told))
+	args := []any{c.Client, micros(time.Since(c.Sent)), c.Streak, personal, micros(c.Told)}
+	v, err := r.call(&command{verb: "complain", key: c.Key, args: args}, nil)
 	if err != nil {
 		return Verdict{}, err
 	}
-	return Verdict{Paused: v.duration(0), Streak: int(v.number(1)), PausedBy: v.source(2)}, nil
+	verdict := Verdict{Paused: v.duration(0), Streak: int(v.number(1)), PausedBy: v.source(2)}
+	r.hearPause(c.Key, verdict.Paused, verdict.PausedBy)
+	return verdict, nil
 }
 
 // Order implements Shared.
 func (r *Redis) Order(key string, o Order) error {
+	n := news{order: datedOrder{Order: o}, ordered: true}
+	r.mu.Lock()
 	r.orders.give(key, o)
-	return r.tell(key, news{order: &o})
-}
-
-// tell tells Redis, or keeps the news for when it is back. One at a time does, so that none overtakes a later one.
-func (r *Redis) tell(key string, n news) error {
-	r.telling.Lock()
-	defer r.telling.Unlock()
-	n = r.unsent[key].then(n)
-	err := r.health.down()
-	if err == nil {
-		err = r.send(key, n)
-	}
-	if err != nil {
-		r.unsent[strings.Clone(key)] = n
+	r.unsentLocked(key, n)
+	r.mu.Unlock()
+	if err := r.health.down(); err != nil {
 		return err
 	}
-	delete(r.unsent, key)
-	return nil
+	_, err := r.call(&command{verb: "tell", key: key, args: n.args(), repeats: true}, func(v reply) { r.told(key, n, v) })
+	return err
 }
 
-// sendUnsent tells Redis what it was not told while it was down, and reports whether that was heard.
-func (r *Redis) sendUnsent() bool {
-	r.telling.Lock()
-	defer r.telling.Unlock()
-	for key, n := range r.unsent {
-		if r.send(key, n) != nil {
-			return false
-		}
-		delete(r.unsent, key)
+// args returns the arguments of the verb tell: the rest of the pause and its source; whether there is a new order; then the
+// time of the order, 0 if it is new or there is none, and the order.
+func (n news) args() []any {
+	fresh := 0
+	if n.ordered && n.order.at == 0 {
+		fresh = 1
 	}
-	return true
-}
-
-func (r *Redis) send(key string, n news) error {
-	if rest := time.Until(n.pause); rest > 0 {
-		if _, err := r.call("pause", key, micros(rest), string(n.why)); err != nil {
-			return err
-		}
-	}
-	if n.order == nil {
-		return nil
-	}
-	o := datedOrder{*n.order, n.given}
-	v, err := r.call("order", key, append(o.args(), o.at)...)
-	if err != nil {
-		return err
-	}
-	r.orders.confirm(key, o.Order, v.number(0))
-	return nil
+	return append([]any{micros(max(0, time.Until(n.pause.until))), string(n.pause.why), fresh, n.order.at}, n.order.args()...)
 }
 
 // args returns o as lease.lua takes it: stop, floor, until, and how long it is remembered, in milliseconds.
@@ -116,21 +100,127 @@ func (o Order) args() []any {
 	return []any{stop, micros(o.Floor), until, life.Milliseconds()}
 }
 
-// remind has Redis told again of every order in force, if it may have forgotten some. An order that it has and that is
-// newer counts there.
-func (r *Redis) remind() {
-	if !r.forgetful.Swap(false) {
-		return
+// told removes n from unsent, since Redis has answered v to it.
+func (r *Redis) told(key string, n news, v reply) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n.ordered && n.order.at == 0 {
+		r.orders.confirm(key, n.order.Order, v.number(0))
 	}
-	r.telling.Lock()
-	defer r.telling.Unlock()
-	for key := range r.orders.all() {
-		n := r.unsent[key]
-		o := r.orders.reminder(key, time.Now())
-		if n.order != nil || o.at == 0 {
+	rest := r.unsent[key]
+	if !rest.pause.until.After(n.pause.until) {
+		rest.pause = pause{}
+	}
+	if rest.ordered && rest.order == n.order {
+		rest.order, rest.ordered = datedOrder{}, false
+	}
+	if r.unsent[key] = rest; rest == (news{}) {
+		delete(r.unsent, key)
+	}
+}
+
+// untold reports whether unsent has any news.
+func (r *Redis) untold() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.unsent) > 0
+}
+
+// wantTelling makes tellUnsent run once more.
+func (r *Redis) wantTelling() {
+	select {
+	case r.resend <- struct{}{}:
+	default:
+	}
+}
+
+// tellUnsent sends the news in unsent whenever wantTelling asks for it, until the Redis is closed. If Redis goes down
+// meanwhile, the probe asks again when it is back.
+func (r *Redis) tellUnsent() {
+	for {
+		select {
+		case <-r.resend:
+		case <-r.closing.Done():
+			return
+		}
+		if r.health.down() != nil {
 			continue
 		}
-		n.order, n.given = &o.Order, o.at
-		r.unsent[key] = n
+		r.mu.Lock()
+		unsent := maps.Clone(r.unsent)
+		r.mu.Unlock()
+		for keys := range slices.Chunk(slices.Collect(maps.Keys(unsent)), askers) {
+			r.tell(keys, unsent)
+			if r.health.down() != nil {
+				break
+			}
+		}
 	}
+}
+
+// tell sends the news of keys and waits for the answers.
+func (r *Redis) tell(keys []string, all map[string]news) {
+	var waiting sync.WaitGroup
+	for _, key := range keys {
+		n := all[key]
+		c := &command{verb: "tell", key: key, args: n.args(), repeats: true, done: func(v reply, err error) {
+			defer waiting.Done()
+			if err == nil {
+				r.told(key, n, v)
+			}
+		}}
+		waiting.Add(1)
+		if !r.pipe(key).put(c) {
+			waiting.Done()
+		}
+	}
+	waiting.Wait()
+}
+
+// tellAgain puts all pauses and orders that this instance knows into unsent, since Redis may have forgotten them.
+func (r *Redis) tellAgain() {
+	r.mu.Lock()
+	now := time.Now()
+	for key, p := range r.pauses {
+		if p.until.After(now) {
+			r.unsentLocked(key, news{pause: p})
+		}
+	}
+	for key := range r.orders.all() {
+		if o := r.orders.reminder(key, now); o.at > 0 {
+			r.unsentLocked(key, news{order: o, ordered: true})
+		}
+	}
+	r.mu.Unlock()
+	r.wantTelling()
+}
+
+// unsentLocked adds n to unsent.
+func (r *Redis) unsentLocked(key string, n news) {
+	r.unsent[strings.Clone(key)] = r.unsent[key].then(n)
+}
+
+// hearPause takes in a pause from an answer of Redis.
+func (r *Redis) hearPause(key string, rest time.Duration, why Source) {
+	if rest <= 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pauseLocked(key, pause{time.Now().Add(rest), why})
+}
+
+// pauseLocked keeps p if it ends later than the pause that is kept for key. It removes the pauses that are over each time
+// their number has doubled.
+func (r *Redis) pauseLocked(key string, p pause) {
+	if !p.until.After(r.pauses[key].until) {
+		return
+	}
+	r.pauses[strings.Clone(key)] = p
+	if len(r.pauses) < 2*max(r.swept, 1024) {
+		return
+	}
+	now := time.Now()
+	maps.DeleteFunc(r.pauses, func(_ string, p pause) bool { return !p.until.After(now) })
+	r.swept = len(r.pauses)
 }

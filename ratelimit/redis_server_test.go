@@ -289,7 +289,7 @@ func TestRestartThatNobodySaw(t *testing.T) {
 	crews := newCrews(t, 2, RedisOptions{URL: server.URL()})
 	a := spaced(time.Minute)
 	granted(t, crews[0].redis, a).End()
-	crews[0].redis.calls.Wait()
+	crews[0].redis.quiet()
 	server.Kill()
 	server.Restart()
 	eventually(t, "Redis is up", func() bool { return crews[1].redis.Stats().Up })
@@ -404,9 +404,7 @@ func TestRedisWithFewRights(t *testing.T) {
 	l.End()
 	l.given()
 	eventually(t, "a message arrives", func() bool {
-		if err := one.Pause("b.example", time.Second, RetryAfter); err != nil {
-			t.Fatal(err)
-		}
+		one.Pause("b.example", time.Second, RetryAfter)
 		select {
 		case <-woken:
 			return true
@@ -415,7 +413,8 @@ func TestRedisWithFewRights(t *testing.T) {
 		}
 	})
 	granted(t, other, Ask{Key: host, Limit: 1}).Cancel()
-	if err := errors.Join(one.Pause(host, time.Minute, RetryAfter), one.Order(host, Order{Stop: true})); err != nil {
+	pauses(t, one, host, time.Minute, RetryAfter)
+	if err := one.Order(host, Order{Stop: true}); err != nil {
 		t.Error(err)
 	}
 }
@@ -461,7 +460,7 @@ func BenchmarkLease(b *testing.B) {
 			b.Fatalf("Lease: %+v, %v", answer, err)
 		}
 		answer.Lease.End()
-		r.calls.Wait()
+		r.quiet()
 	}
 }
 

@@ -86,8 +86,43 @@ func forgetClocks(in ...*Redis) {
 	}
 }
 
+// trust has instances know of what their server has forgotten, and not wait for what others may tell of it.
+func trust(in ...*Redis) {
+	for _, r := range in {
+		r.beat(instanceLasts)
+		r.health.mu.Lock()
+		r.health.since, r.health.retold = time.Time{}, time.Time{}
+		r.health.mu.Unlock()
+	}
+}
+
 // given waits until what was given back has arrived.
-func (l *redisLease) given() { l.redis.calls.Wait() }
+func (l *redisLease) given() { l.redis.quiet() }
+
+// quiet waits until no command is under way.
+func (r *Redis) quiet() {
+	for _, p := range r.pipes {
+		p.mu.Lock()
+		for len(p.queue) > 0 || p.busy {
+			p.idle.Wait()
+		}
+		p.mu.Unlock()
+	}
+}
+
+// pauses has r tell of a pause, and waits until Redis knows it.
+func pauses(t *testing.T, r *Redis, key string, d time.Duration, why Source) {
+	t.Helper()
+	r.Pause(key, d, why)
+	eventually(t, "the pause is told", func() bool { return !r.untold() })
+}
+
+// unreached waits until r has seen that Redis is down.
+func unreached(t *testing.T, r *Redis) {
+	t.Helper()
+	r.probe.want()
+	eventually(t, "Redis is seen to be down", func() bool { return !r.Stats().Up })
+}
 
 func TestLeaseIsOneInstances(t *testing.T) {
 	_, in := newMini(t, 2)
@@ -180,7 +215,7 @@ func TestLineIsLeft(t *testing.T) {
 	woken := make(chan string, 8)
 	in[2].Watch(func(key string) { woken <- key })
 	in[1].Leave(host)
-	in[1].calls.Wait()
+	in[1].quiet()
 	if answer := lease(t, in[2], a); answer.Lease == nil || len(answer.Rivals) > 0 {
 		t.Errorf("after the first has left: %+v, want a Lease, and no rivals", answer)
 	}
@@ -196,7 +231,7 @@ func TestSentWithoutALease(t *testing.T) {
 	l := granted(t, in[0], spaced(time.Second))
 	server.SetTime(now.Add(500 * time.Millisecond))
 	in[1].Sent(host, time.Second)
-	in[1].calls.Wait()
+	in[1].quiet()
 	if got, err := server.ZMembers(in[0].keys(host)[1]); err != nil || len(got) != 1 {
 		t.Errorf("the leases that are held are %v, %v, want the one that was granted", got, err)
 	}
@@ -221,7 +256,7 @@ func TestHolderThatIsGone(t *testing.T) {
 	granted(t, in[1], spaced(4*time.Second))
 
 	// Fencing: the first may neither extend nor end what it had.
-	if v, err := in[0].call("renew", host, l.token, micros(0)); err != nil || v.number(0) != 0 {
+	if v, err := in[0].call(&command{verb: "renew", key: host, args: []any{l.token, micros(0)}}, nil); err != nil || v.number(0) != 0 {
 		t.Errorf("renewal of a lease that ran out: %v, %v, want 0", v, err)
 	}
 	l.End()
@@ -238,11 +273,14 @@ func TestLeaseIsRenewed(t *testing.T) {
 	server.SetTime(now)
 	l := granted(t, in[0], spaced(time.Second))
 	server.SetTime(now.Add(1900 * time.Millisecond))
+	forgetClocks(in...)
 	l.renew()
+	l.given()
 	server.SetTime(now.Add(leaseLasts + time.Second))
 	forgetClocks(in...)
 	denied(t, in[1], spaced(time.Second), 800*time.Millisecond, time.Second)
 	l.renew()
+	l.given()
 	denied(t, in[1], spaced(time.Second), leaseLasts-time.Second, leaseLasts)
 }
 
@@ -259,9 +297,7 @@ func TestPauseIsShared(t *testing.T) {
 	woken := make(chan string, 8)
 	in[1].Watch(func(key string) { woken <- key })
 	eventually(t, "a message arrives", func() bool {
-		if err := in[0].Pause(host, time.Minute, RetryAfter); err != nil {
-			t.Fatal(err)
-		}
+		in[0].Pause(host, time.Minute, RetryAfter)
 		select {
 		case key := <-woken:
 			return key == host
@@ -269,9 +305,7 @@ func TestPauseIsShared(t *testing.T) {
 			return false
 		}
 	})
-	if err := in[1].Pause(host, time.Second, Backoff); err != nil { // the longest counts
-		t.Fatal(err)
-	}
+	pauses(t, in[1], host, time.Second, Backoff) // the longest counts
 	for _, a := range []Ask{spaced(time.Second), {Key: host, Limit: 8}} {
 		answer := denied(t, in[1], a, 58*time.Second, time.Minute+time.Second)
 		if answer.Paused < 58*time.Second || answer.PausedBy != RetryAfter {
@@ -324,9 +358,7 @@ func TestComplaintsAreShared(t *testing.T) {
 	if _, err := in[0].Complain(Complaint{Key: host, Client: "a", Sent: time.Now()}); err != nil || in[0].Stats().Corrupt != 1 {
 		t.Errorf("with a text in the place of what was heard: %v, and %d reports of it; want 1", err, in[0].Stats().Corrupt)
 	}
-	if err := in[1].Pause(host, 3*time.Hour, RetryAfter); err != nil {
-		t.Fatal(err)
-	}
+	pauses(t, in[1], host, 3*time.Hour, RetryAfter)
 	verdict, err := in[0].Complain(Complaint{Key: host, Client: "a", Sent: time.Now().Add(-time.Minute)})
 	if err != nil || verdict.PausedBy != RetryAfter || verdict.Paused < 2*time.Hour {
 		t.Errorf("in a pause that the host has asked for: %+v, %v", verdict, err)
@@ -348,7 +380,7 @@ func TestOrdersAreShared(t *testing.T) {
 	}
 	order(Order{Floor: 10 * time.Second})
 	granted(t, in[1], Ask{Key: host, Limit: 8}).End()
-	in[1].calls.Wait()
+	in[1].quiet()
 	if answer := denied(t, in[0], Ask{Key: host, Limit: 8}, 9*time.Second, 10*time.Second); answer.Order.Floor != 10*time.Second {
 		t.Errorf("the floor is %v, want 10s", answer.Order.Floor)
 	}
@@ -357,7 +389,7 @@ func TestOrdersAreShared(t *testing.T) {
 	order(Order{Stop: true})
 	denied(t, in[1], Ask{Key: host, Limit: 8}, 0, time.Second)
 	server.Close()
-	eventually(t, "Redis is seen to be down", func() bool { return !in[1].Stats().Up || in[1].Pause("b.example", 0, RetryAfter) == nil })
+	unreached(t, in[1])
 	if answer := denied(t, in[1], Ask{Key: host, Limit: 8}, 0, 0); answer.Mode == ModeRedis || !answer.Order.Stop {
 		t.Errorf("while Redis is gone: %+v", answer)
 	}
@@ -377,35 +409,46 @@ type afterwards struct {
 
 func (h *afterwards) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (h *afterwards) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
+func (h *afterwards) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
-func (h *afterwards) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		if err == nil && slices.Contains(cmd.Args(), any("lease")) {
+func (h *afterwards) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		if err == nil && leases(cmds) > 0 {
 			h.once.Do(h.run)
 		}
 		return err
 	}
 }
 
+// leases returns how many of the commands ask for a lease.
+func leases(cmds []redis.Cmder) int {
+	n := 0
+	for _, cmd := range cmds {
+		if slices.Contains(cmd.Args(), any("lease")) {
+			n++
+		}
+	}
+	return n
+}
+
 // An order that was given while an answer was under way is neither forgotten nor passed by.
 func TestOrderIsNewerThanAnAnswer(t *testing.T) {
 	server, in := newMini(t, 1)
+	ordered := make(chan error, 1)
 	in[0].client.AddHook(&afterwards{run: func() {
-		if err := in[0].Order(host, Order{Stop: true}); err != nil {
-			t.Error(err)
-		}
+		go func() { ordered <- in[0].Order(host, Order{Stop: true}) }()
+		eventually(t, "the order is given", func() bool { return in[0].orders.last(host, time.Now()).Stop })
 	}})
 	a := Ask{Key: host, Limit: 8}
 	if answer := lease(t, in[0], a); answer.Lease != nil || !answer.Order.Stop {
 		t.Errorf("Lease: %+v, want none and a stop", answer)
 	}
-	in[0].calls.Wait()
+	if err := <-ordered; err != nil {
+		t.Error(err)
+	}
 	server.Close()
-	eventually(t, "Redis is seen to be down", func() bool { _ = in[0].Pause("b.example", time.Second, RetryAfter); return !in[0].Stats().Up })
+	unreached(t, in[0])
 	if answer := lease(t, in[0], a); !answer.Order.Stop {
 		t.Errorf("while Redis is gone: %+v, want a stop", answer)
 	}
@@ -434,7 +477,7 @@ func TestCorruptLanesAreReset(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server, in := newMini(t, 1)
 			granted(t, in[0], spaced(time.Millisecond)).End()
-			in[0].calls.Wait()
+			in[0].quiet()
 			spoil(server, in[0].keys(host))
 			a := spaced(20 * time.Millisecond)
 			answer := lease(t, in[0], a)
@@ -467,7 +510,7 @@ func TestClockOfRedisSteps(t *testing.T) {
 			l := granted(t, in[0], a)
 			server.SetTime(time.Now().Add(step))
 			denied(t, in[1], a, a.Delay, leaseLasts+time.Second)
-			in[1].calls.Wait() // it gives back what it should not have been granted
+			in[1].quiet() // it gives back what it should not have been granted
 			l.End()
 			l.given()
 			end := time.Now()
@@ -493,10 +536,13 @@ func TestServerThatForgot(t *testing.T) {
 	l := granted(t, in[0], a)
 	server.FlushAll()
 	l.renew()
+	l.given()
+	trust(in...)
 	denied(t, in[1], a, a.Delay, leaseLasts) // the holder has told of itself
 	server.FlushAll()
 	l.End()
 	l.given()
+	trust(in...)
 	denied(t, in[1], a, a.Delay*9/10, a.Delay)
 	if got := in[0].Stats().Lost; got != 0 {
 		t.Errorf("%d leases lost, want none", got)
@@ -508,15 +554,16 @@ func TestServerThatForgotWhileItRan(t *testing.T) {
 	server, in := newMini(t, 2)
 	a := spaced(4 * time.Second)
 	granted(t, in[0], a).Cancel()
-	in[0].calls.Wait()
+	in[0].quiet()
 	answer := lease(t, in[1], a)
 	if answer.Last != 2 {
 		t.Fatalf("the second lease has the number %d", answer.Last)
 	}
 	answer.Lease.Cancel()
-	in[1].calls.Wait()
+	in[1].quiet()
 	a.Last, a.Heard = answer.Last, time.Now()
 	server.FlushAll()
+	trust(in[1])
 	denied(t, in[1], a, a.Delay*9/10, a.Delay)
 	if got := in[1].Stats().Corrupt; got != 1 {
 		t.Errorf("%d reports of what was forgotten, want 1", got)
@@ -529,9 +576,7 @@ func TestNothingStaysForEver(t *testing.T) {
 	server, in := newMini(t, 2)
 	granted(t, in[0], spaced(time.Second))
 	lease(t, in[1], spaced(time.Second))
-	if err := in[0].Pause("b.example", time.Hour, RetryAfter); err != nil {
-		t.Fatal(err)
-	}
+	pauses(t, in[0], "b.example", time.Hour, RetryAfter)
 	if err := in[0].Order(host, Order{Stop: true, Until: time.Now().Add(time.Minute)}); err != nil {
 		t.Fatal(err)
 	}
@@ -542,25 +587,30 @@ func TestNothingStaysForEver(t *testing.T) {
 		if ttl := server.TTL(key); ttl <= 0 || ttl > 2*time.Hour {
 			t.Errorf("%s lives for %v", key, ttl)
 		}
-		if !strings.HasPrefix(key, "robotsproxy:{") {
-			t.Errorf("%s has no hash tag", key)
+		if !strings.HasPrefix(key, "robotsproxy:{lanes}:") {
+			t.Errorf("%s is not in the slot of all others", key)
 		}
 	}
 }
 
-func TestKeysOfOneLaneAreTogether(t *testing.T) {
+// All keys are in one slot of a Cluster, which is that of what is in the first braces.
+func TestKeysAreTogether(t *testing.T) {
 	r := &Redis{prefix: "p:"}
-	for key, tag := range map[string]string{
-		"a.example":              "a.example",
-		"2001:db8::1":            "2001:db8::1",
+	for key, begins := range map[string]string{
+		"a.example":              "a.example:",
+		"2001:db8::1":            "2001:db8::1:",
 		"":                       "sha256-e3b0c442",
-		"a}b":                    "sha256-",
-		"{x":                     "sha256-",
+		"a}b":                    "a}b:",
+		"{x":                     "{x:",
 		"a\nb":                   "sha256-",
 		strings.Repeat("a", 300): "sha256-",
 	} {
-		for _, name := range r.keys(key) {
-			if !strings.HasPrefix(name, "p:{"+tag) || strings.Count(name, "{") != 1 || strings.Count(name, "}") != 1 || len(name) > 300 {
+		keys := r.keys(key)
+		if keys[len(keys)-1] != "p:{lanes}:memory" {
+			t.Errorf("keys(%q): %q", key, keys)
+		}
+		for _, name := range keys[:len(keys)-1] {
+			if !strings.HasPrefix(name, "p:{lanes}:"+begins) || len(name) > 300 {
 				t.Errorf("keys(%q) has %q", key, name)
 			}
 		}
@@ -607,10 +657,9 @@ func TestDownModes(t *testing.T) {
 func TestNewsIsNotLostWhileRedisIsDown(t *testing.T) {
 	server, in := newMini(t, 2)
 	server.Close()
+	unreached(t, in[0])
 	for range 2 {
-		if err := in[0].Pause(host, time.Hour, RetryAfter); err == nil {
-			t.Error("a pause was shared without Redis")
-		}
+		in[0].Pause(host, time.Hour, RetryAfter)
 		if err := in[0].Order("b.example", Order{Stop: true}); err == nil {
 			t.Error("an order was shared without Redis")
 		}
@@ -618,7 +667,7 @@ func TestNewsIsNotLostWhileRedisIsDown(t *testing.T) {
 	if err := server.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "Redis is back", func() bool { return in[0].Stats().Up && in[1].Stats().Up })
+	eventually(t, "Redis is back, and told", func() bool { return in[0].Stats().Up && in[1].Stats().Up && !in[0].untold() })
 	if answer := lease(t, in[1], Ask{Key: host, Limit: 8}); answer.Paused < 59*time.Minute {
 		t.Errorf("after the return: %+v, want a pause of an hour", answer)
 	}
@@ -630,11 +679,14 @@ func TestNewsIsNotLostWhileRedisIsDown(t *testing.T) {
 // What could not be told is not told after what came later.
 func TestNewsDoNotOvertake(t *testing.T) {
 	_, in := newMini(t, 2)
-	in[0].unsent[host] = news{order: &Order{Stop: true}, pause: time.Now().Add(time.Hour)} // a command that timed out just now
+	in[0].mu.Lock() // a command that timed out just now
+	in[0].unsentLocked(host, news{pause: pause{time.Now().Add(time.Hour), RetryAfter}, order: datedOrder{Order: Order{Stop: true}}, ordered: true})
+	in[0].mu.Unlock()
 	if err := in[0].Order(host, Order{Floor: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
 	in[0].beat(instanceLasts)
+	eventually(t, "all is told", func() bool { return !in[0].untold() })
 	answer := lease(t, in[1], Ask{Key: host, Limit: 8})
 	if answer.Order.Stop || answer.Order.Floor != time.Minute || answer.Paused < 59*time.Minute {
 		t.Errorf("Lease: %+v, want the floor, which came last, and the pause", answer)
@@ -670,22 +722,17 @@ type slowly struct{ mu sync.Mutex }
 
 func (h *slowly) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (h *slowly) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
+func (h *slowly) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
-func (h *slowly) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if !slices.Contains(cmd.Args(), any("lease")) {
-			return next(ctx, cmd)
-		}
+func (h *slowly) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
 		h.mu.Lock()
-		defer h.mu.Unlock()
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(time.Duration(leases(cmds)) * 2 * time.Millisecond)
+		h.mu.Unlock()
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		return next(ctx, cmd)
+		return next(ctx, cmds)
 	}
 }
 
@@ -720,7 +767,7 @@ func TestLateQuestionIsNotGranted(t *testing.T) {
 		in[0].health.mu.Unlock()
 	}
 	slow()
-	v, err := in[0].call("lease", host, 0, 1, "mark", 1, 0)
+	v, err := in[0].call(&command{verb: "lease", key: host, args: []any{0, 1, "mark", 1, 0, 1}}, nil)
 	if err != nil || v.text(0) != "" || v.number(1) >= 0 || server.Exists(in[0].keys(host)[1]) {
 		t.Errorf("a question that comes late is answered %v, %v, want no lease", v, err)
 	}

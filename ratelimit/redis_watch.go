@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"context"
 	_ "embed"
+	"errors"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -25,6 +27,50 @@ var (
 	instancesScript = redis.NewScript(instancesSource)
 )
 
+// A probe lets several goroutines wait for one look at Redis: see Redis.verdict.
+type probe struct {
+	wanted chan struct{} // capacity 1
+
+	// mu guards next.
+	mu   sync.Mutex
+	next chan struct{} // closed when the next beat has ended
+}
+
+func newProbe() *probe { return &probe{wanted: make(chan struct{}, 1), next: make(chan struct{})} }
+
+// want makes watch look at Redis at once.
+func (p *probe) want() {
+	select {
+	case p.wanted <- struct{}{}:
+	default:
+	}
+}
+
+// looked wakes those that wait for the end of a beat.
+func (p *probe) looked() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(p.next)
+	p.next = make(chan struct{})
+}
+
+func (p *probe) waiting() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.next
+}
+
+// verdict waits for the next beat to end, and returns the reason why Redis is down, nil if it is up.
+func (r *Redis) verdict() error {
+	looked := r.probe.waiting()
+	r.probe.want()
+	select {
+	case <-looked:
+	case <-r.closing.Done():
+	}
+	return r.health.down()
+}
+
 // watch says that this instance is here and hears who else is, or looks whether Redis is back.
 func (r *Redis) watch() {
 	for {
@@ -35,36 +81,68 @@ func (r *Redis) watch() {
 		select {
 		case <-r.closing.Done():
 			return
+		case <-r.probe.wanted:
 		case <-time.After(every):
-			r.beat(instanceLasts)
 		}
+		r.beat(instanceLasts)
 	}
 }
 
 // beat says that this instance is here for lasts, and notes what Redis answers, if it does.
 func (r *Redis) beat(lasts time.Duration) {
+	defer r.probe.looked()
 	sent := time.Now()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.closing), commandTimeout)
-	defer cancel()
-	v, err := instancesScript.Run(ctx, r.client, []string{r.prefix + "{instances}"}, r.id, micros(lasts), r.channel).Slice()
-	if err != nil || len(v) == 0 {
+	answer, err := r.look(lasts)
+	if err != nil {
 		r.failed(err)
 		return
 	}
-	answer, now := reply(v), time.Now()
+	now := time.Now()
 	r.health.hears(answer.duration(0), sent, now)
-	r.remind()
-	if !r.sendUnsent() {
-		return
+	r.remembers(answer.number(1), now)
+	instances := make([]string, len(answer)-2)
+	for i := range instances {
+		instances[i] = answer.text(i + 2)
 	}
 	if r.health.returns(now) {
 		r.log.Info("Redis answers; pace is shared with other instances")
-	}
-	instances := make([]string, len(v)-1)
-	for i := range instances {
-		instances[i] = answer.text(i + 1)
+		r.adopt()
 	}
 	r.health.meets(instances, now)
+	if r.forgetful.Swap(false) {
+		r.tellAgain()
+	}
+	if r.untold() {
+		r.wantTelling()
+	}
+}
+
+// look asks Redis for its clock and the instances. If the connection breaks, it asks once more by another one, since the
+// server may be up all the same.
+func (r *Redis) look(lasts time.Duration) (reply, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.closing), commandTimeout)
+	defer cancel()
+	all := r.prefix + oneSlot
+	ask := func() ([]any, error) {
+		return instancesScript.Run(ctx, r.client, []string{all + "instances", all + "memory"}, r.id, micros(lasts), r.channel).Slice()
+	}
+	v, err := ask()
+	var refusal redis.Error
+	if err != nil && !errors.As(err, &refusal) && ctx.Err() == nil {
+		v, err = ask()
+	}
+	if err == nil && len(v) < 2 {
+		err = errors.New("the script answered less than it should")
+	}
+	return v, err
+}
+
+// remembers takes in since when Redis remembers. If it has lost its memory, this instance tells it what it knows.
+func (r *Redis) remembers(since int64, now time.Time) {
+	if r.health.remembers(since, now) {
+		r.log.Warn("Redis has lost its memory; telling it the pauses and orders that this instance knows")
+		r.tellAgain()
+	}
 }
 
 // failed notes a command that was not answered as it should be, for whatever reason.
@@ -81,17 +159,21 @@ func (r *Redis) failed(err error) {
 	}
 }
 
-// connected looks at each new connection whose server it is: one that was restarted, or takes over from another, may
-// have forgotten something. A server that does not tell is believed, since it may lack the command or the right to it.
+// connected looks at each new connection whose server it is. A server that was restarted, or takes over from another, may
+// have forgotten something, so this instance tells it what it knows. A server that does not answer INFO is trusted, since it
+// may lack the command or the right to it. A node of a Cluster that does not have our keys refuses TYPE, and does not count.
 func (r *Redis) connected(ctx context.Context, conn *redis.Conn) error {
-	info, err := conn.Info(ctx, "server").Result()
-	if err != nil {
+	line := conn.Pipeline()
+	server, ours := line.Info(ctx, "server"), line.Type(ctx, r.prefix+oneSlot+"memory")
+	_, _ = line.Exec(ctx)
+	if server.Err() != nil || ours.Err() != nil {
 		return nil
 	}
-	now, run := time.Now(), infoField(info, "run_id")
-	uptime, err := strconv.Atoi(infoField(info, "uptime_in_seconds"))
+	now, run := time.Now(), infoField(server.Val(), "run_id")
+	uptime, err := strconv.Atoi(infoField(server.Val(), "uptime_in_seconds"))
 	if err == nil && run != "" && r.health.serves(run, now.Add(-time.Duration(uptime)*time.Second), now) {
-		r.forgetful.Store(true)
+		r.log.Warn("Redis was restarted or another server has taken over; telling it the pauses and orders that this instance knows")
+		r.tellAgain()
 	}
 	return nil
 }

@@ -89,12 +89,11 @@ func (c *club) leaves() int {
 	return c.left
 }
 
-func (c *club) Pause(_ string, d time.Duration, why Source) error {
+func (c *club) Pause(_ string, d time.Duration, why Source) {
 	c.mu.Lock()
 	c.paused, c.why = later(c.paused, time.Now().Add(d)), why
 	c.mu.Unlock()
 	c.wake()
-	return nil
 }
 
 func (c *club) Complain(said Complaint) (Verdict, error) {

@@ -20,15 +20,15 @@ type Shared interface {
 	Leave(key string)
 
 	// Pause lets no request to key start for d, in any instance, and says why: Backoff or RetryAfter. Of several pauses the
-	// one that ends last counts. An error says that the other instances do not know yet; they will as soon as they can.
-	Pause(key string, d time.Duration, why Source) error
+	// one that ends last counts. It does not block: the other instances hear of it as soon as they can.
+	Pause(key string, d time.Duration, why Source)
 
 	// Complain counts an answer that named no time, or that may concern one client alone, together with those that other
 	// instances got, and returns what that makes of the lane. An error says that nobody has counted it.
 	Complain(Complaint) (Verdict, error)
 
-	// Order sets the operator's order for key in all instances, in the place of the one before. The zero Order lifts it.
-	// The error is as that of Pause.
+	// Order sets the operator's order for key in all instances, in the place of the one before. The zero Order lifts it. An
+	// error says that the other instances do not know yet; they will as soon as they can.
 	Order(key string, o Order) error
 
 	// Watch has f called when it is worth asking again for key. It is a hint, which may be lost; f must not block.

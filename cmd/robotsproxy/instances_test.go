@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -230,6 +231,82 @@ func TestRefuseWithoutRedis(t *testing.T) {
 			t.Fatal("Redis is back, and nothing is sent yet")
 		}
 	}
+}
+
+// through returns a client that asks through an instance.
+func (f *fleet) through(i int) *http.Client {
+	proxy := &url.URL{Scheme: "http", Host: f.instances[i].proxy}
+	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(proxy)}}
+	f.t.Cleanup(client.CloseIdleConnections)
+	return client
+}
+
+// get asks for a target of host and returns the answer, whose body is read.
+func (f *fleet) get(client *http.Client, host, target string) *http.Response {
+	f.t.Helper()
+	resp, err := client.Get(fmt.Sprintf("http://%s:%d%s", host, f.site.Port(), target))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, resp.Body)
+	return resp
+}
+
+// A host that asked one instance to leave it alone is left alone by another one too after Redis has lost its memory.
+func TestPauseOutlivesRedis(t *testing.T) {
+	redis := redistest.Start(t)
+	f := newFleet(t, 2, redisConfig(redis, "spread"))
+	told, other := f.through(0), f.through(1)
+	f.get(other, "a.example", "/page/1") // its connections stand
+	if resp := f.get(told, "b.example", "/status/429?retry_after=600"); resp.StatusCode != 429 {
+		t.Fatalf("the host answers %s", resp.Status)
+	}
+	settle(t, "the pause is in Redis", func() bool {
+		return redis.Do("HEXISTS robotsproxy:{lanes}:b.example:lane paused") == ":1"
+	})
+	redis.Kill()
+	redis.Restart()
+	for began := time.Now(); time.Since(began) < 5*time.Second; {
+		if resp := f.get(other, "b.example", "/page/1"); resp.StatusCode == http.StatusOK {
+			t.Fatalf("%v after the restart the other instance sent a request", time.Since(began))
+		}
+	}
+	if resp := f.get(other, "b.example", "/page/1"); resp.StatusCode != 429 || resp.Header.Get("Robotsproxy-Reason") != "backoff" {
+		t.Errorf("in the end: %s %v, want 429 backoff", resp.Status, resp.Header)
+	}
+}
+
+// An instance that is shut down with a request under way and many waiting leaves its lanes free.
+func TestShutdownFreesTheLanes(t *testing.T) {
+	redis := redistest.Start(t)
+	f := newFleet(t, 2, redisConfig(redis, "spread")+"grace: 200ms\n")
+	leaving, other := f.through(0), f.through(1)
+	f.get(leaving, "a.example", "/page/1")
+	f.get(other, "a.example", "/page/1")
+	for range 30 {
+		f.workers.Go(func() {
+			resp, err := leaving.Get(fmt.Sprintf("http://a.example:%d/delay/20s", f.site.Port()))
+			if err == nil {
+				resp.Body.Close()
+			}
+		})
+	}
+	settle(t, "a request is under way", func() bool { return strings.Contains(fmt.Sprint(f.site.Requests()), "/delay/20s") })
+	if err := f.instances[0].cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.instances[0].cmd.Wait(); err != nil {
+		t.Errorf("the instance ended with %v", err)
+	}
+	began := time.Now()
+	if resp := f.get(other, "a.example", "/page/2"); resp.StatusCode != http.StatusOK {
+		t.Errorf("the other instance answers %s", resp.Status)
+	}
+	if took := time.Since(began); took > 2500*time.Millisecond { // half of what a lease lasts
+		t.Errorf("the lane was blocked for %v", took)
+	}
+	f.workers.Wait()
 }
 
 // TestInstanceFigures prints the table of gaps for one instance alone, and for two and four over Redis, and how late the

@@ -4,14 +4,24 @@
 //	client := connect(server.URL())
 //	server.Kill()    // as kill -9 does
 //	server.Restart() // on the same port, and without what it knew
+//	server.Stop()    // hangs until Continue
+//	server.Do("CLIENT KILL TYPE normal")
+//
+// A Relay stands between a server and its clients, and makes the network between them slow or unreliable.
 //
 // Where redis-server is not installed the test is skipped, or fails if CI is "true".
 package redistest
 
 import (
+	"bufio"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -44,14 +54,37 @@ func New(tb testing.TB) *Server {
 		}
 		tb.Skip("redis-server is not here")
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer l.Close()
-	s := &Server{tb: tb, addr: l.Addr().String()}
+	s := &Server{tb: tb, addr: fmt.Sprintf("127.0.0.1:%d", freePort(tb))}
 	tb.Cleanup(s.Kill)
 	return s
+}
+
+var (
+	portsMu sync.Mutex
+	ports   = make(map[int]bool) // that this process has used
+)
+
+// freePort returns a port that nothing listens on. It is below those that the system gives out, since the port of a server
+// that was killed must still be free when it is restarted, and so must that of its Cluster bus, which is 10,000 higher.
+func freePort(tb testing.TB) int {
+	tb.Helper()
+	portsMu.Lock()
+	defer portsMu.Unlock()
+	for range 1000 {
+		port := 10_240 + rand.IntN(12_000)
+		if ports[port] {
+			continue
+		}
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			continue
+		}
+		l.Close()
+		ports[port] = true
+		return port
+	}
+	tb.Fatal("no port is free")
+	return 0
 }
 
 // Args sets the command line for the next Restart.
@@ -93,4 +126,36 @@ func (s *Server) Kill() {
 	}
 	_ = s.cmd.Process.Kill()
 	_ = s.cmd.Wait()
+}
+
+// Stop stops the process of the server, which then answers nothing until Continue.
+func (s *Server) Stop() { s.signal(syscall.SIGSTOP) }
+
+// Continue ends a Stop.
+func (s *Server) Continue() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(sig os.Signal) {
+	s.tb.Helper()
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		s.tb.Fatal(err)
+	}
+}
+
+// Do sends one command, its words separated by spaces, on a connection of its own, and returns the first line of the
+// answer. An error that the server answers fails the test.
+func (s *Server) Do(command string) string {
+	s.tb.Helper()
+	conn, err := net.DialTimeout("tcp", s.addr, time.Minute)
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := fmt.Fprintf(conn, "%s\r\n", command); err != nil {
+		s.tb.Fatal(err)
+	}
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil || strings.HasPrefix(line, "-") {
+		s.tb.Fatalf("%s: %s %v", command, line, err)
+	}
+	return strings.TrimSpace(line)
 }

@@ -1,0 +1,478 @@
+package ratelimit
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/internal/redistest"
+)
+
+// newPair returns two instances that share server, each with a Limiter of its own, and waits until both know of both.
+func newPair(t *testing.T, url string) ([2]*Redis, [2]*Limiter) {
+	t.Helper()
+	var in [2]*Redis
+	var limiters [2]*Limiter
+	for i := range in {
+		in[i] = newRedis(t, RedisOptions{URL: url})
+		limiters[i] = newLimiter(t, Options{Shared: in[i]})
+	}
+	eventually(t, "each instance knows of both", func() bool { return in[0].Stats().Instances == 2 && in[1].Stats().Instances == 2 })
+	return in, limiters
+}
+
+// A server that lost its memory hears again which keys are paused, stopped and slowed, before an instance that never
+// heard of them sends.
+func TestMemoryLossTellsAgain(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(*redistest.Server){
+		"restart":  func(s *redistest.Server) { s.Kill(); s.Restart() },
+		"flushall": func(s *redistest.Server) { s.Do("FLUSHALL") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			in, limiters := newPair(t, server.URL())
+			limiters[0].Hear("paused.example", "a", Outcome{Status: 429, RetryAfter: time.Hour})
+			limiters[0].Hear("over.example", "a", Outcome{Status: 429, RetryAfter: 200 * time.Millisecond})
+			if err := errors.Join(limiters[0].Stop("stopped.example", time.Time{}), limiters[0].SetFloor("slow.example", time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the pause is told", func() bool {
+				return server.Do("HEXISTS "+in[0].keys("paused.example")[0]+" paused") == ":1"
+			})
+			lose(server)
+			for began := time.Now(); time.Since(began) < 5*time.Second; time.Sleep(20 * time.Millisecond) {
+				for _, key := range []string{"paused.example", "stopped.example"} {
+					if answer := lease(t, in[1], Ask{Key: key, Limit: 8}); answer.Lease != nil {
+						t.Fatalf("%v after the loss: a Lease for %s in mode %s", time.Since(began), key, answer.Mode)
+					}
+				}
+			}
+			if answer := lease(t, in[1], Ask{Key: "paused.example", Limit: 8}); answer.Paused < 59*time.Minute || answer.PausedBy != RetryAfter {
+				t.Errorf("paused.example: %+v, want a pause of an hour", answer)
+			}
+			if answer := lease(t, in[1], Ask{Key: "stopped.example", Limit: 8}); !answer.Order.Stop {
+				t.Errorf("stopped.example: %+v, want a stop", answer)
+			}
+			if answer := lease(t, in[1], Ask{Key: "slow.example", Limit: 8}); answer.Order.Floor != time.Minute {
+				t.Errorf("slow.example: %+v, want a floor of a minute", answer)
+			}
+			if err := limiters[0].Stopped("stopped.example"); err == nil {
+				t.Error("the instance where the stop was said has forgotten it")
+			}
+			granted(t, in[1], Ask{Key: "over.example", Limit: 8}).Cancel()
+		})
+	}
+}
+
+// An order that was lifted stays so when the server loses its memory, although another instance has not heard of that.
+func TestMemoryLossKeepsWhatWasLifted(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	in, limiters := newPair(t, server.URL())
+	if err := limiters[0].Stop(host, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	if answer := lease(t, in[1], Ask{Key: host, Limit: 8}); !answer.Order.Stop {
+		t.Fatalf("Lease: %+v, want a stop", answer)
+	}
+	if err := limiters[0].Lift(host); err != nil {
+		t.Fatal(err)
+	}
+	server.Kill()
+	server.Restart()
+	eventually(t, "a lease is granted", func() bool { return lease(t, in[1], Ask{Key: host, Limit: 8}).Lease != nil })
+	for began := time.Now(); time.Since(began) < 4*time.Second; time.Sleep(100 * time.Millisecond) {
+		for i := range in {
+			if answer := lease(t, in[i], Ask{Key: host, Limit: 8}); answer.Order.Stop {
+				t.Fatalf("instance %d hears again of a stop that was lifted", i)
+			}
+		}
+	}
+}
+
+// An instance knows nothing new from an answer that it gives itself, or of a server that has lost its memory: neither
+// lifts an order.
+func TestEarlyAnswerLiftsNothing(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	in, limiters := newPair(t, server.URL())
+	if err := limiters[0].Stop(host, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	lease(t, in[1], Ask{Key: host, Limit: 8})
+	for i := range in {
+		in[i].health.mu.Lock()
+		in[i].health.since = time.Now().Add(time.Minute)
+		in[i].health.mu.Unlock()
+		if answer := lease(t, in[i], spaced(time.Second)); answer.Lease != nil || !answer.Order.Stop {
+			t.Errorf("instance %d: %+v, want no Lease and the stop", i, answer)
+		}
+	}
+}
+
+// Load over a slow network is no outage: thousands of leases are renewed and given back, and all that time new ones are
+// asked for.
+func TestLoadIsNoOutage(t *testing.T) {
+	server := redistest.Start(t)
+	relay := redistest.NewRelay(t, server.Addr())
+	r := newRedis(t, RedisOptions{URL: relay.URL()})
+	if !r.Stats().Up {
+		t.Fatal("Redis is not up")
+	}
+	relay.Delay(50 * time.Millisecond)
+	var held sync.WaitGroup
+	var without atomic.Int64
+	for i := range 5000 {
+		held.Go(func() {
+			answer, err := r.Lease(Ask{Key: fmt.Sprint("host", i), Limit: 1})
+			if err != nil || answer.Lease == nil || answer.Mode != ModeRedis {
+				without.Add(1)
+				return
+			}
+			time.Sleep(4 * time.Second)
+			answer.Lease.End()
+		})
+	}
+	held.Wait()
+	if n := without.Load(); n > 0 {
+		t.Errorf("%d of 5000 hosts got no Lease by Redis", n)
+	}
+	if got := r.Stats(); got.Downs != 0 || got.Lost != 0 {
+		t.Errorf("Redis went down %d times, and %d leases were lost; want none", got.Downs, got.Lost)
+	}
+}
+
+// A request in report mode costs no goroutine and no outage, however many there are and however slow the network.
+func TestReportsAreBounded(t *testing.T) {
+	server := redistest.Start(t)
+	relay := redistest.NewRelay(t, server.Addr())
+	r := newRedis(t, RedisOptions{URL: relay.URL()})
+	l := newLimiter(t, Options{Shared: r})
+	relay.Delay(50 * time.Millisecond)
+	before, most := runtime.NumGoroutine(), 0
+	for i := range 20_000 {
+		l.Reckon(Request{Key: fmt.Sprint("host", i%2000), Client: "a"})
+		if i%100 == 0 {
+			most = max(most, runtime.NumGoroutine())
+		}
+	}
+	if most > before+100 {
+		t.Errorf("%d goroutines before, %d while 20,000 requests were reported", before, most)
+	}
+	eventually(t, "each host's request is told", func() bool {
+		n, _ := strconv.Atoi(strings.TrimPrefix(server.Do("DBSIZE"), ":"))
+		return n >= 2000
+	})
+	if got := r.Stats().Downs; got != 0 {
+		t.Errorf("Redis went down %d times", got)
+	}
+}
+
+// A connection that breaks is no outage: not that of a command, and not that of the probe.
+func TestBrokenConnectionsAreNoOutage(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	in, limiters := newPair(t, server.URL())
+	sent := 0
+	for began := time.Now(); time.Since(began) < 5*time.Second; {
+		server.Do("CLIENT KILL TYPE normal")
+		g, err := limiters[sent%2].Acquire(t.Context(), Request{Key: host, Client: "a", MaxWait: 10 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g.Mode() != ModeRedis {
+			t.Fatalf("request %d is paced by mode %s", sent, g.Mode())
+		}
+		g.Release(Outcome{Status: 200})
+		sent++
+	}
+	for i, r := range in {
+		if got := r.Stats(); got.Downs != 0 || got.Lost != 0 {
+			t.Errorf("instance %d: %+v, want no fall and no lost lease", i, got)
+		}
+	}
+}
+
+// A server that does not answer is seen to be down by the probe although nobody asks it for anything, and its pause of
+// half a second is no outage.
+func TestProbeFindsAnOutage(t *testing.T) {
+	server := redistest.Start(t)
+	r := newRedis(t, RedisOptions{URL: server.URL()})
+	server.Do("CLIENT PAUSE 500 ALL")
+	if answer := lease(t, r, Ask{Key: host, Limit: 8}); answer.Lease == nil || answer.Mode != ModeRedis {
+		t.Errorf("in a short pause: %+v, want a Lease by Redis", answer)
+	}
+	if got := r.Stats().Downs; got != 0 {
+		t.Errorf("a short pause made Redis go down %d times", got)
+	}
+	server.Stop()
+	eventually(t, "Redis is down", func() bool { return !r.Stats().Up })
+	began := time.Now()
+	if answer := lease(t, r, Ask{Key: "b.example", Limit: 8}); answer.Mode == ModeRedis || time.Since(began) > time.Second/2 {
+		t.Errorf("while Redis is down: %+v after %v, want an answer without it at once", answer, time.Since(began))
+	}
+	server.Continue()
+	eventually(t, "Redis is up", func() bool { return r.Stats().Up })
+	if got := r.Stats().Downs; got != 1 {
+		t.Errorf("Redis went down %d times, want once", got)
+	}
+}
+
+// An instance that comes back from an outage with much to tell is back at once: it sends by lease while it tells.
+func TestReturnWithMuchToTell(t *testing.T) {
+	server := redistest.Start(t)
+	relay := redistest.NewRelay(t, server.Addr())
+	late, other := newRedis(t, RedisOptions{URL: relay.URL()}), newRedis(t, RedisOptions{URL: server.URL()})
+	server.Stop()
+	eventually(t, "Redis is down", func() bool { return !late.Stats().Up && !other.Stats().Up })
+	const many = 3000
+	for i := range many {
+		late.Pause(fmt.Sprint("host", i), time.Hour, RetryAfter)
+	}
+	if err := late.Order("stopped.example", Order{Stop: true}); err == nil {
+		t.Error("an order was told to a server that is down")
+	}
+	relay.Delay(10 * time.Millisecond)
+	server.Continue()
+	eventually(t, "the other is back", func() bool { return other.Stats().Up })
+	back := time.Now()
+	eventually(t, "the late one is back", func() bool { return late.Stats().Up })
+	if took := time.Since(back); took > settling {
+		t.Errorf("one instance is back %v after the other, which left it room for %v", took, settling)
+	}
+	if answer := lease(t, late, Ask{Key: "stopped.example", Limit: 8}); answer.Lease != nil || !answer.Order.Stop {
+		t.Errorf("while it tells: %+v, want the stop that was said here", answer)
+	}
+	eventually(t, "the stop is told", func() bool { return lease(t, other, Ask{Key: "stopped.example", Limit: 8}).Order.Stop })
+	for i := range many {
+		key := fmt.Sprint("host", i)
+		eventually(t, key+" is paused", func() bool { return lease(t, other, Ask{Key: key, Limit: 8}).Paused > 59*time.Minute })
+	}
+}
+
+// A request that was sent without a lease while Redis was down, and goes on when it is back, is known from then on: nothing
+// is sent beside it, and the Delay of the next one counts from its end.
+func TestRequestOverAReturn(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	r, other := newRedis(t, RedisOptions{URL: server.URL(), OnDown: OnDownLocal}), newRedis(t, RedisOptions{URL: server.URL()})
+	one, two := newLimiter(t, Options{Shared: r}), newLimiter(t, Options{Shared: other})
+	server.Kill()
+	unreached(t, r)
+	unreached(t, other)
+	request := Request{Key: host, Client: "a", Delay: 300 * time.Millisecond, MaxWait: time.Minute}
+	long, err := one.Acquire(t.Context(), request)
+	if err != nil || long.Mode() != ModeLocal {
+		t.Fatalf("without Redis: a Grant by %s, %v", long.Mode(), err)
+	}
+	server.Restart()
+	eventually(t, "Redis is up", func() bool { return r.Stats().Up && other.Stats().Up })
+	started := make(chan time.Time, 1)
+	go func() {
+		next, err := two.Acquire(t.Context(), request)
+		if err != nil {
+			t.Error(err)
+		}
+		started <- time.Now()
+		next.Release(Outcome{Status: 200})
+	}()
+	select {
+	case <-started:
+		t.Fatal("the other instance sent while a request was under way")
+	case <-time.After(settling + leaseLasts + time.Second):
+	}
+	end := time.Now()
+	long.Release(Outcome{Status: 200})
+	if gap := (<-started).Sub(end); gap < request.Delay {
+		t.Errorf("the other instance sent %v after the end of a request, want %v", gap, request.Delay)
+	}
+}
+
+// startCluster starts a Cluster of n nodes without replicas, in which each node serves its part though another is down.
+func startCluster(t *testing.T, n int) []*redistest.Server {
+	t.Helper()
+	nodes := make([]*redistest.Server, n)
+	for i := range nodes {
+		nodes[i] = redistest.Start(t, "--cluster-enabled", "yes", "--cluster-require-full-coverage", "no", "--cluster-node-timeout", "1000")
+		low, high := i*16384/n, (i+1)*16384/n-1
+		nodes[i].Do(fmt.Sprintf("CLUSTER ADDSLOTSRANGE %d %d", low, high))
+		nodes[i].Do(fmt.Sprintf("CLUSTER SET-CONFIG-EPOCH %d", i+1))
+	}
+	for _, node := range nodes[1:] {
+		node.Do("CLUSTER MEET 127.0.0.1 " + nodes[0].Port())
+	}
+	for _, node := range nodes {
+		eventually(t, "the nodes know each other", func() bool {
+			out, _ := exec.Command("redis-cli", "-p", node.Port(), "cluster", "info").Output()
+			return strings.Contains(string(out), fmt.Sprintf("cluster_known_nodes:%d\r", n)) && strings.Contains(string(out), "cluster_state:ok")
+		})
+	}
+	return nodes
+}
+
+// All keys are in one slot: what becomes of the other nodes of a Cluster changes nothing, and when their own node is
+// gone Redis is down for all lanes alike.
+func TestClusterIsOneServer(t *testing.T) {
+	t.Parallel()
+	nodes := startCluster(t, 3)
+	url := nodes[0].URL() + "?addr=" + nodes[1].Addr() + "&addr=" + nodes[2].Addr()
+	in, limiters := newPair(t, url)
+	send := func(i int) {
+		t.Helper()
+		for j := range 30 {
+			g, err := limiters[i].Acquire(t.Context(), Request{Key: fmt.Sprint("host", j), Client: "a", MaxWait: 10 * time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if g.Mode() != ModeRedis {
+				t.Fatalf("host %d is paced by mode %s", j, g.Mode())
+			}
+			g.Release(Outcome{Status: 200})
+		}
+	}
+	send(0)
+	var home *redistest.Server
+	for _, node := range nodes {
+		switch n, _ := strconv.Atoi(strings.TrimPrefix(node.Do("DBSIZE"), ":")); {
+		case n > 0 && home == nil:
+			home = node
+		case n > 0:
+			t.Fatal("the keys are on several nodes")
+		}
+	}
+	for _, node := range nodes {
+		if node != home {
+			node.Kill() // a Cluster serves as long as most of its masters are there
+			break
+		}
+	}
+	send(1)
+	time.Sleep(2 * beatEvery)
+	send(0)
+	for i, r := range in {
+		if got := r.Stats(); got.Downs != 0 {
+			t.Errorf("instance %d: %+v, want no fall when another node is gone", i, got)
+		}
+	}
+	home.Kill()
+	eventually(t, "Redis is down", func() bool { return !in[0].Stats().Up && !in[1].Stats().Up })
+}
+
+// An answer that is lost does no harm, of a server or of a Cluster: what may not be run twice is not, and the rest is as
+// if it had been run once.
+func TestLostAnswerRepeatsNothing(t *testing.T) {
+	for _, kind := range []string{"server", "cluster"} {
+		t.Run(kind, func(t *testing.T) {
+			relay, server, url := relayed(t, kind)
+			r := newRedis(t, RedisOptions{URL: url})
+			eventually(t, "Redis is up", func() bool { return r.Stats().Up })
+			eventually(t, "the script is known", func() bool { return lease(t, r, Ask{Key: "b.example", Limit: 8}).Lease != nil })
+			relay.Cut("complain")
+			_, err := r.Complain(Complaint{Key: host, Client: "a", Sent: time.Now()})
+			if err == nil {
+				t.Error("a complaint was answered although the answer was lost")
+			}
+			if got := server.Do("ZCARD " + r.keys(host)[5]); got != ":1" {
+				t.Errorf("%s complaints are known, want 1", got)
+			}
+			a := Ask{Key: "c.example", Limit: 1}
+			for _, word := range []string{"lease", "renew", "cancel", "lease", "end"} {
+				relay.Cut(word)
+				l := granted(t, r, a)
+				if word == "renew" {
+					l.renew()
+				}
+				if word == "end" {
+					l.End()
+				} else {
+					l.Cancel()
+				}
+				l.given()
+				if got := server.Do("ZCARD " + r.keys(a.Key)[1]); got != ":0" {
+					t.Fatalf("after a %s whose answer was lost %s leases are held, want 0", word, got)
+				}
+			}
+			if got := r.Stats(); got.Lost != 0 || got.Downs != 0 {
+				t.Errorf("%+v, want no lost lease and no fall", got)
+			}
+		})
+	}
+}
+
+// relayed starts a server, or a Cluster of one node, whose clients reach it by way of a Relay.
+func relayed(t *testing.T, kind string) (*redistest.Relay, *redistest.Server, string) {
+	t.Helper()
+	if kind == "server" {
+		server := redistest.Start(t)
+		relay := redistest.NewRelay(t, server.Addr())
+		return relay, server, relay.URL()
+	}
+	server := redistest.Start(t, "--cluster-enabled", "yes")
+	relay := redistest.NewRelay(t, server.Addr())
+	server.Do("CONFIG SET cluster-announce-ip 127.0.0.1")
+	server.Do("CONFIG SET cluster-announce-port " + relay.Port())
+	server.Do("CLUSTER ADDSLOTSRANGE 0 16383")
+	eventually(t, "the node is ready", func() bool {
+		out, _ := exec.Command("redis-cli", "-p", server.Port(), "cluster", "info").Output()
+		return strings.Contains(string(out), "cluster_state:ok")
+	})
+	return relay, server, relay.URL() + "?addr=" + relay.Addr()
+}
+
+// Close gives back what is held, whatever goes on meanwhile, so that another instance need not wait for a lease to run
+// out; and it is no misuse to give back or ask while it runs or after.
+func TestCloseGivesBack(t *testing.T) {
+	server := redistest.Start(t)
+	for range 5 {
+		leaving := newRedis(t, RedisOptions{URL: server.URL()})
+		other := newRedis(t, RedisOptions{URL: server.URL()})
+		var asking sync.WaitGroup
+		stop := make(chan struct{})
+		for i := range 50 {
+			asking.Go(func() {
+				for j := 0; ; j++ {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					answer, err := leaving.Lease(Ask{Key: fmt.Sprint("host", i), Limit: 1})
+					if err == nil && answer.Lease != nil && j%2 == 0 {
+						answer.Lease.Cancel()
+					} else if err == nil && answer.Lease != nil {
+						time.AfterFunc(50*time.Millisecond, answer.Lease.Cancel)
+					}
+					leaving.Sent(fmt.Sprint("sent", i), 0)
+					leaving.Leave(fmt.Sprint("host", i))
+					time.Sleep(time.Millisecond)
+				}
+			})
+		}
+		time.Sleep(100 * time.Millisecond)
+		if err := leaving.Close(); err != nil {
+			t.Error(err)
+		}
+		for i := range 50 {
+			answer := lease(t, other, Ask{Key: fmt.Sprint("host", i), Limit: 1})
+			if answer.Lease == nil && answer.Wait > leaseLasts/5 { // the place of the other in the line costs less than that
+				t.Errorf("host %d is blocked: %+v", i, answer)
+			}
+			if answer.Lease != nil {
+				answer.Lease.Cancel()
+			}
+		}
+		close(stop)
+		asking.Wait()
+		time.Sleep(100 * time.Millisecond) // the last leases are cancelled
+		other.Close()
+	}
+}

@@ -190,7 +190,7 @@ func (ex *exchange) note(ref *Refusal) {
 	ex.rec.Decision, ex.rec.Reason = ref.Outcome, ref.Reason
 	ex.rec.Status, ex.rec.RetryAfter = ref.Status, ref.retryAfter()
 	if ref.Err != nil {
-		ex.rec.Error = ref.Err.Error()
+		ex.rec.Error = ex.server.options.Query.Text(ref.Err.Error())
 	}
 }
 

@@ -58,7 +58,7 @@ func (f *Fetches) record(hop robots.Hop) *audit.Record {
 	return &audit.Record{
 		ID: f.options.IDs.Next(now), Time: now, Client: hop.Asker.Name, UserAgent: cut(hop.UserAgent, 1024), Via: audit.Robots,
 		Method: http.MethodGet, Scheme: hop.To.Scheme(), Host: hop.To.Host(), Port: hop.To.Port(),
-		Path: cut(path, 8192), Query: cut(f.options.Query.Apply(query), 8192), Decision: policy.Allow,
+		Path: cut(f.options.Query.Path(path), 8192), Query: cut(f.options.Query.Apply(query), 8192), Decision: policy.Allow,
 	}
 }
 
@@ -76,7 +76,7 @@ func (v *fetchVisit) End(o robots.Outcome) {
 		v.rec.Status, v.rec.FirstByte = o.Response.StatusCode, audit.Millis(o.Header.Sub(v.rec.SentAt))
 	}
 	if o.Err != nil {
-		v.rec.Error = o.Err.Error()
+		v.rec.Error = v.fetches.options.Query.Text(o.Err.Error())
 	}
 	v.fetches.options.Recorder.End(v.rec)
 }

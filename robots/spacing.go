@@ -24,7 +24,7 @@ func (e *LaterError) Unwrap() error { return e.Err }
 // maxSpaced is how many hosts spacing remembers; beyond, all are forgotten.
 const maxSpaced = 50_000
 
-// spacing keeps the fetches for different origins of one host apart: each port of a host has a robots.txt of its own, and
+// spacing keeps the fetches for different origins of one host (see origin.Key) apart: each port of a host has a robots.txt of its own, and
 // all ports are one server. The zero value keeps nothing apart.
 type spacing struct {
 	mu    sync.Mutex // guards what follows
@@ -43,11 +43,11 @@ type spaced struct {
 func (s *spacing) note(o origin.Origin, free, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	last := s.hosts[o.Host()]
+	last := s.hosts[origin.Key(o.Host())]
 	if last == nil {
 		s.drop(now)
 		last = &spaced{waiting: make(map[string]int)}
-		s.hosts[o.Host()] = last
+		s.hosts[origin.Key(o.Host())] = last
 	}
 	last.origin, last.free = o, free
 }
@@ -73,7 +73,7 @@ func (s *spacing) drop(now time.Time) {
 func (s *spacing) line(o origin.Origin, client string, now time.Time) (left time.Duration, leave func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	last := s.hosts[o.Host()]
+	last := s.hosts[origin.Key(o.Host())]
 	if last == nil || last.origin == o || !now.Before(last.free) {
 		return 0, func() {}, nil
 	}
@@ -103,7 +103,7 @@ func (c *Cache) space(o origin.Origin, snap *Snapshot) {
 // ErrBusy, a *LaterError or the cause of ctx.
 func (c *Cache) enter(ctx context.Context, p *pass, o origin.Origin) error {
 	for {
-		if err := p.begin(ctx, o.Host()); err != nil {
+		if err := p.begin(ctx, origin.Key(o.Host())); err != nil {
 			return err
 		}
 		left, rise, err := c.spacing.line(o, p.client, time.Now())

@@ -66,6 +66,20 @@ func TestPortsOfOneHostAreSpaced(t *testing.T) {
 	}
 }
 
+// TestSpellingsOfOneHostAreSpaced holds that an address and its NAT64 form are one host.
+func TestSpellingsOfOneHostAreSpaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var v visits
+		c := newCache(t, robots.CacheOptions{Fetch: v.fetch, Spacing: every(time.Second)})
+		for _, o := range []string{"http://192.0.2.1", "http://[64:ff9b::c000:201]", "http://[::ffff:192.0.2.1]"} {
+			lookUp(t, c, mustOrigin(t, o))
+		}
+		if got, want := fmt.Sprint(v.gaps()), "[1s]"; got != want {
+			t.Errorf("gaps between the fetches: %v, want %v", got, want)
+		}
+	})
+}
+
 // TestSpacingOutlivesTheFetch asks for the second origin when nobody fetches from the host any more.
 func TestSpacingOutlivesTheFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -62,3 +62,15 @@ func TestSecretsStayOutOfRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestSecretsOfRedirects holds that a credential in a redirect of robots.txt gets into no record.
+func TestSecretsOfRedirects(t *testing.T) {
+	site := robotstest.New(t)
+	site.SetRobots("a.example", robotstest.Robots{Redirect: "/moved;jsessionid=s3cr3t/robots.txt?token=s3cr3t"})
+	s := startSite(t, site, "\n  resolve: {a.example: 127.0.0.1}\n")
+	s.fetch(t, fmt.Sprintf("http://a.example:%d/page/1", site.Port()), "*/*")
+	records := s.records(t)
+	if text := fmt.Sprintf("%+v", records); strings.Contains(text, "s3cr3t") || !strings.Contains(text, "/moved;jsessionid=***/robots.txt") {
+		t.Errorf("the records are %s", text)
+	}
+}

@@ -59,6 +59,8 @@ type Request struct {
 	Target    string // path and query
 	UserAgent string
 	Tunnel    bool // for a way to Origin of which no path will be seen; Target does not count
+
+	forms []string // other forms of Target, set by Judge
 }
 
 // Action is what to do with a request. The zero value refuses.
@@ -186,6 +188,12 @@ func (d Decision) reported() Decision {
 // Judge is Decide in mode Enforce, whatever the mode for r is. It is for requests of the proxy itself, which no crawler
 // made. The snapshot may not be nil.
 func (p *Policy) Judge(r Request, snap *robots.Snapshot, now time.Time) Decision {
+	if !r.Tunnel {
+		if hasManyDots(r.Target) {
+			return Decision{Outcome: Deny, Reason: ReasonTooComplex, Verdict: rules.Verdict{TooComplex: true}}
+		}
+		r.forms = otherForms(r.Target)
+	}
 	if e := p.exempt(EffectDeny, r, now); e != nil {
 		return Decision{Outcome: Deny, Reason: ReasonExemption, Exemption: e.name}
 	}
@@ -224,10 +232,14 @@ func byRobots(agent rules.Agent, r Request, snap *robots.Snapshot) Decision {
 			d.Verdict, _ = agent.Closed()
 			d.Reason = ReasonIntercept
 		} else {
-			d.Verdict = verdict(agent, r.Target)
+			// The written form alone would make "/a/../private" and "//private" ways round "/private".
+			d.Verdict = agent.VerdictOf(r.Target, r.forms)
 		}
-		if d.Verdict.Allowed {
+		switch {
+		case d.Verdict.Allowed:
 			d.Action, d.Outcome, d.Reason = Forward, Allow, ReasonNone
+		case d.Verdict.TooComplex:
+			d.Reason = ReasonTooComplex
 		}
 		return d
 	default:
@@ -237,21 +249,6 @@ func byRobots(agent rules.Agent, r Request, snap *robots.Snapshot) Decision {
 		}
 		return d
 	}
-}
-
-// verdict judges the target as written and as servers read it: the first form that is disallowed decides, or
-// "/a/../private" and "//private" would be ways round "/private".
-func verdict(agent rules.Agent, target string) rules.Verdict {
-	v := agent.Verdict(target)
-	if !v.Allowed {
-		return v
-	}
-	for _, form := range otherForms(target) {
-		if r := agent.Verdict(form); !r.Allowed {
-			return r
-		}
-	}
-	return v
 }
 
 // agent returns what is matched against the groups. A tunnel's CONNECT is sent by the library below a crawler, which

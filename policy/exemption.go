@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -73,7 +74,7 @@ func (e *exemption) covers(r Request, now time.Time) bool {
 	return !e.expired(now) &&
 		(e.Client == "" || e.Client == r.Client.Name) &&
 		MatchHost(e.Host, r.Origin.Host()) &&
-		(r.Tunnel && e.coversAll() || !r.Tunnel && e.coversTarget(r.Target))
+		(r.Tunnel && e.coversAll() || !r.Tunnel && e.coversTarget(r))
 }
 
 // coversAll reports whether e is about every path.
@@ -82,18 +83,18 @@ func (e *exemption) coversAll() bool {
 	return all
 }
 
-// coversTarget looks at the target as written and as servers read it, as verdict does: what is denied is denied in any
-// form, and what is allowed must be so in all.
-func (e *exemption) coversTarget(target string) bool {
-	covered := !e.path.Verdict(target).Allowed
-	for _, form := range otherForms(target) {
-		if also := !e.path.Verdict(form).Allowed; e.Effect == EffectDeny {
-			covered = covered || also
-		} else {
-			covered = covered && also
-		}
+// coversTarget looks at the target as written and as servers read it, as robots.txt is held to: what is denied is denied in
+// any form, and what is allowed must be so in all. What is too complex is denied, and not allowed.
+func (e *exemption) coversTarget(r Request) bool {
+	if e.Effect == EffectDeny {
+		return !e.path.VerdictOf(r.Target, r.forms).Allowed
 	}
-	return covered
+	return e.matches(r.Target) && !slices.ContainsFunc(r.forms, func(form string) bool { return !e.matches(form) })
+}
+
+func (e *exemption) matches(target string) bool {
+	v := e.path.Verdict(target)
+	return !v.Allowed && !v.TooComplex
 }
 
 // CheckHostPattern says what is wrong with a host pattern: "a.example", "*.example" or "*".

@@ -40,13 +40,16 @@ func otherForms(target string) []string {
 		}
 	}
 	for _, r := range readings {
-		if !r.matters(path) {
-			continue
+		switch {
+		case !r.matters(path):
+		case r.plain(path) == len(path):
+			add(mergeSlashes(path))
+		default:
+			form := r.removeDots(path, false)
+			add(form)
+			add(mergeSlashes(form))
+			add(mergeSlashes(r.removeDots(path, true)))
 		}
-		form := r.removeDots(path, false)
-		add(form)
-		add(mergeSlashes(form))
-		add(mergeSlashes(r.removeDots(path, true)))
 	}
 	return forms
 }
@@ -64,12 +67,35 @@ func ambiguous(path string) bool {
 			continue
 		}
 		after := path[i+n:]
-		if strings.HasPrefix(after, ".") || len(after) >= 3 && strings.EqualFold(after[:3], "%2e") || path[i] == '/' && strings.HasPrefix(after, "/") {
+		if beginsWithDot(after) || path[i] == '/' && strings.HasPrefix(after, "/") {
 			return true
 		}
 	}
 	return false
 }
+
+func beginsWithDot(s string) bool {
+	return strings.HasPrefix(s, ".") || len(s) >= 3 && strings.EqualFold(s[:3], "%2e")
+}
+
+// maxDots is the most segments that begin with a dot in a path of which other forms are made. No honest path has as many, and
+// 20,000, which fit a header of 64 KiB, would take several milliseconds.
+const maxDots = 1000
+
+// hasManyDots reports whether the path of target has more than maxDots segments that begin with a dot.
+func hasManyDots(target string) bool {
+	path, _, _ := strings.Cut(target, "?")
+	dots := 0
+	for i := 0; i < len(path) && dots <= maxDots; i++ {
+		if n := slashLen(path[i:]); n > 0 && beginsWithDot(path[i+n:]) {
+			dots++
+		}
+	}
+	return dots > maxDots
+}
+
+// mayBeSlash reports whether a slash may begin with c.
+func mayBeSlash(c byte) bool { return c == '/' || c == '\\' || c == '%' }
 
 // slashLen returns the length of the slash that s begins with, in any spelling, and 0 if it begins with none.
 func slashLen[T string | []byte](s T) int {
@@ -89,21 +115,21 @@ func (r reading) removeDots(path string, merge bool) string {
 	kept := make([]byte, 0, len(path))
 	afterDots := false
 	for len(path) > 0 {
-		slash, name, rest := r.first(path)
-		path = rest
-		switch r.dots(name) {
-		case ".":
-			afterDots = true
-		case "..":
-			kept = r.up(kept, merge)
-			afterDots = true
-		default:
+		if n := r.plain(path); n > 0 {
+			slash := slashLen(path)
 			if afterDots {
-				slash = "/"
+				kept = append(append(kept, '/'), path[slash:n]...)
+			} else {
+				kept = append(kept, path[:n]...)
 			}
-			kept = append(append(kept, slash...), name...)
-			afterDots = false
+			afterDots, path = false, path[n:]
+			continue
 		}
+		_, name, rest := r.first(path)
+		if r.dots(name) == ".." {
+			kept = r.up(kept, merge)
+		}
+		afterDots, path = true, rest
 	}
 	if afterDots {
 		kept = append(kept, '/') // "/a/." and "/a/b/.." name the folder "/a/"
@@ -111,11 +137,24 @@ func (r reading) removeDots(path string, merge bool) string {
 	return string(kept)
 }
 
+// plain returns the length of the segments that path begins with and that are no dot segments, with their slashes.
+func (r reading) plain(path string) int {
+	n := 0
+	for n < len(path) {
+		slash, name, _ := r.first(path[n:])
+		if r.dots(name) != "" {
+			return n
+		}
+		n += len(slash) + len(name)
+	}
+	return n
+}
+
 // first cuts off the first segment of path and the slash before it.
 func (r reading) first(path string) (slash, name, rest string) {
 	n := slashLen(path)
 	end := n
-	for end < len(path) && !r.divides(path[end:]) {
+	for end < len(path) && !(mayBeSlash(path[end]) && r.divides(path[end:])) {
 		end++
 	}
 	return path[:n], path[n:end], path[end:]
@@ -153,17 +192,17 @@ func (r reading) lastSlash(kept []byte) int {
 // dots returns "." or ".." for a segment that is one of them in any spelling, and "" for every other. An encoded dot is
 // a dot (RFC 3986 section 6.2.2.2).
 func (r reading) dots(name string) string {
+	if name == "" || name[0] != '.' && name[0] != '%' {
+		return ""
+	}
 	if r.parameters {
 		name, _, _ = strings.Cut(name, ";")
 	}
-	if name == "" || name[0] != '.' && name[0] != '%' || len(name) > len("%2e%2e") {
-		return ""
+	if strings.Contains(name, "%") && len(name) <= len("%2e%2e") {
+		name = strings.ReplaceAll(strings.ToLower(name), "%2e", ".")
 	}
-	switch strings.ReplaceAll(strings.ToLower(name), "%2e", ".") {
-	case ".":
-		return "."
-	case "..":
-		return ".."
+	if name == "." || name == ".." {
+		return name
 	}
 	return ""
 }
@@ -173,11 +212,13 @@ func mergeSlashes(path string) string {
 	if !strings.Contains(path, "//") {
 		return path
 	}
-	var b strings.Builder
-	for i := range len(path) {
-		if path[i] != '/' || i == 0 || path[i-1] != '/' {
-			b.WriteByte(path[i])
+	merged := make([]byte, 0, len(path))
+	for {
+		i := strings.Index(path, "//")
+		if i < 0 {
+			return string(append(merged, path...))
 		}
+		merged = append(merged, path[:i+1]...)
+		path = strings.TrimLeft(path[i:], "/")
 	}
-	return b.String()
 }

@@ -105,6 +105,8 @@ func decisionRefusal(ex *exchange, d policy.Decision, snap *robots.Snapshot) *Re
 	case policy.ReasonIntercept:
 		ref.Rule = fmt.Sprintf("line %d: %s", d.Verdict.Line, d.Verdict.Rule)
 		ref.Detail = "robots.txt " + ref.Rule
+	case policy.ReasonTooComplex:
+		ref.Detail = "It takes too long to find the rule of robots.txt that holds for this URL and User-Agent."
 	case policy.ReasonRobotsUnreachable:
 		ref.ProxyError, ref.Err = snap.Cause, snap.Err
 		ref.RetryAfter = max(time.Second, time.Until(snap.Expires)) // until it is asked for again

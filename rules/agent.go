@@ -10,7 +10,15 @@ import (
 // Agent returns the part of the file for a crawler. The name is a product token or a whole User-Agent header. The crawler's
 // groups are those of the longest token in the header, merged (2.2.1), or those for "*" if no group has one of its tokens. Most
 // other dialects take the first group that matches the header.
+//
+// If the search takes too many steps, every verdict of the Agent has TooComplex set.
 func (r *Ruleset) Agent(userAgent string) Agent {
+	a, _ := r.agent(userAgent)
+	return a
+}
+
+// agent also returns the steps that the search took.
+func (r *Ruleset) agent(userAgent string) (a Agent, steps int) {
 	verbatim := false
 	if r.dialect != RFC9309 {
 		s := r.dialect.switches()
@@ -19,25 +27,29 @@ func (r *Ruleset) Agent(userAgent string) Agent {
 		}
 		verbatim = s.agents == agentsVerbatim
 		if verbatim && !strings.Contains(userAgent, "/") {
-			return r.agentNamed(userAgent)
+			return r.agentNamed(userAgent), 0
 		}
 	}
 	best, length := -1, 0
-	eachCandidate(userAgent, func(name string, _ place) {
+	eachCandidate(userAgent, func(name string, _ place) bool {
 		if verbatim {
 			name = name[:lettersLength(name)]
 		}
-		if len(name) <= length {
-			return
+		if len(name) > length {
+			if t, ok := r.token(name); ok {
+				best, length = t, len(name)
+			}
 		}
-		if t, ok := r.token(name); ok {
-			best, length = t, len(name)
-		}
+		steps += candidateSteps + len(name)/8
+		return steps <= maxAgentSteps
 	})
-	if best >= 0 {
-		return Agent{set: r, token: best}
+	switch {
+	case steps > maxAgentSteps:
+		return Agent{set: r, tooComplex: true}, steps
+	case best >= 0:
+		return Agent{set: r, token: best}, steps
 	}
-	return r.agentNamed("*")
+	return r.agentNamed("*"), steps
 }
 
 // agentNamed returns the agent with exactly this name, else that of "*".
@@ -53,7 +65,7 @@ func (r *Ruleset) agentNamed(name string) Agent {
 }
 
 // firstAgent returns the first token that matches a crawler.
-func (r *Ruleset) firstAgent(userAgent string, s *switches) Agent {
+func (r *Ruleset) firstAgent(userAgent string, s *switches) (a Agent, steps int) {
 	if s.agents == agentsName {
 		userAgent = strings.TrimLeft(userAgent, " \t")
 		if i := strings.IndexAny(userAgent, " \t/"); i >= 0 {
@@ -62,30 +74,50 @@ func (r *Ruleset) firstAgent(userAgent string, s *switches) Agent {
 	}
 	var buf [256]byte
 	lower := string(appendLower(buf[:0], userAgent))
+	steps = len(userAgent)
 	for t := range max(len(r.tokens)-1, 0) {
-		if s.agents.fits(r.text(r.tokens[t].name), lower) {
-			return Agent{set: r, token: t}
+		fits, more := s.agents.fits(r.text(r.tokens[t].name), lower)
+		if steps += more; steps > maxAgentSteps {
+			return Agent{set: r, tooComplex: true}, steps
+		}
+		if fits {
+			return Agent{set: r, token: t}, steps
 		}
 	}
-	return Agent{}
+	return Agent{}, steps
 }
 
-// fits reports whether the value of a user-agent line matches a crawler. Both are in lower case.
-func (a agents) fits(value, agent string) bool {
+// fits reports whether the value of a user-agent line matches a crawler, and the steps that it took. Both are in lower case.
+func (a agents) fits(value, agent string) (fits bool, steps int) {
 	if a != agentsEither {
-		return value == "*" || strings.Contains(agent, value)
+		if value == "*" {
+			return true, segmentSteps
+		}
+		return contains(agent, value)
 	}
-	if strings.Contains(value, agent) {
-		return true
+	if fits, steps = contains(value, agent); fits {
+		return true, steps
 	}
 	for part := range strings.SplitSeq(value, "*") {
-		i := strings.Index(agent, part)
-		if i < 0 {
-			return false
+		i, more := 0, 0
+		if part != "" {
+			i, more = index(agent, part)
+		}
+		if steps += segmentSteps + more; i < 0 {
+			return false, steps
 		}
 		agent = agent[i+len(part):]
 	}
-	return true
+	return true, steps
+}
+
+// contains reports whether sub is within s, and the steps that it took.
+func contains(s, sub string) (found bool, steps int) {
+	if sub == "" {
+		return true, segmentSteps
+	}
+	i, steps := index(s, sub)
+	return i >= 0, segmentSteps + steps
 }
 
 // token finds a token by name, in any case.
@@ -102,10 +134,11 @@ func (r *Ruleset) token(name string) (t int, ok bool) {
 // the header names nothing but a browser.
 func ProductToken(userAgent string) string {
 	best, found := "", inRemark
-	eachCandidate(userAgent, func(name string, where place) {
+	eachCandidate(userAgent, func(name string, where place) bool {
 		if where < found {
 			best, found = name, where
 		}
+		return true
 	})
 	return best
 }
@@ -120,11 +153,11 @@ const (
 	inRemark                     // in a comment; it may be a device or a system
 )
 
-// eachCandidate calls f with every word of a User-Agent header that may be a product token. In RFC 9110 (section 10.1.5) a "/"
-// follows the token. Crawlers also write it before a ";", at the beginning, or first in a comment or a part of one. Names that
-// all browsers share are not candidates, unless the header is that name alone. Each byte of the header is read a fixed number
-// of times.
-func eachCandidate(header string, f func(name string, where place)) {
+// eachCandidate calls f with every word of a User-Agent header that may be a product token, until f returns false. In RFC 9110
+// (section 10.1.5) a "/" follows the token. Crawlers also write it before a ";", at the beginning, or first in a comment or a
+// part of one. Names that all browsers share are not candidates, unless the header is that name alone. Each byte of the header
+// is read a fixed number of times.
+func eachCandidate(header string, f func(name string, where place) bool) {
 	if tokenLength(header) == len(header) {
 		if header != "" {
 			f(header, asProduct)
@@ -157,7 +190,9 @@ func eachCandidate(header string, f func(name string, where place)) {
 				compatible, first = true, false
 				continue
 			case (first || versioned || atEnd) && !isGeneric(name):
-				f(name, placeOf(depth, compatible && first, versioned))
+				if !f(name, placeOf(depth, compatible && first, versioned)) {
+					return
+				}
 			}
 			compatible, first = false, false
 		}

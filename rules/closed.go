@@ -7,8 +7,11 @@ import "strings"
 // agent that is allowed a single page is not shut out, nor is one to whom only "/$", the root, is disallowed. The path
 // "/robots.txt" does not count.
 //
-// It looks at each rule of the agent once.
+// An agent whose groups could not be found (see Verdict.TooComplex) is shut out. Closed looks at each rule of the agent once.
 func (a Agent) Closed() (Verdict, bool) {
+	if a.tooComplex {
+		return Verdict{TooComplex: true}, true
+	}
 	if a.set == nil {
 		return Verdict{Allowed: true}, false
 	}

@@ -76,6 +76,21 @@ func TestCostIsLinear(t *testing.T) {
 			return parse(strings.Repeat("User-agent: a\n", 512*n) + strings.Repeat("Crawl-delay: 1\n", 512*n))
 		}},
 		{"groups of one agent", func(n int) func() { return parse(strings.Repeat("User-agent: a\nDisallow: /a\n", 512*n)) }},
+		{"rates of other agents", func(n int) func() {
+			body := strings.Repeat("User-agent: b\n", 512*n) + strings.Repeat("Request-rate: 1/5\n", 512*n) + "User-agent: *\nDisallow: /x\n"
+			agent := rules.Parse([]byte(body), rules.Options{}).Agent("a")
+			return func() { agent.RequestRate() }
+		}},
+		{"hours that are none", func(n int) func() {
+			body := strings.Repeat("User-agent: b\n", 512*n) + "User-agent: a\n" + strings.Repeat("Visit-time: never\n", 512*n)
+			agent := rules.Parse([]byte(body), rules.Options{}).Agent("a")
+			return func() { agent.VisitTime() }
+		}},
+		{"usages of lists in one group", func(n int) func() {
+			body := strings.Repeat("User-agent: b\n", 512*n) + strings.Repeat("Request-rate: 1/5\nUser-agent: b\nContent-Usage: x\n", 256*n)
+			agent := rules.Parse([]byte("User-agent: a\nDisallow: /x\n"+body), rules.Options{}).Agent("a")
+			return func() { agent.ContentUsage("/") }
+		}},
 		{"a header of many words", func(n int) func() {
 			set := rules.Parse(site(10), rules.Options{})
 			header := strings.Repeat("a/1 (b; c) ", 256*n)

@@ -38,6 +38,7 @@ const (
 	AllowWinsTie               // the rule is as long as a Disallow (2.2.2)
 	EarlierLine                // the rule is as long as a later one of its kind
 	FirstMatch                 // the rule matches first, in a dialect in which that decides
+	TooComplex                 // the verdict took too many steps
 )
 
 // String returns the reason as the end of a sentence.
@@ -52,14 +53,19 @@ func (r Reason) String() string {
 		AllowWinsTie: "it has as many octets as a Disallow that matches, and Allow wins",
 		EarlierLine:  "it has as many octets as another that matches, and stands in front of it",
 		FirstMatch:   "it is the first rule that matches",
+		TooComplex:   "the verdict takes too many steps, and was given up",
 	}[r]
 }
 
 // Explain judges a target as Agent.Verdict does, and returns the rules that match it, for the agent and for others. It compares
-// every rule of the file.
+// every rule of the file, unless the verdict is too complex.
 func (r *Ruleset) Explain(userAgent, target string) Explanation {
 	a := r.Agent(userAgent)
 	e := Explanation{Verdict: a.Verdict(target), Dialect: r.dialect, Token: a.Token(), Path: r.path(target)}
+	if e.Verdict.TooComplex {
+		e.Why = TooComplex
+		return e
+	}
 	var held []uint32
 	if a.found() {
 		held = r.held[r.tokens[a.token].held:r.tokens[a.token+1].held]

@@ -42,6 +42,7 @@ const (
 	codeDuplicate         = "duplicate-rule"
 	codeContradicting     = "contradicting-rules"
 	codeUnreachable       = "unreachable-rule"
+	codeTooComplex        = "too-complex"
 	codeDelay             = "crawl-delay-not-number"
 	codeSitemap           = "sitemap-not-absolute"
 	codeReadWildcard      = "reading-wildcard"
@@ -85,6 +86,7 @@ var checks = []Check{
 	{codeDuplicate, SeverityWarning, "A rule is there twice."},
 	{codeContradicting, SeverityWarning, "One path is both allowed and disallowed."},
 	{codeUnreachable, SeverityWarning, "A rule never decides: whatever it matches, a longer or equal rule matches too."},
+	{codeTooComplex, SeverityWarning, "The rules of a group have so many wildcards that a verdict on a long path may be given up."},
 	{codeDelay, SeverityError, "A Crawl-delay is not a number of seconds."},
 	{codeSitemap, SeverityError, "A Sitemap is not an absolute URL."},
 	{codeReadWildcard, SeverityInfo, "Wildcards are literal in some dialects."},

@@ -159,6 +159,7 @@ type twin struct {
 
 // compare compares the rules of a block, in the order of the file.
 func (l *linter) compare(rules []lintRule) {
+	l.complexity(rules)
 	twins := make(map[twin][2]*lintRule)
 	byLength, byOrder := newCovers(rules, hasStars, byPrecedence), newCovers(rules, isPrefix, byLine)
 	for i := range rules {
@@ -178,6 +179,26 @@ func (l *linter) compare(rules []lintRule) {
 		if same == nil {
 			seen[kindOf(r)] = r
 			twins[key] = seen
+		}
+	}
+}
+
+// lintPath is the length of the path for which the steps of a verdict are estimated. Few URLs are longer.
+const lintPath = 2000
+
+// complexity finds the rule of a block with which a verdict may be given up. See maxVerdictSteps.
+func (l *linter) complexity(rules []lintRule) {
+	steps := 0
+	for i := range rules {
+		r := &rules[i]
+		if r.literal() == len(r.form) {
+			continue
+		}
+		before := steps
+		steps += (segmentSteps+2)*strings.Count(r.form, "*") + lintPath/scanned
+		if before <= maxVerdictSteps && steps > maxVerdictSteps {
+			l.addAt(r.line, r.column, codeTooComplex, "Write prefixes, or fewer wildcards.",
+				"With this rule and those before it, a verdict on a path of %d octets may take too many steps; such a path is refused", lintPath)
 		}
 	}
 }

@@ -52,6 +52,8 @@ var lintTests = []struct {
 	{"byte-order-mark", "\uFEFF" + star, "1:1", star},
 	{"nul", star + "Disallow: /\x00a\n", "2:12", star + "Disallow: /0\n"},
 	{"line-too-long", star + "Disallow: /" + long + "\r\n", "2:16385", star + "Disallow: /" + long[:16<<10-11] + "\r\n"},
+	{"too-complex", star + strings.Repeat("Allow: /*a\n", 25_000), "20835:1", star + strings.Repeat("Allow: /*a\n", 20_000)},
+	{"too-complex", star + strings.Repeat("Allow: /"+strings.Repeat("*a", 8000)+"\n", 30), "20:1", star + strings.Repeat("Allow: /a\n", 25_000)},
 	{"missing-colon", star + "Disallow /a\n", "2:9", star + "Disallow: /a\n"},
 	{"missing-colon", "User-agent\n", "1:11", "user agent: *\n"},
 	{"missing-colon", star + " Disallow /a b:c\n", "2:10", star + "Disallow : /a\n"},
@@ -386,6 +388,7 @@ func fastestOfThree(f func()) time.Duration {
 var (
 	section     = regexp.MustCompile("(?m)^### `([a-z0-9-]+)` \\((\\w+)\\)\n\n(.+)\n(?s:.*?)Bad:\n\n```\n((?s:.*?))```\n\nGood:\n\n```\n((?s:.*?))```\n")
 	placeholder = regexp.MustCompile(`\(here (\d+) octets\)`)
+	repetition  = regexp.MustCompile(`(?m)^(.*)\(here (\d+) times\)$`)
 )
 
 // TestLintIsDocumented holds that docs/lint.md has every check, with an example that it finds and one that it does not.
@@ -422,13 +425,19 @@ func TestLintIsDocumented(t *testing.T) {
 	}
 }
 
-// unescaped returns what an example stands for: it may have octets as "\xFF", and "(here 9 octets)" for so many.
+// unescaped returns what an example stands for: it may have octets as "\xFF", "(here 9 octets)" for so many, and "(here 9
+// times)" at the end of a line that is repeated.
 func unescaped(t *testing.T, example string) string {
 	t.Helper()
 	text, err := strconv.Unquote(`"` + strings.NewReplacer("\n", `\n`, `"`, `\"`).Replace(example) + `"`)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, example)
 	}
+	text = repetition.ReplaceAllStringFunc(text, func(s string) string {
+		m := repetition.FindStringSubmatch(s)
+		n, _ := strconv.Atoi(m[2])
+		return strings.Repeat(m[1]+"\n", n)
+	})
 	return placeholder.ReplaceAllStringFunc(text, func(s string) string {
 		n, _ := strconv.Atoi(placeholder.FindStringSubmatch(s)[1])
 		return strings.Repeat("x", n)

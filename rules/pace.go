@@ -40,23 +40,41 @@ func (a Agent) VisitTime() (Hours, bool) {
 	return Hours{}, false
 }
 
-// records yields the records of a kind that apply to the agent. It reads all records of the file.
+// records yields the records of a kind that apply to the agent: one of their user-agent lines is the agent's. It reads each
+// record and each user-agent line of the file once, because records with the same user-agent lines are adjacent.
 func (a Agent) records(k key) iter.Seq[*record] {
 	return func(yield func(*record) bool) {
 		if !a.found() {
 			return
 		}
+		var list uint32 // of the record before
+		var names []name
+		has := false
 		for i := range a.set.records {
-			if x := &a.set.records[i]; x.key == k && a.has(x) && !yield(x) {
+			x := &a.set.records[i]
+			if x.key != k {
+				continue
+			}
+			if x.list != list {
+				list = x.list
+				if n := a.set.namesOf(x); !sameNames(n, names) {
+					names, has = n, a.isAmong(n)
+				}
+			}
+			if has && !yield(x) {
 				return
 			}
 		}
 	}
 }
 
-// has reports whether a record applies to the agent: one of its user-agent lines is the agent's.
-func (a Agent) has(x *record) bool {
-	return slices.ContainsFunc(a.set.namesOf(x), func(n name) bool { return n.token == uint32(a.token) })
+// sameNames reports whether a and b are the same lines, not only equal ones.
+func sameNames(a, b []name) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+func (a Agent) isAmong(names []name) bool {
+	return slices.ContainsFunc(names, func(n name) bool { return n.token == uint32(a.token) })
 }
 
 // namesOf returns the user-agent lines of a record: for a Content-Usage those of the group, as for a rule; for all others the

@@ -129,29 +129,31 @@ func appendPattern(dst, value []byte) (form []byte, octets int, ends bool) {
 	return dst, octets, ends
 }
 
-// matchWildcards reports whether path matches pattern, which begins with "*"; with ends, up to its end. It counts the
-// octets of both that it passes.
+// matchWildcards reports whether path matches pattern, which begins with "*"; with ends, up to its end. It also returns the
+// steps that it took.
 //
 // Each literal between two stars is searched for from where the one before it was found, leftmost, and that is enough:
 // whatever a later start would leave over, the leftmost leaves too. So each octet of the path is passed once, whatever
 // the number of stars, where a matcher that goes back costs path times pattern, or is exponential.
 func matchWildcards(pattern, path string, ends bool) (matched bool, steps int) {
+	steps = len(pattern) / scanned
 	for {
 		pattern = pattern[1:]
+		steps += segmentSteps
 		n := strings.IndexByte(pattern, '*')
 		if n < 0 {
 			break
 		}
-		i := strings.Index(path, pattern[:n])
+		i, more := index(path, pattern[:n])
+		steps += more
 		if i < 0 {
-			return false, steps + n + len(path)
+			return false, steps
 		}
-		steps += n + i + n
 		path, pattern = path[i+n:], pattern[n:]
 	}
-	steps += len(pattern) + len(path)
-	if ends {
+	if ends || pattern == "" {
 		return strings.HasSuffix(path, pattern), steps
 	}
-	return strings.Contains(path, pattern), steps
+	i, more := index(path, pattern)
+	return i >= 0, steps + more
 }

@@ -4,6 +4,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
 // TestSteps counts what a verdict costs: the nodes and rules that are looked at and the octets that are passed. Where it
@@ -53,5 +57,105 @@ func TestSteps(t *testing.T) {
 				t.Errorf("the steps lead to %+v, the verdict is %+v", got, v)
 			}
 		})
+	}
+}
+
+// steps of one rule, and of the bytes of one form, by which a verdict may exceed its budget before that is noticed.
+const overshoot = 3 * 64 << 10
+
+// TestStepsAreBounded has verdicts on files, targets and User-Agents that are made to be slow, in every dialect: each takes a
+// bounded number of steps, or is given up within a bounded number.
+func TestStepsAreBounded(t *testing.T) {
+	gaveUp := make(map[string]bool)
+	for _, file := range robotstest.CostlyFiles() {
+		for _, d := range Dialects() {
+			set := Parse([]byte(file.Text), Options{Dialect: d})
+			for _, header := range []string{"*", robotstest.CostlyAgent()} {
+				a, steps := set.agent(header)
+				if steps > maxAgentSteps+overshoot || a.tooComplex != (steps > maxAgentSteps) {
+					t.Errorf("%s in %v: Agent(%.10q) takes %d steps, too complex: %v", file.Name, d, header, steps, a.tooComplex)
+				}
+				targets := robotstest.CostlyTargets()
+				if header != "*" && !a.tooComplex {
+					targets = targets[:1]
+				}
+				for _, target := range targets {
+					v, steps := a.verdict(target.Text, 0)
+					if steps > maxVerdictSteps+overshoot || v.TooComplex != (a.tooComplex || steps > maxVerdictSteps) {
+						t.Errorf("%s in %v: Agent(%.10q).Verdict(%s) takes %d steps, too complex: %v", file.Name, d, header, target.Name, steps, v.TooComplex)
+					}
+					if v.TooComplex && v != (Verdict{TooComplex: true}) {
+						t.Errorf("%s in %v: Verdict(%s) = %+v", file.Name, d, target.Name, v)
+					}
+					gaveUp[file.Name] = gaveUp[file.Name] || v.TooComplex
+				}
+			}
+		}
+	}
+	for _, name := range []string{"stars before an absent byte", "segments of 16,000 bytes that nearly match", "agents that nearly match", "agents with many stars"} {
+		if !gaveUp[name] {
+			t.Errorf("no verdict on %s was given up", name)
+		}
+	}
+}
+
+// TestFormsShareSteps checks that the forms of one target have the steps of one verdict together.
+func TestFormsShareSteps(t *testing.T) {
+	a := Parse([]byte("User-agent: *\n"+strings.Repeat("Allow: /*!\n", 1000)), Options{}).Agent("x")
+	target := "/" + strings.Repeat("a", 20<<10)
+	forms := []string{target + "b", target + "c", target + "d", target + "e"}
+	for _, form := range append(forms, target) {
+		if v := a.Verdict(form); !v.Allowed || v.TooComplex {
+			t.Fatalf("the verdict on one form is %+v", v)
+		}
+	}
+	if v := a.VerdictOf(target, forms); v != (Verdict{TooComplex: true}) {
+		t.Errorf("the verdict on all forms is %+v", v)
+	}
+}
+
+// TestIndex compares the search for a literal with the standard library's, and counts its steps.
+func TestIndex(t *testing.T) {
+	text := rapid.Map(rapid.SliceOfN(rapid.IntRange(0, 150), 1, 15), func(runs []int) string {
+		var b strings.Builder
+		for _, n := range runs {
+			b.WriteString("b" + strings.Repeat("a", n))
+		}
+		return b.String()[1:]
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		s, sub := text.Draw(t, "s"), text.Draw(t, "sub")+rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "end")
+		if from := rapid.IntRange(0, len(s)).Draw(t, "from"); rapid.Bool().Draw(t, "inside") && from < len(s) {
+			sub = s[from:rapid.IntRange(from+1, len(s)).Draw(t, "to")]
+		}
+		at, steps := index(s, sub)
+		if want := strings.Index(s, sub); at != want {
+			t.Fatalf("index(%q, %q) = %d, want %d", s, sub, at, want)
+		}
+		if most := 16 + len(s) + len(s)/16 + len(sub); steps > most {
+			t.Fatalf("index(%q, %q) takes %d steps, want %d at most", s, sub, steps, most)
+		}
+	})
+}
+
+// TestTooComplexAgent checks that an agent whose groups could not be found may do nothing.
+func TestTooComplexAgent(t *testing.T) {
+	set := Parse([]byte(strings.Repeat("User-agent: aaab\nDisallow: /x\n", 10_000)+"User-agent: *\nAllow: /\n"), Options{Dialect: MK1996})
+	a := set.Agent(strings.Repeat("a", 60<<10))
+	want := Verdict{TooComplex: true}
+	if v := a.Verdict("/"); v != want {
+		t.Errorf("Verdict = %+v", v)
+	}
+	if v, closed := a.Closed(); v != want || !closed {
+		t.Errorf("Closed() = %+v, %v", v, closed)
+	}
+	if d, ok := a.CrawlDelay(); ok || a.Token() != "" {
+		t.Errorf("CrawlDelay() = %v, Token() = %q", d, a.Token())
+	}
+	if _, ok := a.RequestRate(); ok {
+		t.Error("it has a Request-rate")
+	}
+	if e := set.Explain(strings.Repeat("a", 60<<10), "/"); e.Verdict != want || e.Why != TooComplex || len(e.Matches)+len(e.Lost) > 0 {
+		t.Errorf("Explain = %+v", e)
 	}
 }

@@ -13,19 +13,25 @@ import (
 // Agent is what a Ruleset holds for one crawler. It is a small value; find it once with Ruleset.Agent and keep it. The
 // zero value is held to nothing.
 type Agent struct {
-	set   *Ruleset
-	token int // in set.tokens
+	set        *Ruleset
+	token      int  // in set.tokens
+	tooComplex bool // the search for its groups was given up; token means nothing
 }
 
 // found reports whether a group of the file holds for the agent.
-func (a Agent) found() bool { return a.set != nil }
+func (a Agent) found() bool { return a.set != nil && !a.tooComplex }
 
 // Verdict is the answer to whether a crawler may access a path, and why.
 type Verdict struct {
 	Allowed bool
-	Line    int    // where the rule that decided stands in the file, from 1; 0 if none did
-	Rule    string // that rule as written, without its comment, as in "Disallow: /x"
-	Group   Group  // the group that the rule belongs to
+
+	// TooComplex is set if the verdict took too many steps and was given up, which only files and targets do that were made
+	// for it. Nothing is allowed then, and the other fields are zero.
+	TooComplex bool
+
+	Line  int    // where the rule that decided stands in the file, from 1; 0 if none did
+	Rule  string // that rule as written, without its comment, as in "Disallow: /x"
+	Group Group  // the group that the rule belongs to
 }
 
 // Group is a group as it stands in the file, before groups are merged.
@@ -37,7 +43,7 @@ type Group struct {
 // Token returns the product token under which the file addresses the agent, in lower case: "*" where only the groups
 // for everyone hold, "" where none does.
 func (a Agent) Token() string {
-	if a.set == nil {
+	if !a.found() {
 		return ""
 	}
 	return a.set.text(a.set.tokens[a.token].name)
@@ -46,7 +52,7 @@ func (a Agent) Token() string {
 // CrawlDelay returns the largest Crawl-delay that the file has for the agent, and whether it has one. The delay of "*"
 // does not hold for an agent that is named, even if no delay is given with its name: neither do the rules of "*".
 func (a Agent) CrawlDelay() (time.Duration, bool) {
-	if a.set == nil {
+	if !a.found() {
 		return 0, false
 	}
 	return a.set.tokens[a.token].delay.duration()
@@ -59,60 +65,87 @@ func (a Agent) CrawlDelay() (time.Duration, bool) {
 // if two of one kind tie; where no rule matches, and for "/robots.txt" itself, the path is allowed (2.2.2). In most
 // other dialects the first rule that matches decides.
 func (a Agent) Verdict(target string) Verdict {
-	if a.set == nil {
-		return Verdict{Allowed: true}
+	v, _ := a.verdict(target, 0)
+	return v
+}
+
+// VerdictOf judges a target which servers may also read in other forms. The first form that is not allowed decides; if all
+// are allowed, the verdict is that of the target. All forms together have the steps of one verdict: see Verdict.TooComplex.
+func (a Agent) VerdictOf(target string, forms []string) Verdict {
+	v, steps := a.verdict(target, 0)
+	if !v.Allowed {
+		return v
 	}
-	if a.set.dialect != RFC9309 {
-		return a.verdictOf(target)
+	for _, form := range forms {
+		var other Verdict
+		if other, steps = a.verdict(form, steps); !other.Allowed {
+			return other
+		}
 	}
-	path := pathOf(target)
-	if path == "/robots.txt" {
-		return Verdict{Allowed: true}
-	}
-	if strings.HasPrefix(path, "/") && isNormal(path) {
-		return a.judge(path)
-	}
-	return a.judgeIn(formNormal, path)
+	return v
 }
 
 // VerdictURL judges the path and the query that a request for u asks for.
 func (a Agent) VerdictURL(u *url.URL) Verdict { return a.Verdict(u.RequestURI()) }
 
-// verdictOf does what Verdict does, in any dialect.
-func (a Agent) verdictOf(target string) Verdict {
-	s := a.set.dialect.switches()
-	path := s.pathOf(target)
-	if a.set.elsewhere(target) || !s.robotsTxt && path == "/robots.txt" {
-		return Verdict{Allowed: true}
+// verdict does what Verdict does, after so many steps for other forms of the target. It returns the steps of all.
+func (a Agent) verdict(target string, steps int) (Verdict, int) {
+	switch {
+	case a.tooComplex:
+		return Verdict{TooComplex: true}, steps
+	case a.set == nil:
+		return Verdict{Allowed: true}, steps
+	case a.set.dialect != RFC9309:
+		return a.verdictIn(a.set.dialect.switches(), target, steps)
 	}
-	if strings.HasPrefix(path, "/") && isPlain(path) {
-		return a.judge(path)
+	path := pathOf(target)
+	if path == "/robots.txt" {
+		return Verdict{Allowed: true}, steps
 	}
-	return a.judgeIn(s.form, path)
+	if strings.HasPrefix(path, "/") && isNormal(path) {
+		return a.judge(path, steps+len(path)/3)
+	}
+	return a.judgeIn(formNormal, path, steps)
 }
 
-// judgeIn is apart from Verdict so that only paths which need the buffer pay for it. The string does not outlive the
+// verdictIn does what verdict does, in any dialect.
+func (a Agent) verdictIn(s *switches, target string, steps int) (Verdict, int) {
+	path := s.pathOf(target)
+	if a.set.elsewhere(target) || !s.robotsTxt && path == "/robots.txt" {
+		return Verdict{Allowed: true}, steps
+	}
+	if strings.HasPrefix(path, "/") && isPlain(path) {
+		return a.judge(path, steps+len(path)/3)
+	}
+	return a.judgeIn(s.form, path, steps)
+}
+
+// judgeIn is apart from verdict so that only paths which need the buffer pay for it. The string does not outlive the
 // buffer: a Verdict is made of the Ruleset's own text.
-func (a Agent) judgeIn(f form, path string) Verdict {
+func (a Agent) judgeIn(f form, path string, steps int) (Verdict, int) {
 	var buf [1024]byte
 	normal := f.appendPath(buf[:0], path)
+	steps += (len(path) + len(normal)) / 2
 	if f == formNormal && string(normal) == "/robots.txt" {
-		return Verdict{Allowed: true}
+		return Verdict{Allowed: true}, steps
 	}
-	return a.judge(unsafe.String(unsafe.SliceData(normal), len(normal)))
+	return a.judge(unsafe.String(unsafe.SliceData(normal), len(normal)), steps)
 }
 
 // judge judges a path in the form in which the Ruleset's patterns are.
-func (a Agent) judge(path string) Verdict {
+func (a Agent) judge(path string, steps int) (Verdict, int) {
 	r := a.set
-	w := walk{set: r, path: path}
+	w := walk{set: r, path: path, steps: steps}
 	for _, block := range r.held[r.tokens[a.token].held:r.tokens[a.token+1].held] {
 		w.search(int(block))
 	}
-	if w.best == nil {
-		return Verdict{Allowed: true}
+	switch {
+	case w.spent():
+		return Verdict{TooComplex: true}, w.steps
+	case w.best == nil:
+		return Verdict{Allowed: true}, w.steps
 	}
-	return r.verdictBy(w.best)
+	return r.verdictBy(w.best), w.steps
 }
 
 // verdictBy is the verdict that a rule gives.
@@ -127,8 +160,11 @@ type walk struct {
 	set   *Ruleset
 	path  string
 	best  *rule
-	steps int // what it has cost: the nodes and rules looked at, and the octets compared
+	steps int // that it took
 }
+
+// spent reports whether there are no steps left. What was found then is no verdict.
+func (w *walk) spent() bool { return w.steps > maxVerdictSteps }
 
 // search finds the rule that decides about the path among best and those of a block.
 //
@@ -136,6 +172,9 @@ type walk struct {
 // itself: what sorts between a prefix of path and path begins with that prefix too. So one binary search finds them,
 // and a block costs the logarithm of its size, plus the rules that begin as path does.
 func (w *walk) search(block int) {
+	if w.steps += blockSteps; w.spent() {
+		return
+	}
 	r := w.set
 	first := int(r.blocks[block])
 	nodes := r.nodes[first:r.blocks[block+1]]
@@ -144,7 +183,7 @@ func (w *walk) search(block int) {
 		return
 	}
 	common := commonPrefix(r.prefix(&nodes[i]), w.path)
-	w.steps += bits.Len(uint(len(nodes))) + common
+	w.steps += bits.Len(uint(len(nodes))) + common/8
 	for ; i >= 0; i = int(nodes[i].parent) {
 		w.steps++
 		n := &nodes[i]
@@ -163,7 +202,7 @@ func (w *walk) try(rules []rule, rest string) {
 	for j := range rules {
 		x := &rules[j]
 		w.steps++
-		if w.best != nil && w.best.compare(x) < 0 {
+		if w.best != nil && w.best.compare(x) < 0 || w.spent() {
 			return
 		}
 		if w.matches(x, rest) {

@@ -32,6 +32,7 @@ type batchAnswer struct {
 	Rule       string   `json:"rule"`
 	CrawlDelay *float64 `json:"crawl_delay"` // seconds
 	Sitemaps   []string `json:"sitemaps"`
+	TooComplex bool     `json:"too_complex,omitempty"` // the verdict takes too many steps, which refuses
 }
 
 // batch answers questions, one JSON object per line, in their order. It keeps the parsed file of the last question, since
@@ -107,7 +108,7 @@ func (b *batch) judge(line []byte) (*batchAnswer, error) {
 	}
 	agent := b.rules.Agent(*q.UA)
 	v := agent.Verdict(target)
-	a := &batchAnswer{Allowed: v.Allowed, Line: v.Line, Rule: v.Rule, Sitemaps: b.rules.Sitemaps()}
+	a := &batchAnswer{Allowed: v.Allowed, Line: v.Line, Rule: v.Rule, TooComplex: v.TooComplex, Sitemaps: b.rules.Sitemaps()}
 	if a.Sitemaps == nil {
 		a.Sitemaps = []string{} // [] and not null
 	}

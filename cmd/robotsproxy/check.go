@@ -101,6 +101,7 @@ type answer struct {
 	Allowed      *bool    `json:"allowed"` // null where it cannot be known
 	Line         int      `json:"line,omitempty"`
 	Rule         string   `json:"rule,omitempty"`
+	TooComplex   bool     `json:"too_complex,omitempty"` // the verdict takes too many steps, which refuses
 	GroupLine    int      `json:"group_line,omitempty"`
 	GroupAgents  string   `json:"group_agents,omitempty"`
 	CrawlDelay   *float64 `json:"crawl_delay"` // seconds
@@ -212,7 +213,11 @@ func (c *checker) one(ctx context.Context, raw string) (answer, error) {
 		a.CrawlDelay = &seconds
 	}
 	if c.explain && a.Allowed != nil {
-		a.Explanation = explained(snap.RulesFor(c.dialect).Explain(c.agent, target))
+		e := snap.RulesFor(c.dialect).Explain(c.agent, target)
+		if d.Verdict.TooComplex { // maybe in another form of the path, which Explain does not look at
+			e.Why, e.Matches, e.Lost = rules.TooComplex, nil, nil
+		}
+		a.Explanation = explained(e)
 	}
 	return a, nil
 }
@@ -236,7 +241,7 @@ func (c *checker) parse(raw string) (target string, o origin.Origin, err error) 
 
 func (c *checker) answer(raw string, o origin.Origin, d policy.Decision, snap *robots.Snapshot) answer {
 	a := answer{
-		URL: raw, Agent: c.agent, Line: d.Verdict.Line, Rule: safetext.UTF8(d.Verdict.Rule),
+		URL: raw, Agent: c.agent, TooComplex: d.Verdict.TooComplex, Line: d.Verdict.Line, Rule: safetext.UTF8(d.Verdict.Rule),
 		GroupLine: d.Verdict.Group.Line, GroupAgents: safetext.UTF8(d.Verdict.Group.Agents),
 		RobotsState: snap.State(), RobotsStatus: snap.Status, RobotsSHA256: snap.SHA256, Redirects: snap.Redirects,
 	}
@@ -325,6 +330,8 @@ func (a answer) why() string {
 	switch {
 	case a.Cause != "":
 		s = a.Cause
+	case a.TooComplex:
+		s = "too complex: it takes too many steps to find the rule that decides"
 	case a.Line > 0:
 		s = fmt.Sprintf("line %d: %s (group of %s, line %d)", a.Line, a.Rule, a.GroupAgents, a.GroupLine)
 	case a.RobotsState == "unavailable":

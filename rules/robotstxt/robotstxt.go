@@ -6,8 +6,8 @@
 //	data, err := robotstxt.FromResponse(resp)
 //	allowed := data.TestAgent("/private/report", "NewsBot")
 //
-// A crawler that changes this one line gets RFC 9309 where the other parser has a reading of its own, a time that is
-// linear in the file and in the path whatever their authors had in mind, and Group.Verdict, which says the line that
+// A crawler that changes this one line gets RFC 9309 where the other parser has a reading of its own, a bounded time for
+// every verdict whatever the authors of the file and the path had in mind, and Group.Verdict, which says the line that
 // decided. New programs have more from package rules itself.
 //
 // What differs, and why:
@@ -23,6 +23,7 @@
 //   - "/robots.txt" itself is always allowed (2.2.2).
 //   - The largest of several delays for one agent holds, and the first Host.
 //   - 512,000 octets of a file are read (2.5), and no line that is cut by the limit.
+//   - A path whose verdict would take too long is not allowed; rules.Verdict.TooComplex says so.
 //
 // WhitespaceChars is there so that what names it compiles; changing it changes nothing.
 package robotstxt

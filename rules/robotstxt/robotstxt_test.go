@@ -245,3 +245,17 @@ func TestParseError(t *testing.T) {
 		t.Errorf("Error() = %q, want %q", got, want)
 	}
 }
+
+// TestTooComplex checks that a path is not allowed if its verdict takes too many steps.
+func TestTooComplex(t *testing.T) {
+	data, err := robotstxt.FromString("User-agent: *\n" + strings.Repeat("Allow: /*!\n", 31_936))
+	if err != nil {
+		t.Fatal(err)
+	}
+	group := data.FindGroup("NewsBot")
+	for path, want := range map[string]rules.Verdict{"/a": {Allowed: true}, "/" + strings.Repeat("a", 60<<10): {TooComplex: true}} {
+		if got := group.Verdict(path); got != want || group.Test(path) != want.Allowed || data.TestAgent(path, "NewsBot") != want.Allowed {
+			t.Errorf("a path of %d bytes: Verdict = %+v, Test = %v; want %+v", len(path), got, group.Test(path), want)
+		}
+	}
+}

@@ -89,7 +89,7 @@ func (r *rig) rawGet(authority, fields string) *http.Response {
 }
 
 // Credentials that authenticate a connection are refused in every mode, and none of them reaches the origin. So a connection
-// of the pool is never authenticated, and the next client gets nobody's secret.
+// of the pool is never authenticated, and the next client gets no secret of another.
 func TestConnectionCredentials(t *testing.T) {
 	for _, mode := range []policy.Mode{policy.Enforce, policy.Report, policy.Off} {
 		t.Run(mode.String(), func(t *testing.T) {

@@ -1,7 +1,7 @@
 // Package admin is the operator's own listener: health, metrics, the CA's certificate and what the proxy has done.
 //
 //	metrics := admin.NewMetrics()
-//	h, err := admin.New(admin.Options{Token: token, Metrics: metrics, CAPEM: ca.PEM, Ready: ready})
+//	h, err := admin.New(admin.Options{Token: token, Metrics: metrics, CA: onboarding.CA(ca), Ready: ready})
 //	go http.Serve(listener, h)
 //	metrics.Observe(record) // for each request that has ended
 //
@@ -29,16 +29,16 @@ import (
 
 // Options configure a Handler. A Token is needed.
 type Options struct {
-	Token   string                                   // that requests below /api/ carry; see LoadToken
-	Version string                                   // of the program; if empty, "unknown"
-	Hosts   []string                                 // names by which the listener may be addressed, besides localhost; if none, by that and by addresses alone
-	CAPEM   func() []byte                            // returns the CA's certificate; if nil, there is no /ca.pem
-	PAC     func(w http.ResponseWriter, host string) // writes /proxy.pac for who reached the listener by host; if nil, there is none
-	Ready   func() error                             // says why no traffic should be sent here; if nil, there is never a cause
-	Metrics *Metrics                                 // what has been counted; if nil, nothing is but what Gauges report
-	Gauges  []Gauge                                  // numbers of other packages
-	Files   Files                                    // the robots.txt files that are kept; if nil, nothing below /api/cache is served
-	History History                                  // and what they were; needed with Files
+	Token   string       // that requests below /api/ carry; see LoadToken
+	Version string       // of the program; if empty, "unknown"
+	Hosts   []string     // names by which the listener may be addressed, besides localhost; if none, by that and by addresses alone
+	CA      http.Handler // of /ca.pem; if nil, there is none
+	PAC     http.Handler // of /proxy.pac; if nil, there is none
+	Ready   func() error // says why no traffic should be sent here; if nil, there is never a cause
+	Metrics *Metrics     // what has been counted; if nil, nothing is but what Gauges report
+	Gauges  []Gauge      // numbers of other packages
+	Files   Files        // the robots.txt files that are kept; if nil, nothing below /api/cache is served
+	History History      // and what they were; needed with Files
 }
 
 // Handler answers on the operator's listener. It is safe for concurrent use.
@@ -98,11 +98,11 @@ func (h *Handler) routes() *http.ServeMux {
 	if h.options.Files != nil {
 		h.fileRoutes(mux)
 	}
-	if h.options.CAPEM != nil {
-		mux.HandleFunc("GET /ca.pem", h.certificate)
+	if h.options.CA != nil {
+		mux.Handle("GET /ca.pem", h.options.CA)
 	}
 	if h.options.PAC != nil {
-		mux.HandleFunc("GET /proxy.pac", h.pac)
+		mux.Handle("GET /proxy.pac", h.options.PAC)
 	}
 	return mux
 }
@@ -139,22 +139,6 @@ func (h *Handler) readyz(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	io.WriteString(w, "ok\n")
-}
-
-func (h *Handler) certificate(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "application/x-pem-file")
-	w.Header().Set("Content-Disposition", `attachment; filename="robotsproxy-ca.pem"`)
-	w.Write(h.options.CAPEM())
-}
-
-// pac serves the script by which browsers find the proxy.
-func (h *Handler) pac(w http.ResponseWriter, r *http.Request) {
-	host, _, err := origin.SplitAuthority(r.Host)
-	if err != nil {
-		misdirected(w, r.Host)
-		return
-	}
-	h.options.PAC(w, host)
 }
 
 // canonicalHosts reads the names that are added to localhost.

@@ -34,14 +34,19 @@ func ask(h http.Handler, method, path string, fields ...string) *httptest.Respon
 	return w
 }
 
+// page returns a handler that answers with text of a type.
+func page(contentType, text string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", contentType)
+		io.WriteString(w, text)
+	})
+}
+
 func TestEndpoints(t *testing.T) {
 	const certificate = "-----BEGIN CERTIFICATE-----\n"
 	h := newHandler(t, Options{
-		CAPEM: func() []byte { return []byte(certificate) },
-		PAC: func(w http.ResponseWriter, host string) {
-			w.Header().Set("Content-Type", "application/x-ns-proxy-autoconfig")
-			io.WriteString(w, host)
-		},
+		CA:  page("application/x-x509-ca-cert", certificate),
+		PAC: page("application/x-ns-proxy-autoconfig", "FindProxyForURL"),
 	})
 	for _, tt := range []struct {
 		path   string
@@ -52,8 +57,8 @@ func TestEndpoints(t *testing.T) {
 		{"/", 200, "text/html; charset=utf-8", "/healthz"},
 		{"/healthz", 200, "text/plain; charset=utf-8", "ok\n"},
 		{"/readyz", 200, "text/plain; charset=utf-8", "ok\n"},
-		{"/ca.pem", 200, "application/x-pem-file", certificate},
-		{"/proxy.pac", 200, "application/x-ns-proxy-autoconfig", "localhost"},
+		{"/ca.pem", 200, "application/x-x509-ca-cert", certificate},
+		{"/proxy.pac", 200, "application/x-ns-proxy-autoconfig", "FindProxyForURL"},
 		{"/metrics", 200, "text/plain; version=0.0.4; charset=utf-8; escaping=underscores", "go_goroutines"},
 		{"/api/status", 401, "text/plain; charset=utf-8", "Authorization: Bearer TOKEN"},
 		{"/nothing", 404, "text/plain; charset=utf-8", "not found"},
@@ -89,7 +94,7 @@ func checkSecurityHeaders(t *testing.T, h http.Header) {
 
 // The index names what is served, and a browser can follow each link.
 func TestIndexLinks(t *testing.T) {
-	h := newHandler(t, Options{CAPEM: func() []byte { return nil }, PAC: func(http.ResponseWriter, string) {}})
+	h := newHandler(t, Options{CA: page("", ""), PAC: page("", "")})
 	page := ask(h, "GET", "/").Body.String()
 	links := 0
 	for _, part := range strings.Split(page, `href="`)[1:] {
@@ -104,14 +109,13 @@ func TestIndexLinks(t *testing.T) {
 	}
 }
 
-func TestCertificate(t *testing.T) {
-	h := newHandler(t, Options{CAPEM: func() []byte { return []byte("x") }})
-	want := `attachment; filename="robotsproxy-ca.pem"`
-	if got := ask(h, "GET", "/ca.pem").Header().Get("Content-Disposition"); got != want {
-		t.Errorf("Content-Disposition = %q, want %q", got, want)
-	}
-	if w := ask(newHandler(t, Options{}), "GET", "/ca.pem"); w.Code != 404 {
-		t.Errorf("GET /ca.pem without a CA = %d, want 404", w.Code)
+// TestWithoutHandlers checks that a listener without a CA or a PAC file does not serve them.
+func TestWithoutHandlers(t *testing.T) {
+	h := newHandler(t, Options{})
+	for _, path := range []string{"/ca.pem", "/proxy.pac"} {
+		if w := ask(h, "GET", path); w.Code != 404 {
+			t.Errorf("GET %s without a handler = %d, want 404", path, w.Code)
+		}
 	}
 }
 
@@ -131,7 +135,7 @@ func TestReadyz(t *testing.T) {
 }
 
 func TestMethods(t *testing.T) {
-	server := httptest.NewServer(newHandler(t, Options{CAPEM: func() []byte { return nil }}))
+	server := httptest.NewServer(newHandler(t, Options{CA: page("", "")}))
 	defer server.Close()
 	for _, path := range []string{"/", "/healthz", "/readyz", "/ca.pem", "/metrics", "/api/status"} {
 		for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "INVENTED"} {

@@ -281,12 +281,12 @@ func (g *Guard) isOwn(ap netip.AddrPort) bool {
 		if own.Port() != ap.Port() {
 			return false
 		}
-		return own.Addr() == ap.Addr() || own.Addr().IsUnspecified() && IsLocal(ap.Addr()) || ap.Addr().IsUnspecified()
+		return own.Addr() == ap.Addr() || own.Addr().IsUnspecified() && isLocal(ap.Addr()) || ap.Addr().IsUnspecified()
 	})
 }
 
-// IsLocal reports whether addr, or the IPv4 address that it leads to, is one of this machine's.
-func IsLocal(addr netip.Addr) bool {
+// isLocal reports whether addr, or the IPv4 address that it leads to, is one of this machine's.
+func isLocal(addr netip.Addr) bool {
 	addr = origin.Reached(addr)
 	if addr.IsLoopback() {
 		return true

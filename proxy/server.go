@@ -82,7 +82,7 @@ type Options struct {
 	HeaderTimeout  time.Duration   // for a request's header and a TLS handshake; if zero, 10 s
 	IdleTimeout    time.Duration   // for a connection between two requests, a WebSocket, and an unread tunnel; if zero, 2 minutes
 	Limits         Limits          // what clients can hold
-	Onboarding     http.Handler    // what a browser sees that opens the proxy itself; if nil, 404
+	Onboarding     http.Handler    // answers requests for the proxy itself; their URL is absolute if they came through it; if nil, 404
 	Logger         *slog.Logger    // if nil, nothing is logged
 }
 
@@ -353,6 +353,9 @@ func (s *Server) receiveVisit(w http.ResponseWriter, r *http.Request, t *tunnel)
 		return
 	}
 	hurry(w, r)
+	if t != nil {
+		r.URL.Scheme, r.URL.Host = "http", r.Host // absolute, as in every request through the proxy
+	}
 	s.options.Onboarding.ServeHTTP(w, r)
 }
 

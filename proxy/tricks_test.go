@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -479,7 +480,7 @@ func TestNoWayThroughTheFrontDoor(t *testing.T) {
 // A target of the proxy itself whose path a router would clean is refused: a redirect of "//host/x" would look as if it were
 // another request's.
 func TestPathsOfTheProxyItself(t *testing.T) {
-	r := newRig(t, func(o *Options) { o.Snapshots, o.Onboarding = fixed(""), Onboarding(onboardingCA(t), nil) })
+	r := newRig(t, func(o *Options) { o.Snapshots, o.Onboarding = fixed(""), ownPages() })
 	rows := map[string]int{
 		"//a.example/private": 400, "//": 400, "///": 400, "/./": 400, "/x/../ca.pem": 400, "/x//y": 400, "//ca.pem": 400, "/..": 400, "//a.example/?x": 400, "/x/.": 400,
 		"/": 200, "/?x": 200, "/ca.pem": 200, "/proxy.pac": 200, "/ca.pem/": 404, "/page//": 400, "/%2Fa.example/x": 404, "/%2e%2e/x": 404, "/x?u=//a/../b": 404,
@@ -520,5 +521,43 @@ func TestPathsOfTheProxyItself(t *testing.T) {
 	r.last(refused)
 	if got := len(r.records.all()); got != refused {
 		t.Errorf("%d records of %d refusals", got, refused)
+	}
+}
+
+// ownPages stands for the pages of the proxy itself. "/" shows the local address and the URL of the request.
+func ownPages() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/{$}", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "at %v for %s", r.Context().Value(http.LocalAddrContextKey), r.URL)
+	})
+	page := func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "page ", r.URL.Path) }
+	mux.HandleFunc("/ca.pem", page)
+	mux.HandleFunc("/proxy.pac", page)
+	return mux
+}
+
+// TestOwnPages checks that the pages of the proxy itself are reached through the proxy by http and https, over any version
+// of HTTP, whatever other tunnels may do, and that unknown paths of robots.proxy are not sent to another server.
+func TestOwnPages(t *testing.T) {
+	for _, how := range []policy.Interception{policy.Intercept, policy.Tunnel, policy.NoTunnel} {
+		r := &rig{t: t}
+		r = newRig(t, func(o *Options) {
+			o.Policy = r.newPolicy(policy.Options{Interception: how})
+			o.Onboarding = ownPages()
+		})
+		for _, http1 := range []bool{true, false} {
+			for _, url := range []string{"http://robots.proxy/", "https://robots.proxy/", "https://robots.proxy/ca.pem"} {
+				resp, body := r.get(r.client(http1), url)
+				if got := string(body); resp.StatusCode != 200 || got != "page /ca.pem" && got != "at "+r.addr+" for http://robots.proxy/" {
+					t.Errorf("%v: GET %s: %s\n%s", how, url, resp.Status, body)
+				}
+			}
+			if resp, body := r.get(r.client(http1), "https://robots.proxy/page/1"); resp.StatusCode != 404 {
+				t.Errorf("%v: a page that is not there: %s\n%s", how, resp.Status, body)
+			}
+			if resp, body := r.get(r.client(http1), "http://robots.proxy:8080/"); resp.StatusCode == 200 {
+				t.Errorf("%v: another port: %s\n%s", how, resp.Status, body)
+			}
+		}
 	}
 }

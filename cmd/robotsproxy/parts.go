@@ -14,6 +14,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/certs"
 	"github.com/robotsproxy/robotsproxy/config"
 	"github.com/robotsproxy/robotsproxy/egress"
+	"github.com/robotsproxy/robotsproxy/onboarding"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/proxy"
@@ -36,7 +37,6 @@ type parts struct {
 	query   audit.QueryMode
 	fetches *proxy.Fetches
 	server  *proxy.Server
-	flags   proxy.Flags // by which commands find this proxy; set before it serves
 }
 
 // observer is shown each record when it is complete. It must be quick and may not keep the record.
@@ -103,7 +103,7 @@ func (p *parts) newServer(cfg *config.Config, transport *egress.Transport, pseud
 		Pace:      p.pace(cfg),
 		Pseudonym: pseudonym, RefusalStatus: cfg.Refusal.Status, ResponseFields: cfg.ResponseFields, ServeRobots: cfg.Robots.ServeFromCache,
 		HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout, Limits: newLimits(cfg, log),
-		IDs: &p.ids, Query: p.query, Onboarding: proxy.Onboarding(p.ca, func() proxy.Flags { return p.flags }), Logger: log,
+		IDs: &p.ids, Query: p.query, Onboarding: onboarding.Handler(p.ca), Logger: log,
 	})
 }
 

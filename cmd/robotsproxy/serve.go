@@ -24,6 +24,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/admin"
 	"github.com/robotsproxy/robotsproxy/config"
 	"github.com/robotsproxy/robotsproxy/internal/clientenv"
+	"github.com/robotsproxy/robotsproxy/onboarding"
 	"github.com/robotsproxy/robotsproxy/proxy"
 )
 
@@ -49,16 +50,16 @@ config.example.yaml); a second one ends at once.`,
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM) // before the greeting: who reads it may stop us
 		defer stop()
 		context.AfterFunc(ctx, stop) // a second signal ends at once
-		s.parts.flags = settings.pasted(cmd, cfg.DataDir, written(cfg.Listen, s.proxyAt))
+		s.flags = settings.pasted(cmd, cfg.DataDir, written(cfg.Listen, s.proxyAt))
 		fmt.Fprint(std.err, s.greeting())
 		return s.run(ctx)
 	}
 	return cmd
 }
 
-// pasted returns the flags that other commands need, in whatever folder, to find the proxy that was started with these,
-// keeps its data in dataDir and listens at listen.
-func (s *configSource) pasted(cmd *cobra.Command, dataDir, listen string) proxy.Flags {
+// pasted returns the flags by which "robotsproxy env", in any folder, finds the proxy that was started with these flags,
+// keeps its data in dataDir and listens at listen. A space precedes each flag.
+func (s *configSource) pasted(cmd *cobra.Command, dataDir, listen string) string {
 	paste := func(flag, value string) string {
 		if !cmd.Flags().Changed(flag) {
 			return ""
@@ -67,9 +68,9 @@ func (s *configSource) pasted(cmd *cobra.Command, dataDir, listen string) proxy.
 	}
 	file, err := absolute(s.file)
 	if err != nil {
-		file = s.file // it was read by that name
+		file = s.file // it was read under that name
 	}
-	return proxy.Flags{Data: paste("config", file) + paste("data-dir", dataDir), Listen: paste("listen", listen)}
+	return paste("config", file) + paste("data-dir", dataDir) + paste("listen", listen)
 }
 
 // written returns the address of l as the operator wrote it, but with the port that it has: the system calls 0.0.0.0
@@ -90,6 +91,7 @@ type service struct {
 	parts    *parts
 	admin    *http.Server
 	token    string // path of the admin token
+	flags    string // of "env", for the banner
 	proxyAt  net.Listener
 	adminAt  net.Listener
 	draining atomic.Bool
@@ -107,11 +109,11 @@ func newService(cfg *config.Config, log *slog.Logger) (_ *service, err error) {
 			err = errors.Join(err, s.parts.close())
 		}
 	}()
-	if err := s.newAdmin(metrics); err != nil {
-		return nil, err
-	}
 	if s.proxyAt, err = listen("listen", cfg.Listen); err != nil {
 		return nil, err
+	}
+	if err := s.newAdmin(metrics); err != nil {
+		return nil, errors.Join(err, s.proxyAt.Close())
 	}
 	if s.adminAt, err = listen("admin.listen", cfg.Admin.Listen); err != nil {
 		return nil, errors.Join(err, s.proxyAt.Close())
@@ -139,7 +141,8 @@ func (s *service) newAdmin(metrics *admin.Metrics) error {
 		return usage(err)
 	}
 	handler, err := admin.New(admin.Options{
-		Token: token, Version: buildVersion(), Hosts: adminHosts(s.cfg), CAPEM: s.parts.ca.PEM, PAC: s.pac, Ready: s.ready, Metrics: metrics, Gauges: s.parts.gauges(),
+		Token: token, Version: buildVersion(), Hosts: adminHosts(s.cfg), Ready: s.ready, Metrics: metrics, Gauges: s.parts.gauges(),
+		CA: onboarding.CA(s.parts.ca), PAC: onboarding.PAC(onboarding.ProxyAddress(s.proxyAt.Addr())),
 		Files: s.parts.files, History: history{s.parts.state, s.parts.files.Unsaved},
 	})
 	if err != nil {
@@ -160,11 +163,6 @@ func adminHosts(cfg *config.Config) []string {
 		return cfg.Admin.Hosts
 	}
 	return append(slices.Clip(cfg.Admin.Hosts), name)
-}
-
-// pac answers with the proxy's address as somebody knows it who reached this machine by host.
-func (s *service) pac(w http.ResponseWriter, host string) {
-	proxy.WritePAC(w, proxy.PACAddress(s.proxyAt.Addr(), host))
 }
 
 func (s *service) ready() error {
@@ -264,11 +262,11 @@ func (s *service) greeting() string {
 
 Send this shell's programs through it, or try one request:
 
-  eval "$(%s env%s%s)"
+  eval "$(%s env%s)"
   curl --proxy http://%s%s --cacert %s https://example.com/
 %s
 `, buildVersion(), s.cfg.Mode, proxyAt, adminAt, ca.CertFile(), made, ca.Fingerprint(), records, s.token,
-		selfCommand(), s.parts.flags.Data, s.parts.flags.Listen, user, toPaste, clientenv.Quote(ca.CertFile()), hint)
+		selfCommand(), s.flags, user, toPaste, clientenv.Quote(ca.CertFile()), hint)
 }
 
 // selfCommand returns the shell command for this program: its name if PATH leads to it, and its path if not.

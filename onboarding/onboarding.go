@@ -1,0 +1,93 @@
+// Package onboarding serves the pages and files that set up clients of the proxy.
+//
+//	http.Handle("/", onboarding.Handler(ca))
+//
+// Handler answers requests for the proxy itself: a page with set-up lines for each client, /ca.pem and /proxy.pac. CA
+// and PAC are the handlers of these two files alone, for another listener.
+//
+// All of it is public: nothing names a user, a folder or a configured host. The package does not decide which requests
+// are for the proxy itself.
+package onboarding
+
+import (
+	"bytes"
+	_ "embed" // the page
+	"html/template"
+	"net"
+	"net/http"
+
+	"github.com/robotsproxy/robotsproxy/certs"
+)
+
+// Handler returns the handler of requests for the proxy itself. It names the proxy by the address at which the client
+// reached it: the request's Host, or the local address of the connection if the request came through the proxy. Such
+// requests have an absolute URL.
+func Handler(ca *certs.Authority) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { servePage(w, ownAddress(r), ca) })
+	mux.Handle("GET /ca.pem", CA(ca))
+	mux.Handle("GET /proxy.pac", PAC(ownAddress))
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, notFound, http.StatusNotFound) })
+	return mux
+}
+
+// notFound is read by the users of programs that send requests for a site as if the proxy were that site.
+const notFound = `404 Not a page of robotsproxy
+
+This is the proxy itself. A request for a site must contain the whole URL (GET http://a.example/page). Programs send it if
+they are configured to use a proxy. GET / shows how.`
+
+// CA returns the handler of /ca.pem: the certificates that clients must trust. During a rotation there are two.
+func CA(ca *certs.Authority) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/x-x509-ca-cert") // which browsers offer to import
+		w.Header().Set("Content-Disposition", `attachment; filename="robotsproxy-ca.pem"`)
+		_, _ = w.Write(ca.PEM()) // the client may have left
+	})
+}
+
+// page is the data of page.html.
+type page struct {
+	Proxy, Host, Port string
+	CAs               []certificate
+}
+
+type certificate struct {
+	Name, SHA256 string
+	From         string // when it begins to sign; empty if it does
+}
+
+//go:embed page.html
+var pageHTML string
+
+var pageTemplate = template.Must(template.New("page").Parse(pageHTML))
+
+// servePage writes the set-up page of the proxy at address.
+func servePage(w http.ResponseWriter, address string, ca *certs.Authority) {
+	p := page{Proxy: address}
+	p.Host, p.Port, _ = net.SplitHostPort(address) // ownAddress joined it
+	all, err := ca.CAs()
+	for _, c := range all {
+		if c.Role == certs.Previous {
+			continue
+		}
+		shown := certificate{Name: c.Certificate.Subject.CommonName, SHA256: certs.Fingerprint(c.Certificate)}
+		if c.Role == certs.Next {
+			shown.From = c.From.UTC().Format("2006-01-02 15:04 UTC")
+		}
+		p.CAs = append(p.CAs, shown)
+	}
+	var b bytes.Buffer
+	if err == nil {
+		err = pageTemplate.Execute(&b, p)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	_, _ = w.Write(b.Bytes()) // the client may have left
+}

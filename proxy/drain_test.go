@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
+	"github.com/robotsproxy/robotsproxy/robots"
 )
 
 // A long request through one way does not keep the other from draining: a tunnel takes no new requests meanwhile.
@@ -234,5 +237,35 @@ func TestPasswordsAreNotRepeated(t *testing.T) {
 		if strings.Contains(fmt.Sprint(req), "hunter2") || req.Header.Get("Authorization") != "" {
 			t.Errorf("the password reached the origin: %v", req)
 		}
+	}
+}
+
+// A handler that begins after Close does nothing: the parts of the proxy may be closed by then. net/http starts one if it had
+// read the request just before its connection was closed.
+func TestNothingBeginsAfterClose(t *testing.T) {
+	asked := 0
+	r := newRig(t, func(o *Options) {
+		o.Snapshots = snapshots(func(context.Context, origin.Origin) (*robots.Snapshot, error) {
+			asked++
+			return nil, errNotThere
+		})
+	})
+	if err := r.server.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, request := range []*http.Request{
+		httptest.NewRequest("GET", r.url("http", "/page/1"), nil),
+		httptest.NewRequest("CONNECT", r.url("http", ""), nil),
+	} {
+		func() {
+			defer func() { _ = recover() }() // http.ErrAbortHandler is for net/http
+			r.server.front.Handler.ServeHTTP(httptest.NewRecorder(), request)
+		}()
+	}
+	if asked > 0 {
+		t.Errorf("a robots.txt was asked for after Close")
+	}
+	if r.records.begun > 0 {
+		t.Errorf("%d records were begun after Close", r.records.begun)
 	}
 }

@@ -25,7 +25,9 @@ func (s *Server) newInnerConn(c net.Conn, t *tunnel, o origin.Origin) net.Conn {
 
 // refuseMalformed answers bytes on c that are not a request, with a record.
 func (s *Server) refuseMalformed(c net.Conn, t *tunnel, e *http1.SyntaxError) {
-	s.handlers.begin()
+	if !s.handlers.begin() {
+		return
+	}
 	defer s.handlers.end()
 	r := &http.Request{RemoteAddr: c.RemoteAddr().String(), Header: http.Header{}}
 	ex := s.newExchange(nil, r, t)

@@ -36,7 +36,9 @@ type passage struct {
 
 // passOn answers a CONNECT to a host whose tunnels are not opened here.
 func (s *Server) passOn(w *hijackWriter, r *http.Request) {
-	s.handlers.begin()
+	if !s.handlers.begin() {
+		panic(http.ErrAbortHandler)
+	}
 	p := s.openPassage(w, r)
 	if p == nil {
 		s.handlers.end()

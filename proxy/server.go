@@ -259,7 +259,8 @@ func (s *Server) drain(ctx context.Context) error {
 // lastWords is how long requests may take to end once they are told to, before their connections are closed.
 const lastWords = time.Second
 
-// Close ends everything and returns when every request has ended, so that its record is complete.
+// Close ends everything and returns when every request has ended, so that its record is complete. No request begins after
+// that, so the parts that the Server uses may be closed.
 func (s *Server) Close() error {
 	s.end(errStopping)
 	told, cancel := context.WithTimeout(context.Background(), lastWords)
@@ -267,7 +268,7 @@ func (s *Server) Close() error {
 	_ = s.drain(told) // what has not ended then is cut off
 	err := errors.Join(s.front.Close(), s.innerHTTP.Close())
 	s.closeTracked()
-	s.handlers.wait()
+	s.handlers.close()
 	return err
 }
 
@@ -385,7 +386,9 @@ func isVisit(r *http.Request) bool {
 
 // serve takes one request all the way. Its target is made certain before anything else looks at it.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, t *tunnel) {
-	s.handlers.begin()
+	if !s.handlers.begin() {
+		panic(http.ErrAbortHandler)
+	}
 	defer s.handlers.end()
 	s.active.Add(1)
 	defer s.active.Add(-1)

@@ -169,7 +169,9 @@ func (w *hijackWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // admit reports whether the tunnel that r asks for may be opened; where it may not, r is answered. This alone of a CONNECT
 // is work that a stop waits for: a tunnel that is open may be idle for long.
 func (w *hijackWriter) admit(r *http.Request) bool {
-	w.server.handlers.begin()
+	if !w.server.handlers.begin() {
+		panic(http.ErrAbortHandler)
+	}
 	defer w.server.handlers.end()
 	defer func() {
 		if v := recover(); v != nil {
@@ -353,7 +355,9 @@ func (s *Server) checkServerName(hello *tls.ClientHelloInfo) (*tls.Config, error
 
 // recordTunnel records a tunnel that ended before its first request: nobody could be told but by a TLS alert.
 func (s *Server) recordTunnel(c *tunnelConn, ref *Refusal) {
-	s.handlers.begin()
+	if !s.handlers.begin() {
+		return
+	}
 	defer s.handlers.end()
 	r := &http.Request{Method: http.MethodConnect, RemoteAddr: c.RemoteAddr().String(), Header: http.Header{}}
 	s.newConnectExchange(nil, r, c.tunnel).refuse(r, ref)

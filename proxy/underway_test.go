@@ -26,6 +26,23 @@ func TestUnderWay(t *testing.T) {
 	})
 }
 
+func TestUnderWayIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUnderWay()
+		u.begin()
+		closed := false
+		go func() { u.close(); closed = true }()
+		if synctest.Wait(); closed || !u.begin() { // until the last has ended, others begin
+			t.Fatal("close did not wait for what was under way")
+		}
+		u.end()
+		u.end()
+		if synctest.Wait(); !closed || u.begin() {
+			t.Error("something began after close")
+		}
+	})
+}
+
 // What begins and ends while somebody waits is no misuse, as it is with a sync.WaitGroup (-race, or a panic), and ends every wait.
 func TestUnderWayWhileItIsWaitedFor(t *testing.T) {
 	u := newUnderWay()

@@ -51,9 +51,16 @@ func (p pipeline) judgeAgain(ex *exchange) *Refusal {
 	return ex.decide()
 }
 
-// decide decides by what ex.judged rests on, and notes the decision in the record.
+// decide decides by what ex.judged rests on, and notes the decision in the record. A costly decision waits for its turn.
 func (ex *exchange) decide() *Refusal {
 	j := &ex.judged
+	if j.costly() {
+		leave, err := ex.server.turns.take(ex.ctx, ex.share)
+		if err != nil {
+			return ex.gone(errGoneWaiting)
+		}
+		defer leave()
+	}
 	j.Decision = j.policy.Decide(j.request, j.snap, j.at)
 	ex.noteDecision(j)
 	if j.Action == policy.Refuse {

@@ -118,6 +118,7 @@ type Server struct {
 	requests   *quota[string] // of requests, by share
 	memory     *quota[string] // of the bytes that requests hold, by share
 	distrust   *distrust
+	turns      *turns // of costly decisions
 
 	mu    sync.Mutex // guards conns
 	conns map[net.Conn]struct{}
@@ -135,7 +136,7 @@ func New(o Options) (*Server, error) {
 		options: o, log: o.Logger, ids: o.IDs, via: egress.NewVia(o.Pseudonym),
 		tunnels: newConnQueue(), conns: make(map[net.Conn]struct{}), handlers: newUnderWay(),
 		seats:      o.Limits.connectionSeats("limits", o.Logger),
-		tunnelRoom: newSeats(o.Logger, bound{most: o.Limits.Tunnels, key: "limits.tunnels"}, bound{}), distrust: newDistrust(o.Logger),
+		tunnelRoom: newSeats(o.Logger, bound{most: o.Limits.Tunnels, key: "limits.tunnels"}, bound{}), distrust: newDistrust(o.Logger), turns: newTurns(),
 	}
 	s.requests, s.memory = o.Limits.requestQuotas(o.Logger)
 	s.byUser = clientsByUser(o.Users)

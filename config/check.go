@@ -17,8 +17,8 @@ import (
 	"github.com/robotsproxy/robotsproxy/rules"
 )
 
-// check judges values together: what each may be by itself was seen when it was read. A check is left out where one of
-// its keys has a fault already.
+// check checks values that depend on each other. The decoder has checked each value alone, and a check is skipped if
+// one of its keys has a fault.
 func (l *loader) check(now time.Time) {
 	c := l.cfg
 	l.checkListeners()
@@ -41,7 +41,7 @@ func (l *loader) check(now time.Time) {
 	l.checkFiles()
 }
 
-// atMost reports a low that is above high. A low that nobody set is no fault: it comes down to what high was set to.
+// atMost reports a low value above the high one. If the low one is a default, atMost lowers it instead.
 func atMost[T cmp.Ordered](l *loader, low string, a *T, high string, b T) {
 	if *a <= b || !l.OK(low, high) {
 		return
@@ -53,7 +53,7 @@ func atMost[T cmp.Ordered](l *loader, low string, a *T, high string, b T) {
 	l.Fault(low, "found %s, expected no more than %s, which is %s (%s)", schema.Format(*a), high, schema.Format(b), l.At(high))
 }
 
-// orMax returns what a limit of 0, which is none, compares as.
+// orMax returns limit for comparisons: 0 means unlimited.
 func orMax(limit int) int {
 	if limit == 0 {
 		return math.MaxInt
@@ -61,7 +61,7 @@ func orMax(limit int) int {
 	return limit
 }
 
-// checkTogether reports the absence of one of two keys that only mean something together, at the place of the other.
+// checkTogether reports, at the place of the other, that one of two keys is missing that are only useful together.
 func (l *loader) checkTogether(a, valueA, b, valueB string) {
 	if !l.OK(a, b) || (valueA == "") == (valueB == "") {
 		return
@@ -72,7 +72,7 @@ func (l *loader) checkTogether(a, valueA, b, valueB string) {
 	l.FaultAt(l.At(a), b, "found none, expected one beside %s", a)
 }
 
-// checkOneOf reports two keys that say the same thing.
+// checkOneOf reports that both of two alternatives are set.
 func (l *loader) checkOneOf(a, valueA, b, valueB string) {
 	if l.OK(a, b) && valueA != "" && valueB != "" {
 		l.Fault(b, "found one beside %s (%s), expected one of the two", a, l.At(a))
@@ -85,28 +85,28 @@ func (l *loader) checkListeners() {
 		l.checkOpen()
 	}
 	if l.OK("admin.listen") && !isLoopback(c.Admin.Listen) {
-		l.Warn("admin.listen", "%s can be reached by others, who see there whom you crawl if they learn the token; 127.0.0.1 is for this machine alone", c.Admin.Listen)
+		l.Warn("admin.listen", "%s can be reached by others, who can see which hosts you crawl if they learn the token; 127.0.0.1 is for this machine alone", c.Admin.Listen)
 	}
 	if l.OK("listen", "admin.listen") && samePort(c.Listen, c.Admin.Listen) {
 		l.Fault("admin.listen", "found %s, expected another port than that of listen, %s (%s)", c.Admin.Listen, c.Listen, l.At("listen"))
 	}
 }
 
-// checkOpen refuses an open proxy, and one whose operator cannot be reached.
+// checkOpen reports an open proxy, and a proxy for others without a contact of its operator.
 func (l *loader) checkOpen() {
 	c := l.cfg
 	if l.OK("clients", "auth.required") && len(c.Clients) == 0 && !c.Auth.Required {
-		l.Fault("listen", `%s can be reached by others, expected clients that say who may use the proxy, or auth.required. Write 127.0.0.1 for this machine alone, or add, with your own network:
+		l.Fault("listen", `%s can be reached by others, expected a list of clients, or auth.required. Write 127.0.0.1 for this machine alone, or add, with your own network:
     clients:
       - {name: lab, cidr: [10.0.0.0/8]}`, settings.Quote(c.Listen))
 	}
 	if l.OK("identity.contact") && c.Identity.Contact == "" {
-		l.FaultAt(l.At("listen"), "identity.contact", "found none, expected %s: owners of sites must be able to reach whoever lets others crawl, as listen %s does", texts["contact"].Expected(), c.Listen)
+		l.FaultAt(l.At("listen"), "identity.contact", "found none, expected %s: owners of sites must be able to reach the operator of a proxy that others can use (listen is %s)", texts["contact"].Expected(), c.Listen)
 	}
 	for i, client := range c.Clients {
 		for j, p := range client.CIDR {
 			if p.IsValid() && p.Bits() == 0 && client.User == "" && !c.Auth.Required {
-				l.Warn(settings.Item(settings.Join(settings.Item("clients", i), "cidr"), j), "%s is everybody: an open proxy", p)
+				l.Warn(settings.Item(settings.Join(settings.Item("clients", i), "cidr"), j), "%s allows everyone: an open proxy", p)
 			}
 		}
 	}
@@ -138,14 +138,14 @@ func (l *loader) checkEgress() {
 	}
 }
 
-// checkAuth refuses what needs passwords where there are none.
-// checkRefusal refuses the one status that means another thing to every client: it would send, or ask for, a password.
+// checkRefusal reports the status 407: clients would send, or ask for, a password.
 func (l *loader) checkRefusal() {
 	if l.cfg.Refusal.Status == http.StatusProxyAuthRequired {
 		l.Fault("refusal.status", "found 407, expected another: 407 asks for a password")
 	}
 }
 
+// checkAuth reports settings that need passwords, if there is no file of passwords.
 func (l *loader) checkAuth() {
 	c := l.cfg
 	if c.Auth.HtpasswdFile != "" || !l.OK("auth.htpasswd_file") {
@@ -179,7 +179,7 @@ func (l *loader) checkClients() {
 		return len(client.CIDR) == 0 || slices.ContainsFunc(client.CIDR, overlapsLoopback)
 	}
 	if len(c.Clients) > 0 && l.OK("clients", "listen") && isLoopback(c.Listen) && !slices.ContainsFunc(c.Clients, local) {
-		l.Warn("clients", "nobody can use the proxy: listen is %s, and no client has an address of this machine (127.0.0.1)", c.Listen)
+		l.Warn("clients", "no client can use the proxy: listen is %s, and no client has an address of this machine (127.0.0.1)", c.Listen)
 	}
 }
 
@@ -187,14 +187,14 @@ func overlapsLoopback(p netip.Prefix) bool {
 	return p.Overlaps(netip.MustParsePrefix("127.0.0.0/8")) || p.Overlaps(netip.MustParsePrefix("::1/128"))
 }
 
-// require reports a key of an entry that is not there.
-func (l *loader) require(key string, present bool, what string) {
+// require reports a missing key of an entry.
+func (l *loader) require(key string, present bool, expected string) {
 	if !present && l.OK(key) {
-		l.Fault(key, "found none, expected %s", what)
+		l.Fault(key, "found none, expected %s", expected)
 	}
 }
 
-// checkHosts refuses an entry that can never apply, since an earlier one matches all that it does.
+// checkHosts reports an entry that never applies because an earlier one matches the same hosts.
 func (l *loader) checkHosts() {
 	first := map[string]int{}
 	for i, h := range l.cfg.Hosts {
@@ -215,8 +215,7 @@ func (l *loader) checkHosts() {
 	}
 }
 
-// covering returns every pattern that matches all hosts that pattern matches: itself, those of the names above it, and
-// "*".
+// covering returns the patterns that match all hosts of pattern: pattern, "*." with each name above it, and "*".
 func covering(pattern string) []string {
 	all := []string{pattern}
 	name := strings.TrimPrefix(pattern, "*.")
@@ -233,12 +232,12 @@ func (l *loader) checkExemptions(now time.Time) {
 	for i := range l.cfg.Exemptions {
 		e, key := &l.cfg.Exemptions[i], settings.Item("exemptions", i)
 		l.require(settings.Join(key, "host"), e.Host != "", texts["pattern"].Expected())
-		l.require(settings.Join(key, "reason"), e.Reason != "", "a reason, which an auditor will ask for")
-		l.require(settings.Join(key, "owner"), e.Owner != "", "an owner, who answers for it")
+		l.require(settings.Join(key, "reason"), e.Reason != "", "a reason, for auditors")
+		l.require(settings.Join(key, "owner"), e.Owner != "", "an owner, for questions about it")
 		said := l.IsSet(settings.Join(key, "effect"))
 		l.require(settings.Join(key, "effect"), said, "allow or deny")
 		if said && e.Effect == policy.EffectAllow {
-			l.require(settings.Join(key, "until"), !e.Until.IsZero(), "a date such as 2027-06-30: nothing is allowed for ever")
+			l.require(settings.Join(key, "until"), !e.Until.IsZero(), "a date such as 2027-06-30: an exemption that allows must end")
 		}
 		if !e.Until.IsZero() && !now.Before(e.Until) {
 			l.Warn(settings.Join(key, "until"), "this exemption stopped working at %s", formatTime(e.Until))
@@ -247,7 +246,7 @@ func (l *loader) checkExemptions(now time.Time) {
 	}
 }
 
-// checkExempt checks what an exemption is about.
+// checkExempt checks the requests that an exemption selects.
 func (l *loader) checkExempt(e *policy.Exemption, key string) {
 	if k := settings.Join(key, "host"); e.Host != "" && l.OK(k) {
 		l.Reread(k, "pattern", &e.Host)
@@ -260,8 +259,8 @@ func (l *loader) checkExempt(e *policy.Exemption, key string) {
 	}
 }
 
-// isClient reports whether somebody is known by name. Where clients lists none, everybody is "local" or has the name of a
-// user, and those are in a file that is read later.
+// isClient reports whether name is a client. If clients is empty, a client is "local" or a user of the file of
+// passwords, which is read later.
 func (l *loader) isClient(name string) bool {
 	if len(l.cfg.Clients) == 0 {
 		return name == "local" || l.cfg.Auth.HtpasswdFile != "" || !l.OK("clients")
@@ -280,7 +279,7 @@ func (l *loader) nearClient(name string) string {
 	return ""
 }
 
-// checkFiles opens every file that is only read, so that what is not there is known before anything starts.
+// checkFiles opens every file that is only read, so that a missing one is reported before the proxy starts.
 func (l *loader) checkFiles() {
 	c := l.cfg
 	l.checkFile("intercept.ca_cert", c.Intercept.CACert)
@@ -294,7 +293,7 @@ func (l *loader) checkFiles() {
 	}
 }
 
-// checkRobotsFile warns of what a robots.txt of the operator's says in vain. It is no fault: crawlers pass over it too.
+// checkRobotsFile warns of errors in the operator's own robots.txt. They are not faults, since crawlers ignore them.
 func (l *loader) checkRobotsFile(key, path string) {
 	l.checkFile(key, path)
 	if path == "" || !l.OK(key) {
@@ -321,8 +320,8 @@ func (l *loader) checkFile(key, path string) {
 	}
 }
 
-// checkSecret checks a file that others should not read. It is no fault that they can: the secrets of a container are
-// often mounted so.
+// checkSecret warns of a file with secrets that others can read. It is not a fault, because the secrets of a container
+// are often mounted so.
 func (l *loader) checkSecret(key, path string) {
 	l.checkFile(key, path)
 	if info, err := os.Stat(path); path != "" && l.OK(key) && err == nil && info.Mode().Perm()&0o077 != 0 {
@@ -330,14 +329,14 @@ func (l *loader) checkSecret(key, path string) {
 	}
 }
 
-// readable looks before it opens, since opening a named pipe would wait for somebody to write.
+// readable returns an error if path cannot be read. It does not open a named pipe, which would wait for a writer.
 func readable(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is no regular file", path)
+		return fmt.Errorf("%s is not a regular file", path)
 	}
 	f, err := os.Open(path)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 const openTo = "clients: [{name: lab, cidr: [10.0.0.0/8]}]\nidentity: {contact: \"mailto:op@example.org\"}\n"
 
 func TestChecks(t *testing.T) {
-	const lines = " can be reached by others, expected clients that say who may use the proxy, or auth.required. Write 127.0.0.1 for this machine alone, or add, with your own network:\n" +
+	const lines = " can be reached by others, expected a list of clients, or auth.required. Write 127.0.0.1 for this machine alone, or add, with your own network:\n" +
 		"    clients:\n      - {name: lab, cidr: [10.0.0.0/8]}"
 	const proxyURL = "the URL of a proxy such as http://proxy.example:3128, or https://"
 	const contact = `identity: {contact: "https://example.org/bot"}` + "\n"
@@ -45,7 +45,7 @@ func TestChecks(t *testing.T) {
 		{"credentials for no proxy", "egress: {upstream_proxy_credentials_file: robotsproxy.yaml}", "f:1:43: egress.upstream_proxy: found none, expected one beside egress.upstream_proxy_credentials_file"},
 		{"IPv6 loopback", `listen: "[::1]:3128"`, ""},
 		{"all of 127.0.0.0/8 is loopback", "listen: 127.9.9.9:3128", ""},
-		{"no contact", "clients: [{name: a, cidr: [10.0.0.1]}]\nlisten: :3128", "f:2:9: identity.contact: found none, expected a URL such as https://example.org/crawler, or mailto:crawler@example.org: owners of sites must be able to reach whoever lets others crawl, as listen :3128 does"},
+		{"no contact", "clients: [{name: a, cidr: [10.0.0.1]}]\nlisten: :3128", "f:2:9: identity.contact: found none, expected a URL such as https://example.org/crawler, or mailto:crawler@example.org: owners of sites must be able to reach the operator of a proxy that others can use (listen is :3128)"},
 		{"one port twice", "listen: 127.0.0.1:3129", "admin.listen: found 127.0.0.1:3129, expected another port than that of listen, 127.0.0.1:3129 (f:1:9)"},
 		{"free ports", "listen: 127.0.0.1:0\nadmin: {listen: 127.0.0.1:0}", ""},
 		{"port by name", "listen: 127.0.0.1:http", `f:1:9: listen: found "127.0.0.1:http", expected an address and a port such as 127.0.0.1:3128; the port is a number from 0 to 65535`},
@@ -77,7 +77,7 @@ func TestChecks(t *testing.T) {
 		{"key without certificate", "intercept: {ca_key: dir/key}", "config: 2 faults\n" +
 			"f:1:21: intercept.ca_cert: found none, expected one beside intercept.ca_key\n" +
 			"f:1:21: intercept.ca_key: expected a file that can be read: stat dir/dir/key: no such file or directory"},
-		{"folder in place of a file", "egress: {ca_file: .}", "f:1:19: egress.ca_file: expected a file that can be read: dir is no regular file"},
+		{"folder in place of a file", "egress: {ca_file: .}", "f:1:19: egress.ca_file: expected a file that can be read: dir is not a regular file"},
 		{"allowed and denied", "egress: {allow_addresses: [10.0.0.1], deny_addresses: [10.0.0.0/8, 10.0.0.1]}", "f:1:68: egress.deny_addresses[1]: 10.0.0.1 is in egress.allow_addresses too"},
 		{"mapped address", "egress: {allow_addresses: [\"::ffff:10.0.0.1\"], deny_addresses: [10.0.0.1]}", "f:1:65: egress.deny_addresses[0]: 10.0.0.1 is in egress.allow_addresses too"},
 		{"no name, no cidr", "clients: [{}]", "config: 2 faults\n" +
@@ -95,10 +95,10 @@ func TestChecks(t *testing.T) {
 		{"star within a name", "hosts: [{host: \"a*.example\"}]", `f:1:16: hosts[0].host: found "a*.example", expected a host such as a.example, or *.example for every host below it; host "a*.example": '*' does not belong in a name`},
 		{"exemption without anything", "exemptions: [{}]", "config: 4 faults\n" +
 			"f:1:14: exemptions[0].host: found none, expected a host such as a.example, or *.example for every host below it\n" +
-			"f:1:14: exemptions[0].reason: found none, expected a reason, which an auditor will ask for\n" +
-			"f:1:14: exemptions[0].owner: found none, expected an owner, who answers for it\n" +
+			"f:1:14: exemptions[0].reason: found none, expected a reason, for auditors\n" +
+			"f:1:14: exemptions[0].owner: found none, expected an owner, for questions about it\n" +
 			"f:1:14: exemptions[0].effect: found none, expected allow or deny"},
-		{"allow for ever", "exemptions: [{host: a.example, effect: allow, reason: r, owner: o}]", "f:1:14: exemptions[0].until: found none, expected a date such as 2027-06-30: nothing is allowed for ever"},
+		{"allow for ever", "exemptions: [{host: a.example, effect: allow, reason: r, owner: o}]", "f:1:14: exemptions[0].until: found none, expected a date such as 2027-06-30: an exemption that allows must end"},
 		{"deny for ever", "exemptions: [{host: a.example, effect: deny, reason: r, owner: o}]", ""},
 		{"a comment would cut the path", "exemptions: [{host: a.example, path: /a#b, effect: deny, reason: r, owner: o}]", `f:1:38: exemptions[0].path: found "/a#b", expected a path such as /api/*, with %23 for # and %20 for a space`},
 		{"unknown client", "clients: [{name: news, cidr: [127.0.0.1]}]\nexemptions: [{host: a.example, client: nwes, effect: deny, reason: r, owner: o}]", `f:2:40: exemptions[0].client: found "nwes", expected the name of one of clients; did you mean news?`},
@@ -126,9 +126,9 @@ func TestChecks(t *testing.T) {
 func TestWarnings(t *testing.T) {
 	const exemption = "exemptions: [{host: a.example, effect: allow, reason: r, owner: o, until: %s}]\n"
 	tests := []struct{ name, text, want string }{
-		{"admin for others", "admin: {listen: 0.0.0.0:3129}", "f:1:17: admin.listen: 0.0.0.0:3129 can be reached by others, who see there whom you crawl if they learn the token; 127.0.0.1 is for this machine alone"},
-		{"everybody", "listen: :3128\nclients: [{name: all, cidr: [\"::/0\"]}]\nidentity: {contact: \"mailto:op@example.org\"}", "f:2:30: clients[0].cidr[0]: ::/0 is everybody: an open proxy"},
-		{"nobody", openTo, "f:1:10: clients: nobody can use the proxy: listen is 127.0.0.1:3128, and no client has an address of this machine (127.0.0.1)"},
+		{"admin for others", "admin: {listen: 0.0.0.0:3129}", "f:1:17: admin.listen: 0.0.0.0:3129 can be reached by others, who can see which hosts you crawl if they learn the token; 127.0.0.1 is for this machine alone"},
+		{"everybody", "listen: :3128\nclients: [{name: all, cidr: [\"::/0\"]}]\nidentity: {contact: \"mailto:op@example.org\"}", "f:2:30: clients[0].cidr[0]: ::/0 allows everyone: an open proxy"},
+		{"nobody", openTo, "f:1:10: clients: no client can use the proxy: listen is 127.0.0.1:3128, and no client has an address of this machine (127.0.0.1)"},
 		{"everybody with a password", "listen: :3128\nauth: {htpasswd_file: robotsproxy.yaml, required: true}\nclients: [{name: all, cidr: [\"::/0\"]}]\nidentity: {contact: \"mailto:op@example.org\"}", ""},
 		{"until yesterday", strings.ReplaceAll(exemption, "%s", "2026-05-31"), "f:1:75: exemptions[0].until: this exemption stopped working at 2026-06-01T00:00:00Z"},
 		{"until today, to its end in UTC", strings.ReplaceAll(exemption, "%s", "2026-06-01"), ""},

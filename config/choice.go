@@ -1,6 +1,6 @@
 package config
 
-// Treatment is what an answer that says nothing about crawling is taken for.
+// Treatment is the meaning of a response that is not a robots.txt.
 type Treatment string
 
 const (
@@ -8,23 +8,23 @@ const (
 	Refuse Treatment = "refuse" // as if the whole site were disallowed
 )
 
-// OverMax is what becomes of a Crawl-delay above the maximum.
+// OverMax is the handling of a Crawl-delay above the maximum.
 type OverMax string
 
 const (
-	OverMaxClamp  OverMax = "clamp"  // wait for the maximum only, and record the deviation
-	OverMaxRefuse OverMax = "refuse" // do not go there
+	OverMaxClamp  OverMax = "clamp"  // wait for the maximum, and record the deviation
+	OverMaxRefuse OverMax = "refuse" // refuse requests to that host
 )
 
-// Spacing is what a Crawl-delay is measured from.
+// Spacing is the moment from which a Crawl-delay counts.
 type Spacing string
 
 const (
-	SpacingEnd   Spacing = "end"   // the end of the request before
+	SpacingEnd   Spacing = "end"   // the end of the previous request
 	SpacingStart Spacing = "start" // its start
 )
 
-// VisitTime is what becomes of a site's visiting hours, which have no standard.
+// VisitTime is the handling of the field Visit-time, which has no standard.
 type VisitTime string
 
 const (
@@ -32,23 +32,23 @@ const (
 	VisitTimeObey   VisitTime = "obey"
 )
 
-// Redirects is what the hop to a Location costs.
+// Redirects is the pace of a request that follows a redirect.
 type Redirects string
 
 const (
-	RedirectsSlot Redirects = "slot" // a slot of its own
-	RedirectsRide Redirects = "ride" // none, if the client was just given the Location on the same host
+	RedirectsSlot Redirects = "slot" // a slot, as every request
+	RedirectsRide Redirects = "ride" // no slot, if the client was just redirected there on the same host
 )
 
-// Subresources is what the parts of a browser's page cost.
+// Subresources is the pace of the requests for the parts of a page.
 type Subresources string
 
 const (
 	SubresourcesSlot Subresources = "slot" // a slot each
-	SubresourcesPage Subresources = "page" // none: they share that of their page
+	SubresourcesPage Subresources = "page" // the slot of their page
 )
 
-// PaceKey is what shares one pace.
+// PaceKey determines which hosts share one pace.
 type PaceKey string
 
 const (
@@ -56,7 +56,7 @@ const (
 	PaceKeyDomain PaceKey = "domain" // all hosts of a registrable domain, such as example.co.uk
 )
 
-// OnFailure is what becomes of requests that cannot be recorded.
+// OnFailure is the handling of requests that cannot be recorded.
 type OnFailure string
 
 const (
@@ -64,30 +64,30 @@ const (
 	OnFailureContinue OnFailure = "continue"
 )
 
-// OnDown is how to pace while the Redis that several instances share cannot be reached.
+// OnDown is the pace while Redis cannot be reached.
 type OnDown string
 
 const (
-	OnDownSpread OnDown = "spread" // each instance in its share of the time
-	OnDownRefuse OnDown = "refuse" // not at all
-	OnDownLocal  OnDown = "local"  // as if there were no other instance
+	OnDownSpread OnDown = "spread" // each instance takes its share of the time
+	OnDownRefuse OnDown = "refuse" // refuse requests
+	OnDownLocal  OnDown = "local"  // ignore the other instances
 )
 
-// Query is how much of a URL's query is recorded.
+// Query is the part of a URL's query that is recorded.
 type Query string
 
 const (
-	QueryMask Query = "mask" // without the values of parameters that are named like credentials
+	QueryMask Query = "mask" // all but the values of parameters that are named like credentials
 	QueryKeep Query = "keep"
 	QueryHash Query = "hash"
 	QueryDrop Query = "drop"
 )
 
-// LogFormat is what log lines look like.
+// LogFormat is the format of log lines.
 type LogFormat string
 
 const (
-	LogAuto LogFormat = "auto" // text on a terminal, else JSON
+	LogAuto LogFormat = "auto" // text on a terminal, otherwise JSON
 	LogText LogFormat = "text"
 	LogJSON LogFormat = "json"
 )

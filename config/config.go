@@ -1,22 +1,21 @@
-// Package config reads what an operator wrote, in a YAML file, in variables and on the command line, into one checked
-// Config.
+// Package config loads the configuration of the proxy from a YAML file, variables and flags, and checks it.
 //
 //	cfg, warnings, err := config.Load(config.Options{Path: "robotsproxy.yaml", Env: os.Environ()})
 //	if err != nil {
-//		fmt.Fprintln(os.Stderr, err) // every fault at once, each with file, line and column
+//		fmt.Fprintln(os.Stderr, err) // all faults, each with file, line and column
 //		os.Exit(2)
 //	}
 //	fmt.Println(cfg.Listen, cfg.Robots.TTL, len(warnings))
 //
-// A value is taken from the first that sets it: an Override (a flag), a variable (ROBOTSPROXY_ROBOTS_TTL for robots.ttl),
-// the file, Default. Whatever the source, the same parser reads it and the same checks judge the whole. A Config is never
-// edited once it is loaded; a reload loads another one, and keeps the old one where that is refused.
+// The order of precedence is: an Override (a flag), a variable (ROBOTSPROXY_ROBOTS_TTL for robots.ttl), the file,
+// Default. The same parsers and checks apply to every source. A Config is immutable after Load; to change it, load
+// another one.
 //
-// The key of a field is its name in snake case, so MaxQueuePerClient of Pacing is pacing.max_queue_per_client. A field's
-// tag says how its text is read: "as" names a kind of string (see strings.go), "range" its bounds, "why" who set them.
+// Package settings decodes the sources, and says how a key follows from the name of a field and what the tags mean.
+// This package has the schema: the struct Config, the kinds of values (scalar.go, strings.go, units.go) and the checks.
 //
-// The package reads the one file, and looks whether the files that are named in it can be read. It makes no folder,
-// resolves no name and opens no socket.
+// Load reads the file, and checks that the files it names can be read. It creates no folder, resolves no name and opens
+// no socket.
 package config
 
 import (
@@ -29,12 +28,11 @@ import (
 	"github.com/robotsproxy/robotsproxy/rules"
 )
 
-// Config is all that an operator can set. Default says what holds where nothing is set; config.example.yaml says what
-// each key is for.
+// Config is the configuration. Default has the defaults, and config.example.yaml describes each key.
 type Config struct {
 	Listen         string `as:"address"`
 	Admin          Admin
-	DataDir        string `as:"path"` // Load fills it in where it is not set: see Options.Env
+	DataDir        string `as:"path"` // if not set, Load chooses it: see Options.Env
 	Mode           policy.Mode
 	Identity       Identity
 	Robots         Robots
@@ -49,29 +47,29 @@ type Config struct {
 	Audit          Audit
 	Redis          Redis
 	Log            Log
-	Clients        []Client           // the first that matches; none: every user of Auth, and everybody where none is required
-	Hosts          []Host             // the first whose pattern matches
+	Clients        []Client           // the first match applies; if empty, every user of Auth, and without Required everyone
+	Hosts          []Host             // the first match applies
 	Exemptions     []policy.Exemption // host patterns are canonical
 
-	origins map[string]settings.Origin // where each key that was set was set; read by Values
+	origins map[string]settings.Origin // the place of each key that was set, for Values
 }
 
 // Admin is the operator's own listener.
 type Admin struct {
 	Listen               string   `as:"address"`
-	Hosts                []string `as:"host"`          // canonical names by which it may be addressed, besides localhost and that of Listen
-	TokenFile            string   `as:"path"`          // empty: in the data directory
+	Hosts                []string `as:"host"`          // canonical names of the listener, besides localhost and that of Listen
+	TokenFile            string   `as:"path"`          // if empty, in the data directory
 	Connections          int      `range:"1..1000000"` // open at a time
 	ConnectionsPerClient int      `range:"1..1000000"` // of one address, or of one /64 network of IPv6
 }
 
-// Identity is who we are when we ask for a robots.txt ourselves.
+// Identity is the User-Agent of the proxy's own fetches of robots.txt.
 type Identity struct {
 	Name    string `as:"product"`
-	Contact string `as:"contact"` // a URL or mailto; never empty where others can reach the listener
+	Contact string `as:"contact"` // a URL or mailto; required if others can reach the listener
 }
 
-// Robots says how robots.txt is fetched and for how long it is kept.
+// Robots configures fetching, reading and keeping robots.txt.
 type Robots struct {
 	TTL            time.Duration `range:"1s..24h" why:"RFC 9309 section 2.4"`
 	MinTTL         time.Duration `range:"0s..24h" why:"RFC 9309 section 2.4"`
@@ -79,26 +77,26 @@ type Robots struct {
 	Timeout        time.Duration `range:"1ms..10m"`
 	MaxSize        Size          `range:"500KiB..64MiB" why:"RFC 9309 section 2.5 asks for 500KiB at least"`
 	MaxRedirects   int           `range:"5..20" why:"RFC 9309 section 2.3.1.2 asks for five at least"`
-	Dialect        rules.Dialect // whose reading of the language counts
-	OnUnreachable  Treatment     // after 30 days of it
+	Dialect        rules.Dialect // the default dialect
+	OnUnreachable  Treatment     // after 30 days
 	OnUnauthorized Treatment
 	OnHTML         Treatment
 	ServeFromCache bool
 	CacheSize      Size `range:"1MiB..1TiB"`
 }
 
-// Pacing says how requests to one host are spaced, and how long they may wait for their turn.
+// Pacing configures the Delay between requests to one host, and the wait for it.
 type Pacing struct {
 	DefaultDelay      time.Duration `range:"0s..24h"`
 	DefaultBurst      int           `range:"1..1000000"`
-	MaxConcurrent     int           `range:"0..1000000"` // 0: no limit
-	MaxCrawlDelay     time.Duration `range:"0s.."`       // 0: every Crawl-delay is obeyed
+	MaxConcurrent     int           `range:"0..1000000"` // 0: unlimited
+	MaxCrawlDelay     time.Duration `range:"0s.."`       // 0: unlimited
 	OverMax           OverMax
 	VisitTime         VisitTime
 	Spacing           Spacing
 	Redirects         Redirects
 	Key               PaceKey
-	IPDelay           time.Duration `range:"0s..24h"` // 0: addresses have no pace of their own
+	IPDelay           time.Duration `range:"0s..24h"` // 0: no Delay between requests to one address
 	IPExempt          []netip.Prefix
 	MaxWait           time.Duration `range:"0s..24h"`
 	MaxWaitCap        time.Duration `range:"0s..24h"`
@@ -107,30 +105,30 @@ type Pacing struct {
 	ReleaseAfter      time.Duration `range:"1s..24h"`
 }
 
-// Limits bound what clients can hold of the proxy. A count of 0 is no limit.
+// Limits bound the resources that clients can hold. A count of 0 means unlimited.
 type Limits struct {
-	Connections            int           `range:"0..1000000"` // at most half of the descriptors that the system grants
+	Connections            int           `range:"0..1000000"` // at most half of the file descriptors
 	ConnectionsPerClient   int           `range:"0..1000000"` // of one address, or of one /64 network of IPv6
 	Tunnels                int           `range:"0..1000000"`
-	Requests               int           `range:"0..1000000"` // that wait or are being answered
+	Requests               int           `range:"0..1000000"` // waiting or being answered
 	RequestsPerClient      int           `range:"0..1000000"`
-	RequestMemory          Size          `range:"1MiB..1TiB"` // headers and buffered bodies of Requests
+	RequestMemory          Size          `range:"1MiB..1TiB"` // for headers and buffered bodies of Requests
 	RequestMemoryPerClient Size          `range:"1MiB..1TiB"`
 	HeaderTimeout          time.Duration `range:"100ms..10m"`
 	IdleTimeout            time.Duration `range:"1s..24h"`
-	RequestTimeout         time.Duration `range:"0s.."` // without the wait for its turn; 0: no limit
+	RequestTimeout         time.Duration `range:"0s.."` // not counting the wait for the host's pace; 0: unlimited
 }
 
-// Intercept says which tunnels are opened, and names an own CA, in PEM. Its files are empty where the CA of the data
-// directory serves.
+// Intercept configures the interception of tunnels. If CACert and CAKey (PEM) are empty, the CA of the data directory
+// signs.
 type Intercept struct {
 	Mode        policy.Interception
-	TunnelHosts []string `as:"pattern"` // hosts whose tunnels are passed on unread
+	TunnelHosts []string `as:"pattern"` // their tunnels are forwarded without interception
 	CACert      string   `as:"path"`
 	CAKey       string   `as:"path"`
 }
 
-// Egress says which destinations may be dialled.
+// Egress configures the connections to origins.
 type Egress struct {
 	AllowAddresses []netip.Prefix
 	DenyAddresses  []netip.Prefix
@@ -139,50 +137,50 @@ type Egress struct {
 	CAFile         string                `as:"path"`
 	InsecureHosts  []string              `as:"host"` // canonical hosts whose certificate is not verified
 
-	UpstreamProxy                string `as:"proxy"` // a URL through which everything goes; if empty, nothing does
-	UpstreamProxyCredentialsFile string `as:"path"`  // "user:password"; empty: none are sent
+	UpstreamProxy                string `as:"proxy"` // a URL; if empty, connections are direct
+	UpstreamProxyCredentialsFile string `as:"path"`  // contains user:password; if empty, none are sent
 }
 
-// Auth says by which passwords clients are known.
+// Auth configures the passwords of clients.
 type Auth struct {
-	HtpasswdFile string `as:"path"` // users and bcrypt hashes; empty: nobody has a password
-	Required     bool   // whoever sends no credentials is refused, also where clients would match without
+	HtpasswdFile string `as:"path"` // users and bcrypt hashes; if empty, passwords are ignored
+	Required     bool   // refuse requests without credentials, even of a client that is known by its address
 }
 
-// Refusal is what a refused crawler sees.
+// Refusal configures the response to a request that robots.txt disallows.
 type Refusal struct {
 	Status int `range:"400..499" why:"a refusal is a client error, RFC 9110 section 15.5"`
 }
 
-// Audit says where decisions are recorded.
+// Audit configures the records of requests.
 type Audit struct {
-	JSONL     string `as:"path"` // empty: audit.jsonl in the data directory; "-": stdout
+	JSONL     string `as:"path"` // if empty, audit.jsonl in the data directory; "-" is standard output
 	Buffer    int    `range:"1..10000000"`
 	OnFailure OnFailure
 	Query     Query
 }
 
-// Redis is where several instances share their pace. Where URL and URLFile are empty, this instance is alone.
+// Redis configures the pace that several instances share. If URL and URLFile are empty, this instance is alone.
 type Redis struct {
 	URL     string `as:"redis"`
-	URLFile string `as:"path"` // holds the URL, so that its password is in no configuration
+	URLFile string `as:"path"` // contains the URL, to keep its password out of the configuration
 	Prefix  string `as:"prefix"`
 	OnDown  OnDown
 }
 
-// Log is about the program's own messages, which are not the audit.
+// Log configures the program's messages, which are not the records of Audit.
 type Log struct {
 	Level  slog.Level
 	Format LogFormat
 }
 
-// Client is somebody who may use the proxy.
+// Client is a client that may use the proxy.
 type Client struct {
 	Name          string
-	CIDR          []netip.Prefix // if nil, it comes from anywhere
-	User          string         // whose credentials it sends; if empty, none are needed
-	ProductToken  string         `as:"product"` // judged in place of the User-Agent header; if empty, the header is
-	Mode          *policy.Mode   // if nil, the global one
+	CIDR          []netip.Prefix // if nil, any address
+	User          string         // a user of Auth; if empty, no credentials are needed
+	ProductToken  string         `as:"product"` // replaces the User-Agent header in verdicts; if empty, the header counts
+	Mode          *policy.Mode   // if nil, the global mode
 	Dialect       *rules.Dialect // if nil, that of Robots
 	Purpose       string
 	MaxWait       *time.Duration `range:"0s..24h"` // if nil, that of Pacing
@@ -190,18 +188,18 @@ type Client struct {
 	Subresources  Subresources   // if empty, as SubresourcesSlot
 }
 
-// Host is what holds for the hosts of one pattern: "a.example", "*.example" (every host below it, not itself) or "*".
+// Host configures the hosts of one pattern: "a.example", "*.example" (the hosts below example) or "*".
 type Host struct {
 	Host       string         `as:"pattern"`
 	Mode       *policy.Mode   // if nil, the client's or the global one
 	Dialect    *rules.Dialect // if nil, the client's or that of Robots
-	Delay      time.Duration  `range:"0s..24h"` // a floor: a site can only slow us down further
-	RobotsFile string         `as:"path"`       // judged in place of the site's own robots.txt; if empty, that one is
+	Delay      time.Duration  `range:"0s..24h"` // a minimum: robots.txt can only make it longer
+	RobotsFile string         `as:"path"`       // replaces the site's robots.txt; if empty, the site's counts
 
-	Intercept *policy.Interception // if nil, what Intercept says
+	Intercept *policy.Interception // if nil, that of Intercept
 }
 
-// Default returns what holds where nothing is set. Its DataDir is empty, since that depends on who runs the program.
+// Default returns the defaults. Its DataDir is empty, because that depends on the user who runs the program.
 func Default() Config {
 	return Config{
 		Listen:   "127.0.0.1:3128",

@@ -62,7 +62,7 @@ func parseBool(s string) (bool, error) {
 	return s == "true", nil
 }
 
-// parseInt reads decimal digits alone: YAML readers disagree on 010, 0x10 and 1_000.
+// parseInt reads decimal digits only: YAML parsers disagree on 010, 0x10 and 1_000.
 func parseInt(s string) (int, error) {
 	n, err := strconv.Atoi(s)
 	if err != nil || strconv.Itoa(n) != s {
@@ -79,8 +79,8 @@ func parseAddr(s string) (netip.Addr, error) {
 	return addr.Unmap(), nil
 }
 
-// parsePrefix reads a network, or an address, which is a network of one. Bits behind the mask are refused, since either
-// the address or the mask is not what was meant.
+// parsePrefix reads a network, or an address as a network of one. It rejects bits after the mask: either the address or
+// the mask is a mistake.
 func parsePrefix(s string) (netip.Prefix, error) {
 	if addr, err := parseAddr(s); err == nil {
 		return netip.PrefixFrom(addr, addr.BitLen()), nil
@@ -107,7 +107,7 @@ func formatPrefix(p netip.Prefix) string {
 	return p.String()
 }
 
-// parseUntil reads a moment. A date means the end of that day in UTC, so that "until June 30" holds on June 30.
+// parseUntil reads a time. A date is the end of that day in UTC, so that "until June 30" includes June 30.
 func parseUntil(s string) (time.Time, error) {
 	if day, err := time.Parse(time.DateOnly, s); err == nil {
 		return day.AddDate(0, 0, 1), nil

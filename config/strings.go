@@ -13,8 +13,8 @@ import (
 	"github.com/robotsproxy/robotsproxy/origin"
 )
 
-// texts are the kinds of string, by the word in a field's tag "as". Whatever the kind, a control character is refused:
-// many of these strings end in a header or on a log line, where a line break would begin another one.
+// texts are the kinds of string, by the "as" tag of the field. None may contain a control character: many are written
+// to a header or a log line, and a line break would begin another one.
 var texts = map[string]settings.Scalar{
 	"":        text("text on one line", parseLine),
 	"path":    text("a path", parseLine),
@@ -32,7 +32,7 @@ func text(expected string, parse func(string) (string, error)) settings.Scalar {
 	return formatted(expected, parse, func(s string) string { return s })
 }
 
-// formatted is a text that show writes in another form, such as without its password.
+// formatted is a text that show formats, for example without its password.
 func formatted(expected string, parse func(string) (string, error), show func(string) string) settings.Scalar {
 	return settings.Of(expected, func(s string) (string, error) {
 		if s, err := parseLine(s); err != nil {
@@ -49,7 +49,7 @@ func parseLine(s string) (string, error) {
 	return s, nil
 }
 
-// parseAddress reads what net.Listen does, with the port as a number; 0 is any free one.
+// parseAddress reads an address for net.Listen with a numeric port; 0 is any free port.
 func parseAddress(s string) (string, error) {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {
@@ -67,7 +67,7 @@ func parseAddress(s string) (string, error) {
 	return s, nil
 }
 
-// parseRedis reads the address of a Redis as far as can be told without its client. Empty is none.
+// parseRedis reads the address of a Redis server; the Redis client reads it completely. It may be empty.
 func parseRedis(s string) (string, error) {
 	if s == "" {
 		return s, nil
@@ -82,7 +82,7 @@ func parseRedis(s string) (string, error) {
 	return "", settings.ErrNoHint
 }
 
-// redacted shows the address of a Redis, as parseRedis has read it, without its passwords.
+// redacted returns an address that parseRedis accepts, without its passwords.
 func redacted(s string) string {
 	u, err := url.Parse(s)
 	if err != nil {
@@ -95,8 +95,8 @@ func redacted(s string) string {
 	return u.Redacted()
 }
 
-// parsePrefixOfKeys reads what the names of keys in Redis begin with: braces would move the lanes of all hosts to one
-// node of a Cluster.
+// parsePrefixOfKeys reads the prefix of keys in Redis. It rejects braces, which would move the lanes of all hosts to
+// one node of a Cluster.
 func parsePrefixOfKeys(s string) (string, error) {
 	if s == "" || strings.ContainsAny(s, "{} ") {
 		return "", settings.ErrNoHint
@@ -104,8 +104,8 @@ func parsePrefixOfKeys(s string) (string, error) {
 	return s, nil
 }
 
-// isLoopback reports whether only this machine can reach address. A name is not known to be one of ours, whatever it
-// resolves to today.
+// isLoopback reports whether only this machine can reach address. It is false for a name, because that may resolve to
+// another address tomorrow.
 func isLoopback(address string) bool {
 	host, _, _ := net.SplitHostPort(address)
 	addr, err := netip.ParseAddr(host)
@@ -131,8 +131,8 @@ func parsePattern(s string) (string, error) {
 	return "*." + host, nil
 }
 
-// parseProduct reads a product token. Departure: RFC 9309 section 2.2.1 has letters, "-" and "_" only; crawlers such as
-// MJ12bot have a digit, and robots.txt files name them so.
+// parseProduct reads a product token. Departure: RFC 9309 section 2.2.1 allows letters, "-" and "_" only; crawlers such
+// as MJ12bot have a digit in their token, and robots.txt files name them so.
 func parseProduct(s string) (string, error) {
 	name, _, versioned := strings.Cut(s, "/")
 	notOurs := func(r rune) bool {
@@ -147,8 +147,8 @@ func parseProduct(s string) (string, error) {
 	return s, nil
 }
 
-// parseContact reads what site owners are to reach us by. It stands in a comment of our User-Agent field, hence no
-// parentheses (RFC 9110 section 5.6.5). Empty is none.
+// parseContact reads the contact for owners of sites. It rejects parentheses, since the contact is written in a comment
+// of the User-Agent field (RFC 9110 section 5.6.5). It may be empty.
 func parseContact(s string) (string, error) {
 	if s == "" {
 		return s, nil
@@ -168,8 +168,8 @@ func parseContact(s string) (string, error) {
 	return "", settings.ErrNoHint
 }
 
-// parseProxy reads where a proxy is. Its credentials are not part of that: what is written here is shown in logs and by
-// validate. Empty is none.
+// parseProxy reads the URL of a proxy. It rejects credentials, because logs and the command validate show the URL. It
+// may be empty.
 func parseProxy(s string) (string, error) {
 	if s == "" {
 		return s, nil
@@ -177,7 +177,7 @@ func parseProxy(s string) (string, error) {
 	u, err := url.Parse(s)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.User == nil && u.Host == "":
-		return "", settings.ErrNoHint // a hint about the whole would repeat credentials that stand in the wrong place
+		return "", settings.ErrNoHint // a hint with the URL would repeat misplaced credentials
 	case u.User != nil:
 		return "", errors.New("credentials do not belong here but in egress.upstream_proxy_credentials_file, as user:password")
 	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
@@ -189,10 +189,10 @@ func parseProxy(s string) (string, error) {
 	return u.Scheme + "://" + u.Host, nil
 }
 
-// hint leaves out of an error of package origin which package it is from: a fault already says where it is.
+// hint removes the package name from an error of package origin.
 func hint(err error) error { return errors.New(strings.TrimPrefix(err.Error(), "origin: ")) }
 
-// parseHost reads a name or an address. Who writes more takes it for an address or a URL, which are other things here.
+// parseHost reads a name or an IP address, with a hint for a value with a port or a URL.
 func parseHost(s string) (string, error) {
 	host, err := origin.Host(s)
 	if err == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/settings"
 )
 
-// Size is a number of octets.
+// Size is a number of bytes.
 type Size int64
 
 const (
@@ -23,7 +23,7 @@ const (
 	tebi
 )
 
-// sizeUnits are ordered so that String finds the largest unit first, and the binary before the decimal one.
+// sizeUnits are sorted by size, and a binary unit comes before the decimal one.
 var sizeUnits = []struct {
 	name string
 	size Size
@@ -31,7 +31,7 @@ var sizeUnits = []struct {
 	{"TiB", tebi}, {"TB", 1e12}, {"GiB", gibi}, {"GB", 1e9}, {"MiB", mebi}, {"MB", 1e6}, {"KiB", kibi}, {"KB", 1e3}, {"B", 1},
 }
 
-// String returns s in the largest unit of which it is a whole number: "64MiB".
+// String returns s as a whole number of the largest possible unit: "64MiB".
 func (s Size) String() string {
 	for _, u := range sizeUnits {
 		if s != 0 && s%u.size == 0 {
@@ -48,14 +48,14 @@ func parseSize(s string) (Size, error) {
 		return 0, settings.ErrNoHint
 	}
 	if digits == s {
-		return 0, fmt.Errorf("which unit? %sB are octets", s)
+		return 0, fmt.Errorf("which unit? %sB are bytes", s)
 	}
 	for _, u := range sizeUnits {
 		if s[len(digits):] != u.name {
 			continue
 		}
 		if n > math.MaxInt64/int64(u.size) {
-			return 0, errors.New("that is too large")
+			return 0, errors.New("too large")
 		}
 		return Size(n) * u.size, nil
 	}
@@ -65,8 +65,8 @@ func parseSize(s string) (Size, error) {
 	return 0, settings.ErrNoHint
 }
 
-// durationParts splits what time.ParseDuration leaves out, weeks and days, from the rest. There a day is not always 24
-// hours; here it is. No part has a sign: no duration of ours can be negative.
+// durationParts matches weeks, days of 24 hours, and the rest, which time.ParseDuration reads. No part has a sign,
+// since no duration may be negative.
 var durationParts = regexp.MustCompile(`^(?:(\d{1,6})w)?(?:(\d{1,6})d)?([0-9.].*)?$`)
 
 const (
@@ -74,8 +74,8 @@ const (
 	maxDays = int64(math.MaxInt64 / day)
 )
 
-// ParseDuration reads a duration as values of a configuration are written, such as 72h, 7d or 2w. Its error says what was
-// found and what was expected.
+// ParseDuration reads a duration in the syntax of the configuration, such as 72h, 7d or 2w. Its error reads
+// "found ..., expected ...".
 func ParseDuration(text string) (time.Duration, error) {
 	d, err := scalars[reflect.TypeFor[time.Duration]()].Parse(text)
 	if err != nil {
@@ -96,10 +96,10 @@ func parseDuration(s string) (time.Duration, error) {
 	if err != nil {
 		return 0, settings.ErrNoHint
 	}
-	weeks, _ := strconv.ParseInt(m[1], 10, 64) // digits or nothing, which counts as 0
+	weeks, _ := strconv.ParseInt(m[1], 10, 64) // digits, or empty and so 0
 	days, _ := strconv.ParseInt(m[2], 10, 64)
 	if days += 7 * weeks; days >= maxDays || rest > math.MaxInt64-time.Duration(days)*day {
-		return 0, errors.New("that is too long")
+		return 0, errors.New("too long")
 	}
 	return time.Duration(days)*day + rest, nil
 }
@@ -111,7 +111,7 @@ func parseHours(s string) (time.Duration, error) {
 	return time.ParseDuration(s)
 }
 
-// formatDuration is Duration.String without the units that are nought: 24h, not 24h0m0s.
+// formatDuration formats d as Duration.String does, without units that are zero: 24h, not 24h0m0s.
 func formatDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -123,14 +123,14 @@ func formatDuration(d time.Duration) string {
 	return s
 }
 
-// PortRange is the ports from First to Last, both included.
+// PortRange is the range of ports from First to Last, inclusive.
 type PortRange struct {
 	First, Last uint16
 }
 
 var anyPort = PortRange{1, 65535}
 
-// String returns the range as a file has it: 443, 1024-65535 or any.
+// String returns the range in the syntax of the configuration: 443, 1024-65535 or any.
 func (r PortRange) String() string {
 	switch {
 	case r == anyPort:

@@ -35,8 +35,8 @@ type batchAnswer struct {
 	TooComplex bool     `json:"too_complex,omitempty"` // the verdict takes too many steps, which refuses
 }
 
-// batch answers questions, one JSON object per line, in their order. It keeps the parsed file of the last question, since
-// the next one is often about the same file.
+// batch answers questions, one JSON object per line, in their order. It keeps the parsed file of the last question,
+// since the next one is often about the same file.
 type batch struct {
 	dialect rules.Dialect // of questions that name none
 
@@ -51,8 +51,8 @@ type batchSource struct {
 	dialect         rules.Dialect
 }
 
-// run answers every line of in. A line that is not a question gets an answer with the error. run returns an error only if
-// reading or writing fails.
+// run answers every line of in. A line that is not a question gets an answer with the error. run returns an error only
+// if reading or writing fails.
 func (b *batch) run(in io.Reader, out io.Writer) error {
 	lines := bufio.NewReaderSize(in, 1<<16)
 	answers := bufio.NewWriterSize(out, 1<<16)

@@ -33,9 +33,9 @@ apply to the URL's host; it does to where that redirects.
 
 With --explain it also says why that line decides, which others match, and which would have in another group.
 
-With --batch it answers lines of standard input, each a JSON object {"robots" or "robots_b64", "ua", "url" or "url_b64", "dialect",
-"robots_url"}, the last two if needed, with one line each: {"allowed", "line", "rule", "crawl_delay" (in seconds, or null), "sitemaps"}, or
-{"error"} for a line that is not one.
+With --batch, each line of standard input is a JSON object {"robots" or "robots_b64", "ua", "url" or "url_b64"}, optionally with
+"dialect" and "robots_url". The answer is one line for each: {"allowed", "line", "rule", "crawl_delay" (in seconds, or null),
+"sitemaps"}, or {"error"} if the line cannot be read.
 
 The exit status is 0 where all URLs are allowed, 1 where one is refused, 4 where a robots.txt could not be known.`,
 		Example: "  robotsproxy check https://a.example/private/x -A NewsBot\n  robotsproxy check /private/x -A NewsBot --robots robots.txt",

@@ -19,14 +19,14 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/durable"
 )
 
-// instance is a running robotsproxy, asked by its admin API.
+// instance is a running robotsproxy, as a client of its admin API.
 type instance struct {
 	address string // of the operator's listener
 	token   string
 	client  *http.Client
 }
 
-// findInstance finds the instance that runs with cfg, by the address and the token that it has there.
+// findInstance returns the instance that runs with cfg. Its address and token follow from cfg.
 func findInstance(cfg *config.Config) (*instance, error) {
 	address, err := clientenv.DialAddress(cfg.Admin.Listen)
 	if err != nil {
@@ -46,13 +46,13 @@ func findInstance(cfg *config.Config) (*instance, error) {
 	return newInstance(address, strings.TrimSpace(string(token))), nil
 }
 
-// newInstance has a Transport of its own, since the variables for proxies name us, and no time-out: a refresh of many
-// origins takes its time.
+// newInstance returns the instance at address. Its Transport ignores the proxy variables, which may name the proxy
+// itself. It has no timeout, because a refresh of many origins takes long.
 func newInstance(address, token string) *instance {
 	return &instance{address: address, token: token, client: &http.Client{Transport: &http.Transport{}}}
 }
 
-// tokenFile is where the operator's token is kept.
+// tokenFile returns the path of the admin token.
 func tokenFile(cfg *config.Config) string {
 	if cfg.Admin.TokenFile != "" {
 		return cfg.Admin.TokenFile
@@ -60,10 +60,10 @@ func tokenFile(cfg *config.Config) string {
 	return filepath.Join(cfg.DataDir, "admin.token")
 }
 
-// maxAnswer bounds what is read of an answer: a robots.txt of the largest size that can be configured, in JSON.
+// maxAnswer is the maximum size of a response: that of the largest robots.txt that can be configured, in JSON.
 const maxAnswer = 256 << 20
 
-// call sends one request and decodes its answer into v. What the instance refuses is an error in its own words.
+// call sends a request and decodes the response into v. The error for a refusal is the text of the response.
 func (i *instance) call(ctx context.Context, method, path string, query url.Values, v any) error {
 	u := url.URL{Scheme: "http", Host: i.address, Path: path, RawQuery: query.Encode()}
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), nil)

@@ -18,8 +18,8 @@ import (
 // configSource holds the flags that determine the configuration of a command.
 type configSource struct {
 	file      string
-	overrides map[string]*string // key of the configuration to the flag's value
-	flags     map[string]string  // key to the flag's name
+	overrides map[string]*string // the values of flags, by the key of the configuration
+	flags     map[string]string  // the names of flags, by key
 }
 
 func newRoot(std stdio) *cobra.Command {
@@ -45,7 +45,7 @@ func newRoot(std stdio) *cobra.Command {
 }
 
 func unknownCommand(cmd *cobra.Command, name string) error {
-	cmd.SuggestionsMinimumDistance = 2 // letters that differ; cobra itself sets it only where it writes the error
+	cmd.SuggestionsMinimumDistance = 2 // cobra sets it only if it writes the error itself
 	if near := cmd.SuggestionsFor(name); len(near) > 0 {
 		return fmt.Errorf("there is no command %q; did you mean %q?", name, near[0])
 	}
@@ -64,13 +64,13 @@ func misspelt(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("%w; %s --help lists them", err, cmd.CommandPath())
 }
 
-// flagNames returns cmd's flags, written as keys are.
+// flagNames returns the names of cmd's flags in snake case, which settings.Suggest expects.
 func flagNames(cmd *cobra.Command) (names []string) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, strings.ReplaceAll(f.Name, "-", "_")) })
 	return names
 }
 
-// configFlags gives cmd the flags that every command with a configuration has, and those for the named keys.
+// configFlags adds the flags of every command with a configuration, and those of the given keys, to cmd.
 func configFlags(cmd *cobra.Command, keys ...string) *configSource {
 	s := &configSource{overrides: make(map[string]*string), flags: make(map[string]string)}
 	cmd.Flags().StringVar(&s.file, "config", "", "read this YAML `file`; robotsproxy validate checks it")
@@ -84,12 +84,12 @@ func configFlags(cmd *cobra.Command, keys ...string) *configSource {
 
 var flagUsage = map[string]string{
 	"data_dir":     "keep the CA, records and the admin token in this `folder`",
-	"listen":       "take proxy connections at this `address` (default 127.0.0.1:3128)",
-	"admin.listen": "answer health checks, metrics and the CA at this `address` (default 127.0.0.1:3129)",
+	"listen":       "accept clients of the proxy at this `address` (default 127.0.0.1:3128)",
+	"admin.listen": "serve health checks, metrics and the CA at this `address` (default 127.0.0.1:3129)",
 	"mode":         "`enforce`, report (judge and record, change nothing) or off",
 }
 
-// load reads the configuration, tells warnings to std.err, and reports every fault at once.
+// load loads the configuration and writes its warnings to std.err.
 func (s *configSource) load(cmd *cobra.Command, std stdio) (*config.Config, error) {
 	o := config.Options{Path: s.file, Env: os.Environ()}
 	for key, value := range s.overrides {
@@ -104,7 +104,7 @@ func (s *configSource) load(cmd *cobra.Command, std stdio) (*config.Config, erro
 	if err != nil {
 		return nil, usage(err)
 	}
-	// Other programs are told of these, and they may stand in another folder than we.
+	// Other programs get these paths, and may run in another folder.
 	for _, path := range []*string{&cfg.DataDir, &cfg.Intercept.CACert} {
 		if *path, err = absolute(*path); err != nil {
 			return nil, usage(err)
@@ -113,7 +113,7 @@ func (s *configSource) load(cmd *cobra.Command, std stdio) (*config.Config, erro
 	return cfg, nil
 }
 
-// absolute leaves an empty path as it is.
+// absolute returns the absolute form of path, or "" if path is empty.
 func absolute(path string) (string, error) {
 	if path == "" {
 		return "", nil
@@ -121,7 +121,7 @@ func absolute(path string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// noArgs refuses words that a command does not take, in our own words.
+// noArgs rejects all arguments, with an error that names the help.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usage(fmt.Errorf("%s takes no %q; see %s --help", cmd.CommandPath(), args[0], cmd.CommandPath()))
@@ -129,7 +129,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// subcommandsOnly is the RunE of a command that only has others below it.
+// subcommandsOnly is the RunE of a command that needs a subcommand.
 func subcommandsOnly(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usage(unknownCommand(cmd, args[0]))
@@ -137,5 +137,5 @@ func subcommandsOnly(cmd *cobra.Command, args []string) error {
 	if err := cmd.Help(); err != nil {
 		return err
 	}
-	return usage(errors.New("which one?"))
+	return usage(errors.New("missing subcommand"))
 }

@@ -47,11 +47,11 @@ config.example.yaml); a second one ends at once.`,
 		if err != nil {
 			return err
 		}
-		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM) // before the greeting: who reads it may stop us
+		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM) // before the banner: a program that reads it may send a signal
 		defer stop()
 		context.AfterFunc(ctx, stop) // a second signal ends at once
 		s.flags = settings.pasted(cmd, cfg.DataDir, written(cfg.Listen, s.proxyAt))
-		fmt.Fprint(std.err, s.greeting())
+		fmt.Fprint(std.err, s.banner())
 		return s.run(ctx)
 	}
 	return cmd
@@ -97,7 +97,7 @@ type service struct {
 	draining atomic.Bool
 }
 
-// newService makes the parts and listens, so that what is wrong is said before anything is promised.
+// newService makes the parts and opens the listeners, so that faults are reported before the banner.
 func newService(cfg *config.Config, log *slog.Logger) (_ *service, err error) {
 	s := &service{cfg: cfg, log: log, token: tokenFile(cfg)}
 	metrics := admin.NewMetrics()
@@ -230,11 +230,11 @@ func (s *service) drain() error {
 	return err
 }
 
-// passwordHint is for who is shown variables, which hold no password.
+// passwordHint is shown beside variables, which contain no password.
 const passwordHint = "The proxy asks for a password: write http://USER:PASSWORD@... into http_proxy and https_proxy (HTTP_PROXY and HTTPS_PROXY too)."
 
-// greeting says what was done, where things are, and the two lines to paste.
-func (s *service) greeting() string {
+// banner returns the text at the start: addresses, files, and two lines to paste.
+func (s *service) banner() string {
 	ca, proxyAt, adminAt := s.parts.ca, written(s.cfg.Listen, s.proxyAt), written(s.cfg.Admin.Listen, s.adminAt)
 	toPaste := proxyAt
 	made := "the CA that clients must trust"

@@ -40,12 +40,12 @@ func newValidate(std stdio) *cobra.Command {
 		if _, err := newUsers(cfg); err != nil {
 			return err
 		}
-		what := "the configuration"
+		prefix := ""
 		if settings.file != "" {
-			what = settings.file
+			prefix = settings.file + ": "
 		}
-		_, err = fmt.Fprintf(std.out, "%s is right: proxy at %s, admin at %s, mode %s, %d clients, %d hosts, %d exemptions\n",
-			what, cfg.Listen, cfg.Admin.Listen, cfg.Mode, len(cfg.Clients), len(cfg.Hosts), len(cfg.Exemptions))
+		_, err = fmt.Fprintf(std.out, "%sconfiguration OK: proxy at %s, admin at %s, mode %s, %d clients, %d hosts, %d exemptions\n",
+			prefix, cfg.Listen, cfg.Admin.Listen, cfg.Mode, len(cfg.Clients), len(cfg.Hosts), len(cfg.Exemptions))
 		return err
 	}
 	return cmd

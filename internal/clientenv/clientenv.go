@@ -37,8 +37,8 @@ type Variable struct{ Name, Value string }
 // noProxy exempts loopback addresses: a crawler's own webdriver or database is not to be judged or paced.
 const noProxy = "localhost,127.0.0.1,::1"
 
-// Write writes the CA bundle, Java's trust store and wget's configuration. It returns the variables that name these files
-// and the proxy, in the order in which they are to be shown.
+// Write writes the CA bundle, Java's trust store and wget's configuration. It returns the variables that name these
+// files and the proxy, in the order in which they are to be shown.
 func Write(o Options) ([]Variable, error) {
 	address, err := DialAddress(o.Listen)
 	if err != nil {

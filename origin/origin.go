@@ -1,11 +1,12 @@
-// Package origin names the servers that rules belong to: one scheme, one host, one port, in one canonical form.
+// Package origin parses and canonicalizes the origin of a URL: its scheme, host and port, to which robots.txt rules
+// apply.
 //
 //	o, err := origin.Parse("HTTP://Bücher.Example.:080/path")
 //	fmt.Println(o) // http://xn--bcher-kva.example
 //
-// An Origin is a small comparable value and the key of everything that is kept about a server: two spellings of one
-// server are equal, and two servers are never equal (RFC 6454 section 4, RFC 9309 section 2.3). The only ways to make
-// one are Parse and FromURL, so a value that is not zero is canonical. The package resolves no names and knows no paths.
+// An Origin is a small comparable value and the key of all data about a server: two spellings of one server are equal,
+// and two servers are never equal (RFC 6454 section 4, RFC 9309 section 2.3). Only Parse, FromURL and New make one, so
+// a nonzero value is canonical. The package does not resolve names and does not handle paths.
 package origin
 
 import (
@@ -21,7 +22,7 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// Origin is a scheme ("http" or "https"), a canonical host and an effective port. The zero value is no origin.
+// Origin is a scheme ("http" or "https"), a canonical host and an effective port. The zero value is invalid.
 type Origin struct {
 	scheme string
 	host   string
@@ -37,7 +38,7 @@ func Parse(s string) (Origin, error) {
 	return FromURL(u)
 }
 
-// FromURL returns the origin of u. Its errors are for the sender of u: each says which part cannot be understood.
+// FromURL returns the origin of u. Its errors name the part of u that is invalid, for the sender of u.
 func FromURL(u *url.URL) (Origin, error) {
 	scheme := strings.ToLower(u.Scheme)
 	port, ok := defaultPort(scheme)
@@ -57,8 +58,7 @@ func FromURL(u *url.URL) (Origin, error) {
 	return Origin{scheme: scheme, host: host, port: port}, nil
 }
 
-// New returns the origin of scheme, host and port, each of which may be written in any form that Parse understands.
-// Port 0 stands for the scheme's default.
+// New returns the origin of scheme, host and port, in any form that Parse accepts. Port 0 means the scheme's default.
 func New(scheme, host string, port uint16) (Origin, error) {
 	if strings.Contains(host, ":") && !strings.HasPrefix(host, "[") {
 		host = "[" + host + "]"
@@ -69,11 +69,11 @@ func New(scheme, host string, port uint16) (Origin, error) {
 	return FromURL(&url.URL{Scheme: scheme, Host: host})
 }
 
-// SplitAuthority reads uri-host [ ":" port ] (RFC 3986 section 3.2, without userinfo). The host is canonical; the port
-// is 0 where none is written.
+// SplitAuthority parses uri-host [ ":" port ] (RFC 3986 section 3.2, without userinfo). It returns the canonical host,
+// and port 0 if the authority has no port.
 func SplitAuthority(authority string) (host string, port uint16, err error) {
 	if strings.Contains(authority, "@") {
-		return "", 0, errors.New("origin: an authority has no userinfo here") // and none is repeated: it may hold a password
+		return "", 0, errors.New("origin: an authority has no userinfo here") // not quoted: it may contain a password
 	}
 	name, digits := authority, ""
 	if i := strings.LastIndexByte(authority, ':'); i >= 0 && !strings.HasSuffix(authority, "]") {
@@ -91,8 +91,8 @@ func SplitAuthority(authority string) (host string, port uint16, err error) {
 	return host, port, nil
 }
 
-// parsePort reads a port of one to five significant digits. Leading zeros are harmless (RFC 3986 section 3.2.3); an
-// empty port stands for the default, and 0 is no port that anything can be sent to.
+// parsePort parses a port of one to five significant digits. It accepts leading zeros (RFC 3986 section 3.2.3). An
+// empty port means the default and returns 0; the port 0 is an error, since nothing can be sent to it.
 func parsePort(digits string) (uint16, error) {
 	if digits == "" {
 		return 0, nil
@@ -110,10 +110,12 @@ func parsePort(digits string) (uint16, error) {
 	return uint16(port), nil
 }
 
-// Host returns the canonical form of a host as it stands in a URL: a name in lower-case ASCII (IDNA, RFC 5891) without
-// trailing dot, an IPv4 address in four decimal parts, or an IPv6 address without brackets in its shortest form
-// (RFC 5952). An IPv4-mapped IPv6 address is the IPv4 address in it (RFC 4291 section 2.5.5.2). Other ways to write an IPv4 address (octal, hexadecimal, one number) are refused: resolvers disagree on
-// them, so what was judged might not be what is dialled. So are zones, which mean something on one machine only.
+// Host returns the canonical form of the host of a URL: a name in lower-case ASCII (IDNA, RFC 5891) without trailing
+// dot, an IPv4 address in four decimal parts, or an IPv6 address without brackets in its shortest form (RFC 5952). For
+// an IPv4-mapped IPv6 address it returns the IPv4 address (RFC 4291 section 2.5.5.2).
+//
+// Host refuses other forms of an IPv4 address (octal, hexadecimal, one number): resolvers disagree on them, so the
+// proxy could judge one server and dial another. It also refuses zones, which have a meaning on one machine only.
 func Host(s string) (string, error) {
 	if inner, ok := strings.CutPrefix(s, "["); ok {
 		return ipv6(strings.TrimSuffix(inner, "]"), s)
@@ -148,9 +150,8 @@ func ipv6(s, written string) (string, error) {
 // nat64 is the well-known prefix of RFC 6052 section 2.1.
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// Key returns the name by which a canonical host is paced, stopped and found in the configuration. For a NAT64 address
-// that is the IPv4 address in it: both reach one server, though they are dialled and named otherwise. Every other host is
-// its own key.
+// Key returns the key of a canonical host for pacing, stops and configuration. For a NAT64 address it is the embedded
+// IPv4 address, since both reach one server although they are dialled differently. For all other hosts it is the host.
 func Key(host string) string {
 	if !strings.HasPrefix(host, "64:ff9b::") {
 		return host
@@ -162,8 +163,8 @@ func Key(host string) string {
 	return Reached(addr).String()
 }
 
-// Reached returns the address of the server that addr leads to, without a zone: for an IPv4-mapped or a NAT64 address
-// the IPv4 address in it, for every other addr itself.
+// Reached returns the address of the server that addr leads to, without a zone: the embedded IPv4 address if addr is
+// IPv4-mapped or NAT64, else addr.
 func Reached(addr netip.Addr) netip.Addr {
 	addr = addr.WithZone("").Unmap()
 	if nat64.Contains(addr) {
@@ -173,8 +174,8 @@ func Reached(addr netip.Addr) netip.Addr {
 	return addr
 }
 
-// lookup maps to lower case and to punycode, as browsers do, but keeps underscores: they are not host names, yet
-// servers answer to them.
+// lookup maps to lower case and to punycode, as browsers do. It keeps underscores: they are not valid in host names,
+// but servers use them.
 var lookup = idna.New(idna.MapForLookup(), idna.Transitional(false), idna.StrictDomainName(false))
 
 func toASCII(name string) (string, error) {
@@ -188,7 +189,8 @@ func toASCII(name string) (string, error) {
 	return ascii, checkName(ascii)
 }
 
-// punycode writes name in ASCII. What it wrote must be read as itself: idna lets some octets pass that are no text.
+// punycode converts name to ASCII. It converts the result again and compares the two, since idna accepts some invalid
+// bytes.
 func punycode(name string) (string, error) {
 	ascii, err := lookup.ToASCII(name)
 	if err != nil {
@@ -201,7 +203,8 @@ func punycode(name string) (string, error) {
 	return strings.TrimSuffix(ascii, "."), nil
 }
 
-// checkName accepts labels of letters, digits, "-" and "_", 1 to 63 octets each and 253 in all (RFC 1035 section 2.3.4).
+// checkName accepts labels of letters, digits, "-" and "_", of 1 to 63 bytes each and 253 in all (RFC 1035 section
+// 2.3.4).
 func checkName(name string) error {
 	if name == "" {
 		return fmt.Errorf("it is empty")
@@ -224,7 +227,7 @@ func notNameRune(r rune) bool {
 	return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' || r == '_')
 }
 
-// looksNumeric reports whether a resolver might read name as an IPv4 address: its last label is a number (WHATWG URL,
+// looksNumeric reports whether a resolver might take name for an IPv4 address: its last label is a number (WHATWG URL,
 // "ends in a number").
 func looksNumeric(name string) bool {
 	last := name[strings.LastIndexByte(name, '.')+1:]
@@ -253,7 +256,7 @@ func defaultPort(scheme string) (uint16, bool) {
 	return 0, false
 }
 
-// IsZero reports whether o is no origin at all.
+// IsZero reports whether o is the zero Origin.
 func (o Origin) IsZero() bool { return o == Origin{} }
 
 // Scheme returns "http" or "https".
@@ -262,7 +265,7 @@ func (o Origin) Scheme() string { return o.scheme }
 // Host returns the canonical host, an IPv6 address without brackets.
 func (o Origin) Host() string { return o.host }
 
-// Addr returns the address that the host is, if it is one and not a name.
+// Addr returns the host as an address. It reports false if the host is a name.
 func (o Origin) Addr() (netip.Addr, bool) {
 	if !strings.Contains(o.host, ":") && !looksNumeric(o.host) {
 		return netip.Addr{}, false
@@ -271,10 +274,10 @@ func (o Origin) Addr() (netip.Addr, bool) {
 	return addr, err == nil
 }
 
-// Port returns the effective port, which is the scheme's default where none was written.
+// Port returns the effective port: the scheme's default if the URL had no port.
 func (o Origin) Port() uint16 { return o.port }
 
-// HostPort returns "host:port" as net.Dial wants it.
+// HostPort returns "host:port" in the form of net.Dial.
 func (o Origin) HostPort() string { return net.JoinHostPort(o.host, strconv.Itoa(int(o.port))) }
 
 // Authority returns the host, and the port unless it is the scheme's default: the value of a Host field.

@@ -1,4 +1,4 @@
-// Package policy decides: from what a robots.txt says, who asks and what the operator configured, to one Decision.
+// Package policy decides whether a request may be sent, from robots.txt, the client and the operator's configuration.
 //
 //	p, err := policy.New(policy.Options{Mode: policy.Enforce})
 //	d := p.Decide(policy.Request{Origin: o, Target: "/private", UserAgent: "NewsBot/1.0"}, snapshot, time.Now())
@@ -6,9 +6,9 @@
 //		fmt.Println(d.Reason, d.Verdict.Rule)
 //	}
 //
-// A Policy is made once from the configuration and never edited; a reload makes another one. It does no I/O and reads no
-// clock, so the same record, snapshot and policy give the same Decision years later. It does not know when a request
-// may leave (package ratelimit) nor what a refusal looks like (package proxy).
+// A Policy is made once from the configuration and does not change; a reload makes another one. It does no I/O and does
+// not read the clock, so the same request, snapshot, time and policy always give the same Decision. It does not
+// schedule requests (package ratelimit does) and does not write refusals (package proxy does).
 package policy
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/rules"
 )
 
-// Options say what an operator configured.
+// Options are the operator's configuration.
 type Options struct {
 	Mode          Mode          // for hosts and clients without their own; if zero, Enforce
 	Hosts         []Host        // the first whose pattern matches
@@ -28,42 +28,42 @@ type Options struct {
 	MaxCrawlDelay time.Duration // for clients without their own; if zero, every Crawl-delay and Request-rate is obeyed
 	Dialect       rules.Dialect // for hosts and clients without their own; if zero, RFC 9309
 	Interception  Interception  // for hosts without their own; if zero, Intercept
-	TunnelHosts   []string      // patterns of hosts whose tunnels are passed on, where Hosts does not say
+	TunnelHosts   []string      // patterns of hosts to tunnel, if Hosts does not set their Interception
 	RefuseOverMax bool          // refuse hosts whose Crawl-delay is above the maximum; if false, clamp it
 	VisitTime     bool          // obey Visit-time
 }
 
-// Host is what an operator configured for the hosts of one pattern.
+// Host is the configuration for the hosts of one pattern.
 type Host struct {
 	Pattern string         // see MatchHost
 	Mode    *Mode          // if nil, the client's or the global one
 	Dialect *rules.Dialect // if nil, the client's or the global one
-	Delay   time.Duration  // floor of the delay between requests; a site can only slow us down further
+	Delay   time.Duration  // minimum delay between requests; a site can only increase it
 
 	Interception *Interception // if nil, that of Options.TunnelHosts or the global one
 }
 
-// Client is who asks, as far as it matters for a decision.
+// Client holds the settings of a request's sender that affect a decision.
 type Client struct {
 	Name          string
-	ProductToken  string         // judged in place of the User-Agent header; if empty, the header is
+	ProductToken  string         // judged in place of the User-Agent header; if empty, the header is used
 	Mode          *Mode          // if nil, the global one
 	Dialect       *rules.Dialect // if nil, the global one
 	MaxCrawlDelay time.Duration  // if zero, the global one
 }
 
-// Request is what is judged: exactly what would be sent.
+// Request is the request to judge, exactly as it would be sent.
 type Request struct {
 	Client    Client
 	Origin    origin.Origin
 	Target    string // path and query
 	UserAgent string
-	Tunnel    bool // for a way to Origin of which no path will be seen; Target does not count
+	Tunnel    bool // a CONNECT to Origin that is not intercepted, so that no path is known; Target is ignored
 
 	forms []string // other forms of Target, set by Judge
 }
 
-// Action is what to do with a request. The zero value refuses.
+// Action says whether to send a request. The zero value refuses.
 type Action uint8
 
 const (
@@ -71,25 +71,25 @@ const (
 	Forward
 )
 
-// Decision is what is done with one request, and why. The zero value refuses without a reason.
+// Decision is the result for one request, with its cause. The zero value refuses without a reason.
 type Decision struct {
 	Action      Action
-	Outcome     Outcome // the word for the record
+	Outcome     Outcome // for the record
 	Reason      Reason
-	Verdict     rules.Verdict // the rule that decided; in mode report also the one that would have
+	Verdict     rules.Verdict // the rule that decided; in report mode also the rule that would have refused
 	Agent       string        // the group of robots.txt that applied: its product token, or "*"
 	Mode        Mode
-	Dialect     rules.Dialect // whose reading of robots.txt counted
-	Delay       time.Duration // least time between two requests to this host; 0: none asked for
-	DelaySource string        // "crawl-delay", "request-rate" or "floor"; empty where Delay is 0
-	Opens       time.Time     // when the site's Visit-time begins; zero: it may be visited now
-	Closes      time.Time     // when it ends after that; zero: it does not
+	Dialect     rules.Dialect // with which robots.txt was read
+	Delay       time.Duration // minimum time between two requests to this host; 0: the site and the operator set no delay
+	DelaySource string        // "crawl-delay", "request-rate" or "floor"; empty if Delay is 0
+	Opens       time.Time     // when the site's Visit-time begins; zero: requests are allowed now
+	Closes      time.Time     // when it next ends; zero: never
 	Reopens     time.Time     // when it begins again after Closes
-	Clamped     bool          // Delay is less than the site asked for: max_crawl_delay
-	Exemption   string        // the entry that decided, if one did
+	Clamped     bool          // Delay is shorter than the site asks for: max_crawl_delay
+	Exemption   string        // the entry that decided, if any
 }
 
-// Policy is a compiled configuration. Its methods may be called by many goroutines at once.
+// Policy is a compiled configuration. It is safe for concurrent use.
 type Policy struct {
 	options    Options
 	exemptions []exemption
@@ -120,7 +120,8 @@ func New(o Options) (*Policy, error) {
 	return p, nil
 }
 
-// Mode returns the mode for a client's requests to host. The most specific setting wins: host, then client, then global.
+// Mode returns the mode for a client's requests to host. The most specific setting wins: host, then client, then
+// global.
 func (p *Policy) Mode(host string, c Client) Mode {
 	if h := p.host(host); h != nil && h.Mode != nil {
 		return *h.Mode
@@ -131,8 +132,8 @@ func (p *Policy) Mode(host string, c Client) Mode {
 	return p.options.Mode
 }
 
-// Dialect returns whose reading of robots.txt counts for a client's requests to host. The most specific setting wins, as
-// for the mode.
+// Dialect returns the dialect for reading robots.txt for a client's requests to host. The most specific setting wins,
+// as for Mode.
 func (p *Policy) Dialect(host string, c Client) rules.Dialect {
 	if h := p.host(host); h != nil && h.Dialect != nil {
 		return *h.Dialect
@@ -152,8 +153,9 @@ func (p *Policy) host(name string) *Host {
 	return nil
 }
 
-// Decide judges r by snap at now. The snapshot may be nil only where the mode is Off. The order of the checks is: the
-// operator's deny, robots.txt, the operator's allow, then the mode, which turns a refusal into a note in the record.
+// Decide judges r by snap at now. The snapshot may be nil only in mode Off. It checks in this order: the operator's
+// deny entries, robots.txt, the operator's allow entries, then the mode. In mode Report it only notes a refusal in the
+// record.
 func (p *Policy) Decide(r Request, snap *robots.Snapshot, now time.Time) Decision {
 	mode := p.Mode(r.Origin.Host(), r.Client)
 	if mode == Off {
@@ -167,8 +169,8 @@ func (p *Policy) Decide(r Request, snap *robots.Snapshot, now time.Time) Decisio
 	return d
 }
 
-// reported is d without its teeth: what would have been refused goes on, and the record says so. A fault of the origin
-// is no refusal by anybody, so it is not counted as one.
+// reported returns d for mode Report: a refused request is forwarded, and the outcome says what would have happened. An
+// error of the origin is not a refusal, so it is recorded as allowed.
 func (d Decision) reported() Decision {
 	if d.Action == Forward {
 		return d
@@ -185,8 +187,8 @@ func (d Decision) reported() Decision {
 	return d
 }
 
-// Judge is Decide in mode Enforce, whatever the mode for r is. It is for requests of the proxy itself, which no crawler
-// made. The snapshot may not be nil.
+// Judge is Decide in mode Enforce, regardless of the mode for r. It is for requests that the proxy makes itself. The
+// snapshot must not be nil.
 func (p *Policy) Judge(r Request, snap *robots.Snapshot, now time.Time) Decision {
 	if !r.Tunnel {
 		if hasManyDots(r.Target) {
@@ -222,8 +224,8 @@ func (p *Policy) exempt(effect Effect, r Request, now time.Time) *exemption {
 	return nil
 }
 
-// byRobots applies RFC 9309 section 2.3.1: the rules where there are some, all paths where the file is unavailable,
-// and no path where it could not be reached.
+// byRobots applies RFC 9309 section 2.3.1: the rules if the file was found, all paths allowed if the file is
+// unavailable, and all paths disallowed if it could not be reached.
 func byRobots(agent rules.Agent, r Request, snap *robots.Snapshot) Decision {
 	switch snap.Availability {
 	case robots.Found, robots.Unavailable:
@@ -232,7 +234,7 @@ func byRobots(agent rules.Agent, r Request, snap *robots.Snapshot) Decision {
 			d.Verdict, _ = agent.Closed()
 			d.Reason = ReasonIntercept
 		} else {
-			// The written form alone would make "/a/../private" and "//private" ways round "/private".
+			// Judging only the written form would let "/a/../private" and "//private" bypass a rule for "/private".
 			d.Verdict = agent.VerdictOf(r.Target, r.forms)
 		}
 		switch {
@@ -245,14 +247,14 @@ func byRobots(agent rules.Agent, r Request, snap *robots.Snapshot) Decision {
 	default:
 		d := Decision{Outcome: Error, Reason: ReasonRobotsUnreachable}
 		if snap.Status != 0 {
-			d.Outcome = Deny // the origin answered, and its answer closes the site
+			d.Outcome = Deny // the origin answered, and its answer disallows the site
 		}
 		return d
 	}
 }
 
-// agent returns what is matched against the groups. A tunnel's CONNECT is sent by the library below a crawler, which
-// seldom names it; where it does, that counts.
+// agent returns the text to match against the groups. A tunnel's CONNECT comes from the HTTP library of a crawler and
+// seldom has the crawler's User-Agent; if it has one, agent returns it.
 func (r Request) agent() string {
 	switch {
 	case r.Tunnel && r.UserAgent != "":

@@ -15,7 +15,7 @@ type Effect uint8
 
 const (
 	EffectDeny  Effect = iota // refuse what robots.txt may allow
-	EffectAllow               // forward what robots.txt disallows; the pace stays on
+	EffectAllow               // forward requests that robots.txt disallows; they are still paced
 )
 
 // ParseEffect reads "allow" or "deny".
@@ -29,22 +29,22 @@ func ParseEffect(s string) (Effect, error) {
 	return EffectDeny, fmt.Errorf("policy: effect %q is neither allow nor deny", s)
 }
 
-// Exemption is an operator's own word about some paths of some hosts, which goes before robots.txt. Somebody owns it
-// and has given a reason, so that an auditor can ask.
+// Exemption is an operator's exception to robots.txt, for some paths of some hosts. It has a reason and an owner, so
+// that an auditor can ask.
 type Exemption struct {
-	Host   string    // pattern, see MatchHost
-	Path   string    // pattern as in robots.txt (RFC 9309 section 2.2.3); empty: every path
-	Client string    // name of a client; empty: all of them
-	Effect Effect    // what it does
+	Host   string // pattern, see MatchHost
+	Path   string // pattern as in robots.txt (RFC 9309 section 2.2.3); empty: every path
+	Client string // name of a client; empty: all of them
+	Effect Effect
 	Reason string    // why
-	Owner  string    // who answers for it
-	Until  time.Time // when it stops working; zero: never
+	Owner  string    // person or team responsible for it
+	Until  time.Time // when it expires; zero: never
 }
 
-// expired reports whether e has stopped working at now.
+// expired reports whether e has expired at now.
 func (e *Exemption) expired(now time.Time) bool { return !e.Until.IsZero() && !now.Before(e.Until) }
 
-// String names e for a record: its effect, where it holds and its reason.
+// String returns the name of e for a record: its effect, host, path, reason and owner.
 func (e *Exemption) String() string {
 	effect := "deny"
 	if e.Effect == EffectAllow {
@@ -53,8 +53,8 @@ func (e *Exemption) String() string {
 	return fmt.Sprintf("%s %s%s: %s (%s)", effect, e.Host, e.Path, e.Reason, e.Owner)
 }
 
-// exemption is an Exemption whose path pattern is compiled. The pattern is written in the language of robots.txt, so
-// its one matcher serves here too.
+// exemption is an Exemption with a compiled path pattern. Patterns have the syntax of robots.txt, so package rules
+// matches them.
 type exemption struct {
 	Exemption
 	name string
@@ -77,14 +77,15 @@ func (e *exemption) covers(r Request, now time.Time) bool {
 		(r.Tunnel && e.coversAll() || !r.Tunnel && e.coversTarget(r))
 }
 
-// coversAll reports whether e is about every path.
+// coversAll reports whether e applies to every path.
 func (e *exemption) coversAll() bool {
 	_, all := e.path.Closed()
 	return all
 }
 
-// coversTarget looks at the target as written and as servers read it, as robots.txt is held to: what is denied is denied in
-// any form, and what is allowed must be so in all. What is too complex is denied, and not allowed.
+// coversTarget checks the target as written and in the forms in which servers may read it, as for robots.txt. A deny
+// entry covers r if any form matches; an allow entry only if all forms match. If matching is too complex, a deny entry
+// covers r, and an allow entry does not.
 func (e *exemption) coversTarget(r Request) bool {
 	if e.Effect == EffectDeny {
 		return !e.path.VerdictOf(r.Target, r.forms).Allowed
@@ -97,7 +98,7 @@ func (e *exemption) matches(target string) bool {
 	return !v.Allowed && !v.TooComplex
 }
 
-// CheckHostPattern says what is wrong with a host pattern: "a.example", "*.example" or "*".
+// CheckHostPattern returns an error if pattern is not of the form "a.example", "*.example" or "*", or is not canonical.
 func CheckHostPattern(pattern string) error {
 	if pattern == "*" {
 		return nil
@@ -114,8 +115,8 @@ func CheckHostPattern(pattern string) error {
 	return nil
 }
 
-// MatchHost reports whether pattern names host, which is canonical. "a.example" names one host, "*.example" every host
-// below example but not example itself, and "*" all. An IPv4 address names its NAT64 form too (see origin.Key).
+// MatchHost reports whether pattern matches the canonical host. "a.example" matches one host, "*.example" all its
+// subdomains but not example, and "*" all hosts. An IPv4 address also matches its NAT64 form (see origin.Key).
 func MatchHost(pattern, host string) bool {
 	host = origin.Key(host)
 	if pattern == "*" {

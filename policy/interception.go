@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// Interception says what becomes of a CONNECT to a host. The zero value has every path judged.
+// Interception says how a CONNECT to a host is handled. The zero value judges every path.
 type Interception uint8
 
 const (
-	Intercept Interception = iota // end its TLS here and judge each request inside
-	Tunnel                        // pass its octets on unread: for clients that trust no other certificate than the site's
+	Intercept Interception = iota // terminate TLS in the proxy and judge each request
+	Tunnel                        // forward its bytes unread: for clients that accept only the site's certificate
 	NoTunnel                      // refuse it
 )
 
@@ -26,11 +26,11 @@ func ParseInterception(s string) (Interception, error) {
 	return Intercept, fmt.Errorf("policy: interception %q is none of intercept, tunnel and refuse", s)
 }
 
-// String returns the word that ParseInterception reads.
+// String returns the word that ParseInterception accepts.
 func (i Interception) String() string { return interceptions[i] }
 
-// Interception returns what becomes of a CONNECT to host. The most specific setting wins: the host's entry, then the list
-// of hosts that are tunnelled, then the global one.
+// Interception returns how a CONNECT to host is handled. The most specific setting wins: the host's entry, then
+// TunnelHosts, then the global setting.
 func (p *Policy) Interception(host string) Interception {
 	if h := p.host(host); h != nil && h.Interception != nil {
 		return *h.Interception

@@ -2,13 +2,13 @@ package policy
 
 import "fmt"
 
-// Mode says what becomes of a judgement. The zero value enforces.
+// Mode says how a verdict is applied. The zero value enforces it.
 type Mode uint8
 
 const (
-	Enforce Mode = iota // refuse what is disallowed, make wait what is too fast
-	Report              // judge and reckon, change nothing for the crawler, record what would have been
-	Off                 // neither fetch robots.txt nor pace; the request is recorded all the same
+	Enforce Mode = iota // refuse disallowed requests and delay requests that come too fast
+	Report              // judge and compute delays, forward unchanged, record the decision that Enforce would have made
+	Off                 // do not fetch robots.txt and do not pace; requests are still recorded
 )
 
 var modes = [...]string{Enforce: "enforce", Report: "report", Off: "off"}
@@ -23,5 +23,5 @@ func ParseMode(s string) (Mode, error) {
 	return Enforce, fmt.Errorf("policy: mode %q is none of enforce, report and off", s)
 }
 
-// String returns the word that ParseMode reads.
+// String returns the word that ParseMode accepts.
 func (m Mode) String() string { return modes[m] }

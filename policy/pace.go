@@ -6,15 +6,15 @@ import (
 	"github.com/robotsproxy/robotsproxy/rules"
 )
 
-// Where the Delay of a Decision comes from: the words of the audit's delay_source. Package ratelimit knows more of them.
+// Sources of Decision.Delay, as in the audit's delay_source. Package ratelimit has more.
 const (
 	sourceFloor       = "floor"
 	sourceCrawlDelay  = "crawl-delay"
 	sourceRequestRate = "request-rate"
 )
 
-// setDelay sets the delay in force: what the site asks for, up to the operator's maximum, or the operator's floor if
-// that is more. It reports whether the site asks for so much that the operator does not want to go there.
+// setDelay sets the delay in force: the site's, up to the operator's maximum, or the operator's floor if that is
+// longer. It reports whether the site's delay exceeds the maximum and the operator refuses such sites.
 func (p *Policy) setDelay(d *Decision, r Request, agent rules.Agent, now time.Time) (over bool) {
 	d.Delay, d.DelaySource = asked(agent, now)
 	limit := p.options.MaxCrawlDelay
@@ -37,8 +37,8 @@ func (p *Policy) setDelay(d *Decision, r Request, agent rules.Agent, now time.Ti
 	return over
 }
 
-// asked returns the larger of the site's Crawl-delay and its Request-rate, that one as the time between two requests:
-// "1/5" is five seconds, and "30/1m" two.
+// asked returns the longer of the site's Crawl-delay and the interval of its Request-rate: "1/5" is five seconds,
+// "30/1m" two.
 func asked(agent rules.Agent, now time.Time) (delay time.Duration, source string) {
 	if d, ok := agent.CrawlDelay(); ok && d > 0 {
 		delay, source = d, sourceCrawlDelay
@@ -53,8 +53,8 @@ func asked(agent rules.Agent, now time.Time) (delay time.Duration, source string
 	return delay, source
 }
 
-// opens returns the next moment at which the hours begin, and the zero time while they last. The hours end at the minute
-// before To; from 2300 to 0100 they go past midnight, and from any time to itself they last all day.
+// opens returns the next time at which the hours begin, or the zero time during the hours. The hours end before the
+// minute To. Hours from 2300 to 0100 extend past midnight; hours with From equal to To last all day.
 func opens(h rules.Hours, now time.Time) time.Time {
 	now = now.UTC()
 	midnight := time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, time.UTC)
@@ -73,8 +73,8 @@ func opens(h rules.Hours, now time.Time) time.Time {
 	}
 }
 
-// closes returns when the hours that last now, or from opens on if that is not zero, end, and when they begin again. Both
-// are zero where the hours never end.
+// closes returns the end of the current hours and their next start. If opens is not zero, it returns the end of the
+// hours that begin then. Both are zero if the hours never end.
 func closes(h rules.Hours, opens, now time.Time) (end, again time.Time) {
 	const day = 24 * time.Hour
 	length := (h.To - h.From + day) % day

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// reading is one way in which servers divide a path into segments. The zero value is that of RFC 3986.
+// reading is a way in which servers split a path into segments. The zero value is that of RFC 3986.
 type reading struct {
-	slashes    bool // %2F, %5C and \ divide segments, as in nginx (%2F) and IIS
+	slashes    bool // %2F, %5C and \ separate segments, as in nginx (%2F) and IIS
 	parameters bool // a dot segment may have parameters ("..;x=y"), as in Tomcat
-	whole      bool // ".." removes everything up to a slash that is written as one
+	whole      bool // ".." removes everything up to a literal slash
 }
 
-// readings are tried in this order. Those that differ for no path at hand yield the same form, which is judged once.
+// readings are tried in order. Readings that agree on a path yield the same form, which is judged once.
 var readings = []reading{
 	{},
 	{parameters: true},
@@ -22,16 +22,16 @@ var readings = []reading{
 	{slashes: true, parameters: true, whole: true},
 }
 
-// otherForms returns the forms in which a server may read target other than the written one: with dot segments removed
-// (RFC 3986 section 5.2.4), with each run of slashes merged into one, and with both. An encoded slash and a backslash
-// differ from a slash (RFC 9309 section 2.2.2), except beside a dot segment: nginx reads "/a/..%2Fb" as "/b".
+// otherForms returns the forms in which a server may read target, except the written one: with dot segments removed
+// (RFC 3986 section 5.2.4), with each run of slashes merged, and with both. An encoded slash and a backslash differ
+// from a slash (RFC 9309 section 2.2.2), except beside a dot segment: nginx reads "/a/..%2Fb" as "/b".
 func otherForms(target string) []string {
 	path, query := target, ""
 	if i := strings.IndexByte(target, '?'); i >= 0 {
 		path, query = target[:i], target[i:]
 	}
 	if !ambiguous(path) {
-		return nil // as most are
+		return nil // most paths
 	}
 	var forms []string
 	add := func(form string) {
@@ -54,7 +54,7 @@ func otherForms(target string) []string {
 	return forms
 }
 
-// matters reports whether r may read path otherwise than the readings before it.
+// matters reports whether r may read path differently from the readings before it.
 func (r reading) matters(path string) bool {
 	return (!r.slashes || strings.ContainsAny(path, `%\`)) && (!r.parameters || r.whole || strings.Contains(path, ";"))
 }
@@ -78,8 +78,8 @@ func beginsWithDot(s string) bool {
 	return strings.HasPrefix(s, ".") || len(s) >= 3 && strings.EqualFold(s[:3], "%2e")
 }
 
-// maxDots is the most segments that begin with a dot in a path of which other forms are made. No honest path has as many, and
-// 20,000, which fit a header of 64 KiB, would take several milliseconds.
+// maxDots is the maximum number of segments that begin with a dot; Judge refuses a target with more. Real paths have far
+// fewer. A header of 64 KiB can contain 20,000, and otherForms would take several milliseconds for them.
 const maxDots = 1000
 
 // hasManyDots reports whether the path of target has more than maxDots segments that begin with a dot.
@@ -94,10 +94,10 @@ func hasManyDots(target string) bool {
 	return dots > maxDots
 }
 
-// mayBeSlash reports whether a slash may begin with c.
+// mayBeSlash reports whether c may begin a slash in any spelling.
 func mayBeSlash(c byte) bool { return c == '/' || c == '\\' || c == '%' }
 
-// slashLen returns the length of the slash that s begins with, in any spelling, and 0 if it begins with none.
+// slashLen returns the length of the slash at the start of s, in any spelling, or 0 if s does not begin with one.
 func slashLen[T string | []byte](s T) int {
 	switch {
 	case s[0] == '/' || s[0] == '\\':
@@ -108,9 +108,9 @@ func slashLen[T string | []byte](s T) int {
 	return 0
 }
 
-// removeDots returns path, which begins with a slash, without its dot segments. The slashes on both sides of a dot segment
-// become one "/", however they are written; every other stays. If merge, ".." passes over empty segments to the next one,
-// as it does where runs of slashes are merged first.
+// removeDots returns path, which begins with a slash, without its dot segments. The slashes on both sides of a dot
+// segment become one "/", however they are written; all others stay. If merge is true, ".." also removes the empty
+// segments before it, as on servers that merge runs of slashes first.
 func (r reading) removeDots(path string, merge bool) string {
 	kept := make([]byte, 0, len(path))
 	afterDots := false
@@ -137,7 +137,7 @@ func (r reading) removeDots(path string, merge bool) string {
 	return string(kept)
 }
 
-// plain returns the length of the segments that path begins with and that are no dot segments, with their slashes.
+// plain returns the length of the leading segments of path that are not dot segments, with their slashes.
 func (r reading) plain(path string) int {
 	n := 0
 	for n < len(path) {
@@ -150,7 +150,7 @@ func (r reading) plain(path string) int {
 	return n
 }
 
-// first cuts off the first segment of path and the slash before it.
+// first splits path into its first slash, the segment after it, and the rest.
 func (r reading) first(path string) (slash, name, rest string) {
 	n := slashLen(path)
 	end := n
@@ -160,7 +160,7 @@ func (r reading) first(path string) (slash, name, rest string) {
 	return path[:n], path[n:end], path[end:]
 }
 
-// divides reports whether s begins with a slash that ends a segment.
+// divides reports whether s begins with a slash that separates segments.
 func (r reading) divides(s string) bool {
 	return s[0] == '/' || r.slashes && slashLen(s) > 0
 }
@@ -177,7 +177,7 @@ func (r reading) up(kept []byte, merge bool) []byte {
 	}
 }
 
-// lastSlash returns where the slash before the last segment of kept begins, and -1 if kept is empty.
+// lastSlash returns the index of the slash before the last segment of kept, or -1 if kept is empty.
 func (r reading) lastSlash(kept []byte) int {
 	if !r.slashes || r.whole {
 		return bytes.LastIndexByte(kept, '/')
@@ -189,8 +189,8 @@ func (r reading) lastSlash(kept []byte) int {
 	return i
 }
 
-// dots returns "." or ".." for a segment that is one of them in any spelling, and "" for every other. An encoded dot is
-// a dot (RFC 3986 section 6.2.2.2).
+// dots returns "." or ".." if the segment is one of them in any spelling, else "". An encoded dot is a dot (RFC 3986
+// section 6.2.2.2).
 func (r reading) dots(name string) string {
 	if name == "" || name[0] != '.' && name[0] != '%' {
 		return ""
@@ -207,7 +207,7 @@ func (r reading) dots(name string) string {
 	return ""
 }
 
-// mergeSlashes makes one slash of each run of them in path.
+// mergeSlashes replaces each run of slashes in path with one.
 func mergeSlashes(path string) string {
 	if !strings.Contains(path, "//") {
 		return path

@@ -1,34 +1,34 @@
 package policy
 
-// Reason is one word of the closed list of causes for not forwarding a request, or for forwarding it in spite of its
-// verdict. The header Robotsproxy-Reason, the metrics' label and the audit's field use the same word.
+// Reason is the cause for not forwarding a request, or for forwarding it despite its verdict. The list is closed. The
+// header Robotsproxy-Reason, the metrics' label and the audit's field use these words.
 type Reason string
 
 const (
-	ReasonNone              Reason = ""                   // forwarded, nothing to explain
-	ReasonRobots            Reason = "robots"             // a rule disallows
-	ReasonRobotsUnreachable Reason = "robots-unreachable" // robots.txt could not be known
+	ReasonNone              Reason = ""                   // forwarded normally
+	ReasonRobots            Reason = "robots"             // a rule disallows it
+	ReasonRobotsUnreachable Reason = "robots-unreachable" // robots.txt could not be fetched
 	ReasonEgress            Reason = "egress"             // the guard refuses the address or the port
-	ReasonExemption         Reason = "exemption"          // an operator's own entry decided
-	ReasonIntercept         Reason = "intercept"          // no tunnel here: none is passed on, or every path is disallowed
+	ReasonExemption         Reason = "exemption"          // the operator's exemption decided
+	ReasonIntercept         Reason = "intercept"          // tunnels are not allowed, or every path is disallowed
 	ReasonIdentity          Reason = "identity"           // the client is not listed
 	ReasonStopped           Reason = "stopped"            // the operator stopped this host
 	ReasonAuth              Reason = "auth"               // credentials are missing or wrong
 	ReasonPace              Reason = "pace"               // the wait would exceed max_wait, or a queue is full
-	ReasonBackoff           Reason = "backoff"            // the host is paused by its own 429 or 503
-	ReasonOverload          Reason = "overload"           // our own limits
-	ReasonPacingUnavailable Reason = "pacing-unavailable" // the pace shared with other instances cannot be known
+	ReasonBackoff           Reason = "backoff"            // the host is paused by its own 429 or 503 response
+	ReasonOverload          Reason = "overload"           // a limit of the proxy was reached
+	ReasonPacingUnavailable Reason = "pacing-unavailable" // the state of the pace shared with other instances is unknown
 	ReasonAuditUnavailable  Reason = "audit-unavailable"  // the decision could not be recorded
-	ReasonBadRequest        Reason = "bad-request"        // what cannot be judged
-	ReasonMisdirected       Reason = "misdirected"        // two names for one request
-	ReasonLoop              Reason = "loop"               // our own Via came back
-	ReasonUpstream          Reason = "upstream"           // allowed, and the origin failed
-	ReasonInternal          Reason = "internal"           // a fault of ours
-	ReasonTooComplex        Reason = "too-complex"        // a verdict would take more steps than its budget
-	ReasonConnectionAuth    Reason = "connection-auth"    // authentication of a connection, which other clients share
-	ReasonClientLeft        Reason = "client-left"        // the client left before its answer began
-	ReasonReport            Reason = "report"             // forwarded, and enforcing would not have
-	ReasonOff               Reason = "off"                // forwarded unjudged, as configured
+	ReasonBadRequest        Reason = "bad-request"        // the request cannot be judged
+	ReasonMisdirected       Reason = "misdirected"        // the request names two different hosts
+	ReasonLoop              Reason = "loop"               // the request has this proxy's Via
+	ReasonUpstream          Reason = "upstream"           // allowed, but the origin failed
+	ReasonInternal          Reason = "internal"           // an error in the proxy
+	ReasonTooComplex        Reason = "too-complex"        // judging would exceed the budget of steps
+	ReasonConnectionAuth    Reason = "connection-auth"    // authentication of a connection that other clients share
+	ReasonClientLeft        Reason = "client-left"        // the client disconnected before its response began
+	ReasonReport            Reason = "report"             // forwarded; mode enforce would have refused it
+	ReasonOff               Reason = "off"                // forwarded without judging, as configured
 )
 
 // Outcome is the recorded decision.
@@ -41,5 +41,5 @@ const (
 	Throttle      Outcome = "throttle"
 	WouldThrottle Outcome = "would_throttle"
 	Exempt        Outcome = "exempt"
-	Error         Outcome = "error" // nobody refused, and nothing could be sent
+	Error         Outcome = "error" // not refused, but could not be sent
 )

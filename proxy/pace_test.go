@@ -448,3 +448,39 @@ func TestFullLineSaysSo(t *testing.T) {
 	leave()
 	<-left
 }
+
+// stuckPauses keep nothing until they are freed.
+type stuckPauses struct {
+	asked chan struct{}
+	free  chan struct{}
+}
+
+func (s stuckPauses) Keep(ratelimit.Pause) error {
+	s.asked <- struct{}{}
+	<-s.free
+	return nil
+}
+
+func (stuckPauses) Kept() ([]ratelimit.Pause, error) { return nil, nil }
+
+// The client sees an answer that pushes back before the pause is kept on disk.
+func TestPushedBackAnswerIsNotHeldUp(t *testing.T) {
+	stuck := stuckPauses{asked: make(chan struct{}, 1), free: make(chan struct{})}
+	limiter, err := ratelimit.New(ratelimit.Options{Pauses: stuck})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, func(o *Options) { o.Snapshots, o.Limiter = fixed(""), limiter })
+	r.site.SetPage("a.example", "/busy", answering(429, "Retry-After", "1000"))
+	client := r.client(true)
+	client.Timeout = 10 * time.Second
+	if resp, _ := r.get(client, r.url("http", "/busy")); resp.StatusCode != 429 {
+		t.Errorf("status %d, want the origin's 429", resp.StatusCode)
+	}
+	<-stuck.asked // it is being kept all the while
+	if until := limiter.Paused("a.example"); until.IsZero() {
+		t.Error("the host is not paused")
+	}
+	close(stuck.free)
+	limiter.Close()
+}

@@ -241,6 +241,7 @@ func TestPausesOutliveARestart(t *testing.T) {
 		}
 		want := l.Paused(host)
 
+		l.Close()
 		l = newLimiter(t, Options{Pauses: kept})
 		if got := l.Paused(host); !got.Equal(want) || want.IsZero() {
 			t.Errorf("after a restart the pause ends %v, want %v", got, want)
@@ -270,6 +271,7 @@ func TestPausesThatCannotBeKept(t *testing.T) {
 	l := newLimiter(t, Options{Pauses: kept})
 	kept.err = errors.New("the disk is full")
 	l.Hear(host, "a", Outcome{Status: 503, RetryAfter: time.Hour})
+	l.Close()
 	if got := l.Stats().Unkept; got != 1 || pausedFor(l) == 0 {
 		t.Errorf("Stats().Unkept = %d and the pause is %v, want 1 and a pause all the same", got, pausedFor(l))
 	}

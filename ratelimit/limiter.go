@@ -45,7 +45,7 @@ import (
 // whatever the answer. Stop, SetFloor and Lift are an operator's word, Peek and Paused are for who looks on, and Reload
 // changes the rules under the lanes.
 //
-// A Limiter is safe for concurrent use. It has nothing to close.
+// A Limiter is safe for concurrent use. Close it when nothing is paced any more.
 type Limiter struct {
 	options atomic.Pointer[Options] // complete
 	pauses  Pauses                  // nil: none are kept
@@ -54,6 +54,13 @@ type Limiter struct {
 	patiences patiences
 	gates     gates
 	hangar    sync.Pool // of *flight that are not under way
+
+	complaints backlog // to be counted by Shared
+	stores     backlog // pauses to be handed to Pauses
+
+	// storing guards unstored.
+	storing  sync.Mutex
+	unstored map[string]Pause // by key: those that stores has still to hand over
 
 	// mu guards lanes and ring, and nothing inside a lane. A lane's own lock is never waited for while mu is held.
 	mu    sync.RWMutex
@@ -104,6 +111,13 @@ func (l *Limiter) Reload(o Options) error {
 		ln.tick() // who waits may start sooner now
 	}
 	return nil
+}
+
+// Close waits until the pauses that hosts have asked for are kept, and the other instances have counted their complaints. Pace
+// nothing any more when you call it.
+func (l *Limiter) Close() {
+	l.complaints.wait() // they may lead to pauses
+	l.stores.wait()
 }
 
 func (l *Limiter) rules() *Options { return l.options.Load() }

@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -58,8 +59,8 @@ func (l *Limiter) tellPause(p Pause) {
 	}
 }
 
-// keep tells the other instances of a pause that has just begun, and hands it to Pauses. No lock is held, since this may take
-// a while. The zero Pause is none.
+// keep tells the other instances of a pause that has just begun, and has it kept. It does not wait for either. The zero Pause
+// is none.
 func (l *Limiter) keep(p Pause) {
 	if p.Until.IsZero() {
 		return
@@ -68,11 +69,33 @@ func (l *Limiter) keep(p Pause) {
 	l.store(p)
 }
 
-// store hands p to Pauses, if it is long.
+// store has p handed to Pauses in the background, if it is long. Of the pauses of one key that wait for that, the one that
+// ends last counts, so no more wait than there are lanes.
 func (l *Limiter) store(p Pause) {
 	if l.pauses == nil || time.Until(p.Until) <= keepsAbove {
 		return
 	}
+	l.storing.Lock()
+	defer l.storing.Unlock()
+	earlier, waits := l.unstored[p.Key]
+	if waits && earlier.Until.After(p.Until) {
+		return
+	}
+	if l.unstored == nil {
+		l.unstored = make(map[string]Pause)
+	}
+	l.unstored[p.Key] = p
+	if !waits {
+		l.stores.add(func() { l.storeNow(p.Key) }, math.MaxInt)
+	}
+}
+
+// storeNow hands the pause of key to Pauses.
+func (l *Limiter) storeNow(key string) {
+	l.storing.Lock()
+	p := l.unstored[key]
+	delete(l.unstored, key)
+	l.storing.Unlock()
 	if err := l.pauses.Keep(p); err != nil {
 		l.unkept.Add(1)
 	}

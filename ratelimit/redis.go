@@ -143,8 +143,9 @@ func NewRedis(o RedisOptions) (*Redis, error) {
 	return r, nil
 }
 
-// Close gives back the leases that are held, says goodbye to the other instances and closes all connections. From its call
-// on, Lease returns an *UnavailableError, and Sent, Leave, End and Cancel do nothing. It takes a few seconds at most.
+// Close gives back the leases that are held, tells Redis the pauses and orders that it does not know yet, says goodbye to the
+// other instances and closes all connections. From its call on, Lease returns an *UnavailableError, and Sent, Leave, End and
+// Cancel do nothing. It takes a few seconds at most.
 func (r *Redis) Close() error {
 	r.mu.Lock()
 	if r.closed {
@@ -157,6 +158,7 @@ func (r *Redis) Close() error {
 	for _, l := range held {
 		l.End()
 	}
+	r.tellOnce()
 	for _, p := range r.pipes {
 		p.drain()
 	}

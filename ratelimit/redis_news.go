@@ -143,18 +143,20 @@ func (r *Redis) tellUnsent() {
 		case <-r.closing.Done():
 			return
 		}
+		r.tellOnce()
+	}
+}
+
+// tellOnce sends the news in unsent, unless Redis is down.
+func (r *Redis) tellOnce() {
+	r.mu.Lock()
+	unsent := maps.Clone(r.unsent)
+	r.mu.Unlock()
+	for keys := range slices.Chunk(slices.Collect(maps.Keys(unsent)), askers) {
 		if r.health.down() != nil {
-			continue
+			return
 		}
-		r.mu.Lock()
-		unsent := maps.Clone(r.unsent)
-		r.mu.Unlock()
-		for keys := range slices.Chunk(slices.Collect(maps.Keys(unsent)), askers) {
-			r.tell(keys, unsent)
-			if r.health.down() != nil {
-				break
-			}
-		}
+		r.tell(keys, unsent)
 	}
 }
 

@@ -111,6 +111,9 @@ func (ln *lane) hear(f *flight, o Outcome, now time.Time) Pause {
 	return ln.answered(o, f.client, f.start, now)
 }
 
+// maxComplaints is how many complaints wait to be counted by Shared. More are counted here alone.
+const maxComplaints = 1024
+
 // answered takes in what the host answered to a request that client sent, and returns the pause that this begins.
 func (ln *lane) answered(o Outcome, client string, sent, now time.Time) Pause {
 	if o.pushesBack() {
@@ -120,8 +123,8 @@ func (ln *lane) answered(o Outcome, client string, sent, now time.Time) Pause {
 		return Pause{}
 	}
 	if ln.share != nil && (o.told() == 0 || o.personal()) {
-		go ln.complain(o, client, sent) // what other instances hear counts too
-		if o.told() == 0 && !o.personal() {
+		counted := ln.limiter.complaints.add(func() { ln.complain(o, client, sent) }, maxComplaints) // what other instances hear counts too
+		if counted && !o.personal() {
 			return Pause{}
 		}
 	}

@@ -113,6 +113,9 @@ func (p *parts) close() error {
 	if p.server != nil {
 		err = p.server.Close()
 	}
+	if p.limiter != nil {
+		p.limiter.Close()
+	}
 	if p.redis != nil {
 		err = errors.Join(err, p.redis.Close())
 	}

@@ -1,0 +1,125 @@
+package ratelimit
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// slowPauses take their time over each pause.
+type slowPauses struct {
+	takes time.Duration
+
+	mu   sync.Mutex
+	kept []Pause
+}
+
+func (s *slowPauses) Keep(p Pause) error {
+	time.Sleep(s.takes)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept = append(s.kept, p)
+	return nil
+}
+
+func (s *slowPauses) Kept() ([]Pause, error) { return nil, nil }
+
+// Nobody waits until a pause is kept. Pauses are kept in the order in which they came, those of one host as one, and none is
+// lost when the limiter is closed.
+func TestPausesAreKeptInTheBackground(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := &slowPauses{takes: time.Second}
+		l := newLimiter(t, Options{Pauses: slow})
+		begin := time.Now()
+		for i := range 5 {
+			key := fmt.Sprint(i, ".example")
+			g, err := l.Acquire(t.Context(), Request{Key: key, Client: "a"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			g.Hear(Outcome{Status: 503, RetryAfter: time.Hour})
+			g.Release(Outcome{Status: 503})
+			time.Sleep(time.Millisecond)
+		}
+		for hours := range 4 {
+			l.Hear("3.example", "a", Outcome{Status: 503, RetryAfter: time.Duration(hours) * time.Hour})
+		}
+		if took := time.Since(begin); took != 5*time.Millisecond {
+			t.Errorf("to hear it took %v", took)
+		}
+		l.Close()
+		keys := make([]string, len(slow.kept))
+		for i, p := range slow.kept {
+			keys[i] = p.Key
+		}
+		if want := []string{"0.example", "1.example", "2.example", "3.example", "4.example"}; !slices.Equal(keys, want) {
+			t.Fatalf("the pauses of %v were kept, want %v", keys, want)
+		}
+		if got := slow.kept[3].Until.Sub(begin); got < 3*time.Hour {
+			t.Errorf("the pause that became longer was kept as one of %v, want 3h", got)
+		}
+		l.Close() // which may be done again
+	})
+}
+
+// A Shared that is slow to count complaints holds up nobody, and has a bounded number of them to count: what goes beyond is
+// counted here. None that was taken is lost when the limiter is closed.
+func TestComplaintsInTheBackground(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &slowClub{club: &club{}, takes: time.Second}
+		l := newLimiter(t, Options{Shared: c})
+		begin := time.Now()
+		const more = 10
+		for i := range maxComplaints + more {
+			l.Hear(fmt.Sprint(i, ".example"), "a", Outcome{Status: 503})
+		}
+		for range 3 {
+			l.Hear(host, "a", Outcome{Status: 503})
+		}
+		if took := time.Since(begin); took != 0 {
+			t.Errorf("to hear it took %v", took)
+		}
+		if got := pausedFor(l); !onCurve(got, minute) {
+			t.Errorf("what the others cannot count pauses the host for %v, want a minute", got)
+		}
+		l.Close()
+		if got := len(c.counted); got != maxComplaints || !slices.IsSortedFunc(c.counted, func(a, b Complaint) int { return a.Sent.Compare(b.Sent) }) {
+			t.Errorf("%d complaints were counted, want the first %d in order", got, maxComplaints)
+		}
+	})
+}
+
+// slowClub takes its time over each complaint.
+type slowClub struct {
+	*club
+	takes   time.Duration
+	counted []Complaint
+}
+
+func (c *slowClub) Complain(said Complaint) (Verdict, error) {
+	time.Sleep(c.takes)
+	c.counted = append(c.counted, said)
+	return Verdict{}, nil
+}
+
+// A pause that Redis was not told of yet when the instance is closed is known to the others.
+func TestPauseIsToldAtTheEnd(t *testing.T) {
+	server, in := newMini(t, 1)
+	for i := range 50 {
+		last, err := NewRedis(RedisOptions{URL: "redis://" + server.Addr()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := fmt.Sprint(i, ".example")
+		last.Pause(key, time.Hour, RetryAfter)
+		if err := last.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if answer := lease(t, in[0], Ask{Key: key, Limit: 8}); answer.Paused < 59*time.Minute {
+			t.Fatalf("the pause of %s was lost: %+v", key, answer)
+		}
+	}
+}

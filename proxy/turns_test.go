@@ -18,14 +18,14 @@ func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := newTurns()
 		turns.slots = make(chan struct{}, 1)
-		var order []string
+		order := make(chan string, 10)
 		take := func(ctx context.Context, client string) (leave func()) {
 			leave, err := turns.take(ctx, client)
 			if err != nil {
-				order = append(order, client+" gone")
+				order <- client + " gone"
 				return func() {}
 			}
-			order = append(order, client)
+			order <- client
 			return leave
 		}
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -43,7 +43,12 @@ func TestTurns(t *testing.T) {
 		synctest.Wait()
 		first()
 		synctest.Wait()
-		got := strings.Join(order, ", ")
+		close(order)
+		var all []string
+		for client := range order {
+			all = append(all, client)
+		}
+		got := strings.Join(all, ", ")
 		if want := "one, one gone, third gone, other, one, one, one"; got != want && got != "one, third gone, one gone, other, one, one, one" {
 			t.Errorf("the turns went to %s, want %s", got, want)
 		}

@@ -3,6 +3,7 @@ package audit
 import (
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/robotsproxy/robotsproxy/internal/safetext"
 )
@@ -28,7 +29,7 @@ func (e *encoder) asker(r *Record) {
 	e.text(`,"client_addr":`, r.ClientAddr)
 	e.text(`,"tag":`, r.Tag)
 	e.text(`,"purpose":`, r.Purpose)
-	e.text(`,"user_agent":`, r.UserAgent)
+	e.long(`,"user_agent":`, r.UserAgent, maxLine)
 	e.text(`,"product_token":`, r.ProductToken)
 }
 
@@ -37,20 +38,20 @@ func (e *encoder) target(r *Record) {
 	e.text(`,"scheme":`, r.Scheme)
 	e.text(`,"host":`, r.Host)
 	e.number(`,"port":`, int64(r.Port))
-	e.text(`,"path":`, r.Path)
-	e.text(`,"query":`, r.Query)
+	e.long(`,"path":`, r.Path, maxTarget)
+	e.long(`,"query":`, r.Query, maxTarget)
 	e.text(`,"via":`, string(r.Via))
 	e.text(`,"mode":`, r.Mode)
 }
 
 func (e *encoder) decision(r *Record) {
 	e.key(`,"decision":`)
-	e.string(string(r.Decision))
+	e.string(string(r.Decision), maxText)
 	e.text(`,"reason":`, string(r.Reason))
 	e.number(`,"rule_line":`, int64(r.RuleLine))
-	e.text(`,"rule":`, r.Rule)
+	e.long(`,"rule":`, r.Rule, maxLine)
 	e.number(`,"group_line":`, int64(r.GroupLine))
-	e.text(`,"group_agents":`, r.GroupAgents)
+	e.long(`,"group_agents":`, r.GroupAgents, maxLine)
 	e.text(`,"exemption":`, r.Exemption)
 	e.text(`,"deviation":`, r.Deviation)
 	e.text(`,"robots_sha256":`, r.RobotsSHA256)
@@ -77,8 +78,17 @@ func (e *encoder) outcome(r *Record) {
 	e.b = strconv.AppendInt(e.b, r.Bytes, 10)
 	e.number(`,"retry_after":`, int64(r.RetryAfter))
 	e.text(`,"upstream_addr":`, r.UpstreamAddr)
-	e.text(`,"error":`, r.Error)
+	e.long(`,"error":`, r.Error, maxLine)
 }
+
+// The most bytes of a text as it is encoded. What is longer is cut, so that a record has at most maxRecord bytes, whatever
+// strangers sent.
+const (
+	maxText   = 1 << 10
+	maxLine   = 2 << 10 // a User-Agent, a rule, the names of a group, an error
+	maxTarget = 8 << 10 // a path, and a query
+	maxRecord = 48 << 10
+)
 
 // encoder appends members of one object, behind the first. A key is given as it stands there, `,"name":`, so that it need
 // not be put together for each record. Methods that take a key and a value leave out what is empty.
@@ -86,10 +96,13 @@ type encoder struct{ b []byte }
 
 func (e *encoder) key(key string) { e.b = append(e.b, key...) }
 
-func (e *encoder) text(key, value string) {
+func (e *encoder) text(key, value string) { e.long(key, value, maxText) }
+
+// long is text for a value that may have another length, in bytes as it is encoded.
+func (e *encoder) long(key, value string, most int) {
 	if value != "" {
 		e.key(key)
-		e.string(value)
+		e.string(value, most)
 	}
 }
 
@@ -120,13 +133,58 @@ func (e *encoder) time(t time.Time) {
 	e.b = append(e.b, '"')
 }
 
-// string appends s as it is where it needs no escape, as most do, and leaves the others to safetext.
-func (e *encoder) string(s string) {
+// string appends s, cut to at most so many bytes without its quotes. Most strings need no escape; safetext writes the others.
+func (e *encoder) string(s string, most int) {
+	s = s[:runeStart(s, most)]
 	for i := range len(s) {
 		if c := s[i]; c < 0x20 || c >= 0x7f || c == '"' || c == '\\' {
-			e.b = safetext.AppendJSON(e.b, s)
+			e.escaped(s, most)
 			return
 		}
 	}
 	e.b = append(append(append(e.b, '"'), s...), '"')
+}
+
+// runeStart returns the greatest length of at most n bytes at which s can be cut between two runes.
+func runeStart(s string, n int) int {
+	if len(s) <= n {
+		return len(s)
+	}
+	for back := range utf8.UTFMax {
+		if i := n - back; i >= 0 && utf8.RuneStart(s[i]) {
+			return i
+		}
+	}
+	return n // this is no UTF-8
+}
+
+// escaped appends s as safetext does, and cuts what that makes longer than most.
+func (e *encoder) escaped(s string, most int) {
+	begin := len(e.b) + len(`"`)
+	e.b = safetext.AppendJSON(e.b, s)
+	if len(e.b)-len(`"`)-begin <= most {
+		return
+	}
+	end := begin
+	for n := unitLength(e.b[end:]); end+n <= begin+most; n = unitLength(e.b[end:]) {
+		end += n
+	}
+	e.b = append(e.b[:end], '"')
+}
+
+// unitLength returns how many bytes of JSON at the beginning of b may not be parted: those of a rune, of an escape, or of a
+// pair of escapes for one rune (RFC 8259 section 7). A byte that safetext wrote as %XX is not parted either.
+func unitLength(b []byte) int {
+	switch {
+	case b[0] == '\\' && b[1] != 'u':
+		return len(`\n`)
+	case b[0] == '\\' && b[2] == 'd' && b[3] >= '8' && b[3] < 'c': // a high surrogate
+		return len(`\ud800\udc00`)
+	case b[0] == '\\':
+		return len(`\u0000`)
+	case b[0] == '%' && len(b) > 3 && isHex(string(b[1:3]), 0):
+		return len("%00")
+	}
+	_, n := utf8.DecodeRune(b)
+	return n
 }

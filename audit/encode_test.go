@@ -3,10 +3,13 @@ package audit
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"reflect"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"pgregory.net/rapid"
 
@@ -39,6 +42,50 @@ func TestEncodingFollowsTheTags(t *testing.T) {
 			t.Errorf("appendRecord(%+v)\n got %s\nwant %s", r, got, want)
 		}
 	})
+}
+
+// TestRecordsAreBounded checks that a record has a bounded size whatever its texts hold, and that a cut parts no escape.
+func TestRecordsAreBounded(t *testing.T) {
+	var empty Record
+	for name, filler := range map[string]string{
+		"letters": "a", "quotes": `"`, "backslashes": `\`, "controls": "\x01", "line feeds": "\n", "no UTF-8": "\xff", "continuations": "\x80",
+		"percent signs": "%", "escapes": "%41", "percent signs and controls": "%\x01", "percent signs and quotes": `%"`,
+		"umlauts": "ü", "marks of direction": "\u202e", "outside of the first plane": "\U000e0001",
+		"printable outside of it": "\U0001f600", "mixed": "a\x01ü\U000e0001\xff\"",
+	} {
+		for shift := range 12 {
+			r := empty
+			v := reflect.ValueOf(&r).Elem()
+			text := strings.Repeat("x", shift) + strings.Repeat(filler, 20_000)
+			for i := range v.NumField() {
+				switch field := v.Field(i); {
+				case field.Kind() == reflect.String:
+					field.SetString(text)
+				case field.Kind() == reflect.Int || field.Kind() == reflect.Int64:
+					field.SetInt(math.MinInt64)
+				case field.Type() == reflect.TypeFor[time.Time]():
+					field.Set(reflect.ValueOf(time.Date(2026, 11, 22, 23, 59, 59, 999_999_999, time.UTC)))
+				}
+			}
+			line := appendRecord(nil, &r)
+			if len(line) > maxRecord {
+				t.Fatalf("%s: a record has %d bytes, want %d at most", name, len(line), maxRecord)
+			}
+			var got map[string]any
+			if err := json.Unmarshal(line, &got); err != nil {
+				t.Fatalf("%s: %v in %s", name, err, line)
+			}
+			for key, most := range map[string]int{"tag": maxText, "rule": maxLine, "path": maxTarget} {
+				cut := got[key].(string)
+				if !strings.HasPrefix(safetext.UTF8(text), cut) || strings.ContainsRune(cut, utf8.RuneError) {
+					t.Errorf("%s, %d: %s is no beginning of what it was: %.60q ends with %q", name, shift, key, cut, cut[len(cut)-20:])
+				}
+				if encoded := len(safetext.AppendJSON(nil, cut)) - 2; encoded > most || encoded < most-12 {
+					t.Errorf("%s, %d: %s is cut to %d bytes, want nearly %d", name, shift, key, encoded, most)
+				}
+			}
+		}
+	}
 }
 
 // Milliseconds are the numbers that they would be as floating point, in their shortest form.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // remedy is what an operator does about a client that does not trust our CA.
@@ -16,27 +17,37 @@ const remedy = "let it trust the CA (robotsproxy env and run do, robotsproxy ca 
 
 var errDistrust = errors.New("the client does not trust the CA of this proxy")
 
-// distrust tells the operator, once for each client and host, that a client does not trust our CA: the client itself can
-// say no more than that a certificate is wrong.
+// distrust logs that clients do not trust our CA, once for each client and host: the client itself can say no more than that a
+// certificate is wrong. The lines about one client are bounded, since it chooses the hosts.
 type distrust struct {
 	log   *slog.Logger
 	count atomic.Int64
 
-	mu   sync.Mutex // guards told
-	told map[string]struct{}
+	mu   sync.Mutex             // guards told
+	told map[string]*toldClient // by share
 }
 
-// maxTold bounds what is remembered of who was told about; beyond, all is forgotten and may be told again.
-const maxTold = 1000
+// toldClient is what was logged about one client.
+type toldClient struct {
+	hosts map[string]struct{} // with the address that asked for them
+	lines int                 // since hour
+	hour  time.Time
+}
+
+const (
+	maxClients = 1000 // that are remembered
+	maxHosts   = 100  // of one client that are remembered
+	mostLines  = 20   // about one client in an hour
+)
 
 func newDistrust(log *slog.Logger) *distrust {
-	return &distrust{log: log, told: make(map[string]struct{})}
+	return &distrust{log: log, told: make(map[string]*toldClient)}
 }
 
-// tell writes one line about the client of c, unless it has.
+// tell logs one line about the client of c, unless there is one.
 func (d *distrust) tell(c *tunnelConn, message string) {
 	from := peer(c.RemoteAddr()).String()
-	if !d.first(from + " " + c.tunnel.host) {
+	if !d.first(c.tunnel.share, from+" "+c.tunnel.host) {
 		return
 	}
 	name := ""
@@ -46,16 +57,32 @@ func (d *distrust) tell(c *tunnelConn, message string) {
 	d.log.Warn(message, "client", name, "client_addr", from, "host", c.tunnel.host, "remedy", remedy)
 }
 
-func (d *distrust) first(key string) bool {
+// first reports whether a line about client and host is to be logged.
+func (d *distrust) first(client, host string) bool {
+	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if _, told := d.told[key]; told {
+	t := d.told[client]
+	if t == nil {
+		t = &toldClient{hosts: make(map[string]struct{})}
+		makeRoom(d.told, maxClients, func(client string) string { return client })
+		d.told[client] = t
+	}
+	return t.first(host, now)
+}
+
+func (t *toldClient) first(host string, now time.Time) bool {
+	if now.Sub(t.hour) >= time.Hour {
+		t.hour, t.lines = now, 0
+	}
+	if _, told := t.hosts[host]; told || t.lines >= mostLines {
 		return false
 	}
-	if len(d.told) >= maxTold {
-		clear(d.told)
+	if len(t.hosts) >= maxHosts {
+		clear(t.hosts)
 	}
-	d.told[key] = struct{}{}
+	t.hosts[host] = struct{}{}
+	t.lines++
 	return true
 }
 

@@ -1,16 +1,20 @@
 package proxy
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/audit"
@@ -111,15 +115,66 @@ func TestOtherEndsOfAHandshake(t *testing.T) {
 	}
 }
 
-// The memory of who was told about is bounded.
-func TestDistrustForgets(t *testing.T) {
-	d := newDistrust(slog.New(slog.DiscardHandler))
-	for i := range 3 * maxTold {
-		if key := fmt.Sprint(i); !d.first(key) || d.first(key) {
-			t.Fatalf("client %d is not told about once", i)
+// The log has at most mostLines lines about one client in an hour, and one for each host. A client that is at this bound does
+// not repeat or suppress a line about another.
+func TestDistrustIsBoundedForEachClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDistrust(slog.New(slog.DiscardHandler))
+		if !d.first("other", "a.example") {
+			t.Fatal("the first line is not logged")
 		}
+		flood := func(begin int) (lines int) {
+			for i := range 5000 {
+				if d.first("one", fmt.Sprint(begin+i)) {
+					lines++
+				}
+			}
+			return lines
+		}
+		for hour := range 3 {
+			if n := flood(hour * 5000); n != mostLines {
+				t.Errorf("hour %d: %d lines about one client, want %d", hour, n, mostLines)
+			}
+			time.Sleep(time.Hour)
+		}
+		if d.first("one", "12") || d.first("other", "a.example") || !d.first("other", "b.example") {
+			t.Error("a line is repeated, or one about another host is missing")
+		}
+		for range 10 {
+			flood(rand.IntN(1 << 30))
+			time.Sleep(time.Hour)
+		}
+		if n := len(d.told["one"].hosts); n > maxHosts {
+			t.Errorf("%d hosts of one client are remembered", n)
+		}
+		for i := range 3 * maxClients {
+			if client := fmt.Sprint(i); !d.first(client, "a.example") || d.first(client, "a.example") {
+				t.Fatalf("there is not one line about client %d", i)
+			}
+		}
+		if len(d.told) > maxClients {
+			t.Errorf("%d clients are remembered", len(d.told))
+		}
+	})
+}
+
+// A client that distrusts the CA at many hosts gets a bounded number of lines in the log.
+func TestDistrustAtManyHosts(t *testing.T) {
+	log := &lockedLog{}
+	r := newRig(t, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(log, nil)) })
+	const hosts = mostLines + 10
+	for i := range hosts {
+		conn := r.raw(fmt.Sprintf("CONNECT h%d.example:443 HTTP/1.1\r\nHost: h%d.example:443\r\n\r\n", i, i))
+		if _, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: "CONNECT"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := tls.Client(conn, &tls.Config{ServerName: fmt.Sprintf("h%d.example", i), RootCAs: x509.NewCertPool()}).Handshake(); err == nil {
+			t.Fatal("the client trusts us")
+		}
+		conn.Close()
 	}
-	if len(d.told) > maxTold {
-		t.Errorf("%d are remembered", len(d.told))
+	r.eventually("the handshakes", func() bool { return r.server.Distrusted() == hosts })
+	if n := log.count("level=WARN"); n != mostLines {
+		t.Errorf("%d lines, want %d", n, mostLines)
 	}
 }

@@ -380,6 +380,37 @@ func TestRidesAreBounded(t *testing.T) {
 	}
 }
 
+// The redirects and pages of one client do not make the rides of another forgotten.
+func TestRidesAreBoundedForEachClient(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Pace.RideRedirects = true })
+	grant, err := r.limiter.Acquire(t.Context(), ratelimit.Request{Key: "a.example"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rs rides
+	visit := func(share string, i int) *exchange {
+		ex := &exchange{server: r.server, client: local, share: share, origin: mustOrigin(t, "http://a.example"), lane: "a.example", grant: grant}
+		req := &http.Request{URL: &url.URL{Scheme: "http", Host: "a.example", Path: "/"}}
+		rs.redirected(ex, &http.Response{StatusCode: 302, Header: http.Header{"Location": {"/" + strconv.Itoa(i)}}, Request: req}, time.Now())
+		ex.target, ex.lane = "/"+strconv.Itoa(i), strconv.Itoa(i)
+		rs.page(ex, time.Now())
+		return ex
+	}
+	other := visit("other", 1)
+	for i := range 2 * mostRides {
+		one := visit("one", i)
+		if !rs.part(one, time.Now()) {
+			t.Fatalf("part %d of a page does not ride", i)
+		}
+	}
+	if !rs.hop(other, time.Now()) || !rs.part(other, time.Now()) {
+		t.Error("the rides of the other client are forgotten")
+	}
+	if len(rs.hops) > mostRides || len(rs.pages) > mostRides {
+		t.Errorf("%d hops and %d pages are remembered, want %d at most", len(rs.hops), len(rs.pages), mostRides)
+	}
+}
+
 // The pace learns how long each program of a client waits, and not the client.
 func TestPaceKnowsPrograms(t *testing.T) {
 	r := newRig(t, nil)

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -18,6 +19,25 @@ type rides struct {
 
 // A ride is what may be ridden on: a client's way to a URL, or to a lane.
 type ride struct{ client, to string }
+
+func rideClient(r ride) string { return r.client }
+
+// makeRoom removes entries of m if it has most of them: those of the client that has the most, so that a client which fills m
+// makes nothing of another forgotten. If clients have a few entries each, it removes all.
+func makeRoom[K comparable, V any](m map[K]V, most int, client func(K) string) {
+	if len(m) < most {
+		return
+	}
+	entries, largest := make(map[string]int), ""
+	for k := range m {
+		c := client(k)
+		if entries[c]++; entries[c] > entries[largest] {
+			largest = c
+		}
+	}
+	few := entries[largest] < most/100 // else every new entry would count them again
+	maps.DeleteFunc(m, func(k K, _ V) bool { return few || client(k) == largest })
+}
 
 type hop struct {
 	count   int // how many redirects led there, one after another
@@ -45,9 +65,10 @@ func (rs *rides) redirected(ex *exchange, resp *http.Response, now time.Time) {
 	}
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	if rs.hops == nil || len(rs.hops) >= mostRides {
-		rs.hops = make(map[ride]hop) // who misses a ride waits for a slot of its own
+	if rs.hops == nil {
+		rs.hops = make(map[ride]hop)
 	}
+	makeRoom(rs.hops, mostRides, rideClient) // a client without its ride waits for a slot of its own
 	rs.hops[ride{ex.share, o.String() + to.RequestURI()}] = hop{ex.hops + 1, now.Add(longestRide)}
 }
 
@@ -72,9 +93,10 @@ func (rs *rides) hop(ex *exchange, now time.Time) bool {
 func (rs *rides) page(ex *exchange, now time.Time) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	if rs.pages == nil || len(rs.pages) >= mostRides {
+	if rs.pages == nil {
 		rs.pages = make(map[ride]time.Time)
 	}
+	makeRoom(rs.pages, mostRides, rideClient)
 	rs.pages[ride{ex.share, ex.lane}] = now.Add(longestRide)
 }
 

@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -231,16 +232,32 @@ func (ps *patiences) returns(client string, now time.Time) bool {
 	return !ok || now.Sub(at) > relearned
 }
 
-// get returns what is known of who asks, and begins to know something. When too many are known, all are forgotten: what
-// matters is learned again within two time-outs. ps.mu is held.
+// get returns what is known of who asks, and begins to know something. ps.mu is held.
 func (ps *patiences) get(who asker) *patience {
 	p := ps.of[who]
 	if p == nil {
-		if ps.of == nil || len(ps.of) >= knownClients {
+		if ps.of == nil {
 			ps.of = make(map[asker]*patience)
+		}
+		if len(ps.of) >= knownClients {
+			ps.forget()
 		}
 		p = &patience{}
 		ps.of[asker{strings.Clone(who.client), strings.Clone(who.agent)}] = p // they may be part of a whole request
 	}
 	return p
+}
+
+// forget removes what is known of the client with the most programs, so that one which sends many User-Agents makes nothing of
+// another forgotten. If clients have a few programs each, it removes all: what matters is learned again within two time-outs.
+// ps.mu is held.
+func (ps *patiences) forget() {
+	programs, largest := make(map[string]int), ""
+	for who := range ps.of {
+		if programs[who.client]++; programs[who.client] > programs[largest] {
+			largest = who.client
+		}
+	}
+	few := programs[largest] < knownClients/100 // else every new program would count them again
+	maps.DeleteFunc(ps.of, func(who asker, _ *patience) bool { return few || who.client == largest })
 }

@@ -409,6 +409,23 @@ func TestPatiencesAreBounded(t *testing.T) {
 	}
 }
 
+// TestPatiencesAreBoundedForEachClient checks that a client with many User-Agents does not make forgotten what is known of
+// another.
+func TestPatiencesAreBoundedForEachClient(t *testing.T) {
+	var ps patiences
+	other := asker{"other", "x"}
+	ps.abandoned(other, minute, time.Now())
+	for i := range 2 * knownClients {
+		ps.abandoned(asker{"one", fmt.Sprint(i)}, minute, time.Now())
+		if len(ps.of) > knownClients {
+			t.Fatalf("%d programs are remembered, want at most %d", len(ps.of), knownClients)
+		}
+	}
+	if ps.of[other] == nil {
+		t.Error("the other client's program is forgotten")
+	}
+}
+
 // TestClientsThatNeverReturn has twenty clients told when to come back, which they do not, and one that waits behind
 // their places. It waits for as long as was foreseen, and for the graces of those places that were its forerunners; once
 // they are known not to come, no place is kept for them.

@@ -86,8 +86,8 @@ func TestComplaintsInTheBackground(t *testing.T) {
 			t.Errorf("what the others cannot count pauses the host for %v, want a minute", got)
 		}
 		l.Close()
-		if got := len(c.counted); got != maxComplaints || !slices.IsSortedFunc(c.counted, func(a, b Complaint) int { return a.Sent.Compare(b.Sent) }) {
-			t.Errorf("%d complaints were counted, want the first %d in order", got, maxComplaints)
+		if got := len(c.counted); got < maxComplaints || got > maxComplaints+1 || !slices.IsSortedFunc(c.counted, func(a, b Complaint) int { return a.Sent.Compare(b.Sent) }) {
+			t.Errorf("%d complaints were counted, want the first %d in order, or one more that was under way", got, maxComplaints)
 		}
 	})
 }

@@ -256,6 +256,7 @@ func TestPausesOutliveARestart(t *testing.T) {
 			t.Errorf("the second pause is %v, want %v and up to a tenth more", got, 2*minute)
 		}
 		time.Sleep(time.Hour)
+		l.Close()
 		if got := newLimiter(t, Options{Pauses: kept}).Stats().Lanes; got != 0 {
 			t.Errorf("%d lanes were made of pauses that are forgiven, want 0", got)
 		}

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// ID names one request for ever: 53 bits of microseconds since 2026, made unique in the process, and 10 bits of the
-// instance's number. IDs of one instance grow with time, so they sort as the requests came.
+// ID identifies a request permanently: 53 bits of microseconds since 2026, unique in the process, and 10 bits of the
+// instance's number. IDs of one instance increase, so they sort in order of arrival.
 type ID int64
 
 const instanceBits = 10
@@ -19,7 +19,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // alphabet is the order-preserving base32 of RFC 4648 section 7 in lower case.
 var alphabet = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
 
-// String returns the ID as 13 characters that sort as the number does.
+// String returns the ID as 13 characters, which sort like the number.
 func (id ID) String() string { return string(id.append(nil)) }
 
 func (id ID) append(b []byte) []byte {
@@ -28,7 +28,7 @@ func (id ID) append(b []byte) []byte {
 	return alphabet.AppendEncode(b, octets[:])
 }
 
-// ParseID reads what String writes.
+// ParseID parses the result of String.
 func ParseID(s string) (ID, error) {
 	b, err := alphabet.DecodeString(s)
 	if err != nil || len(b) != 8 || b[0] > 0x7f {
@@ -37,25 +37,25 @@ func ParseID(s string) (ID, error) {
 	return ID(binary.BigEndian.Uint64(b)), nil
 }
 
-// MarshalText makes JSON show the 13 characters.
+// MarshalText returns the 13 characters of String.
 func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// UnmarshalText reads them back.
+// UnmarshalText parses them.
 func (id *ID) UnmarshalText(b []byte) (err error) {
 	*id, err = ParseID(string(b))
 	return err
 }
 
-// Time returns when the ID was made, to the microsecond.
+// Time returns the time at which the ID was made, to the microsecond.
 func (id ID) Time() time.Time { return epoch.Add(time.Duration(id>>instanceBits) * time.Microsecond) }
 
-// Sequence makes the IDs of one instance. The zero value is that of instance 0.
+// Sequence generates the IDs of one instance. The zero value is for instance 0.
 type Sequence struct {
 	Instance uint16 // below 1024
 	last     atomic.Int64
 }
 
-// Next returns an ID that is larger than all before it, also when the clock was stepped back.
+// Next returns an ID greater than all before it, even if the clock was set back.
 func (s *Sequence) Next(now time.Time) ID {
 	micros := now.Sub(epoch).Microseconds()
 	for {

@@ -13,44 +13,46 @@ import (
 	"time"
 )
 
-// ErrUnavailable is what Begin returns while records cannot be written and the buffer is full.
+// ErrUnavailable is returned by Begin while records cannot be written and the buffer is full.
 var ErrUnavailable = errors.New("audit: records cannot be written and the buffer is full")
 
 const (
-	flushEvery = 50 * time.Millisecond // longest that a finished record is in memory only
-	flushBytes = 256 << 10             // as many bytes are written at once: each write costs the scheduler more than its octets
-	retryEvery = time.Second           // after a write that failed
+	flushEvery = 50 * time.Millisecond // longest time that a finished record is in memory only
+	flushBytes = 256 << 10             // written at once: a write costs the scheduler more than its bytes
+	retryEvery = time.Second           // after a failed write
 )
 
 // JSONLOptions configure a JSONL.
 type JSONLOptions struct {
-	Path     string       // of the file, made with mode 0600 where there is none; "-" is standard output
-	Buffer   int          // records that may be begun or unwritten at once; if zero, 100,000
-	Continue bool         // past the buffer go on unrecorded, counted by Lost; if false, Begin refuses
-	Logger   *slog.Logger // told when writing stops and starts again; if nil, nobody is
+	Path     string       // of the file, created with mode 0600 if needed; "-" is standard output
+	Buffer   int          // maximum number of records begun or unwritten at once; if zero, 100,000
+	Continue bool         // if the buffer is full, go on unrecorded, counted by Lost; if false, Begin refuses
+	Logger   *slog.Logger // receives failures and recoveries of writing; if nil, nothing is logged
 }
 
-// JSONL writes one JSON object a line, in batches of at most 50 ms. What it has written is the operating system's: it
-// survives a killed process. Records of a failing disk wait in memory, up to the buffer, and are written when it heals.
+// JSONL writes records as JSON, one object per line, in batches of at most 50 ms. Written records are in the operating
+// system's cache: they survive the end of the process. If the disk fails, records wait in memory, up to the buffer, and
+// are written when it works again.
 type JSONL struct {
 	options JSONLOptions
 	out     io.WriteCloser
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	pending []byte
-	spare   []byte // the other buffer: one is filled while one is written
+	spare   []byte // second buffer: one is filled while the other is written
 	records int    // begun and not yet written
 	ended   int    // of those, ended
-	taken   int    // of those, in the hands of writeAll
-	lost    int64  // ended and given up
+	taken   int    // of those, taken by writeAll
+	lost    int64  // ended and dropped
 	closed  bool
 
-	wake chan struct{} // there is something to write
+	wake chan struct{} // signals that records are pending
 	quit chan struct{} // closed by Close
 	done chan struct{} // closed by writeAll
 }
 
-// OpenJSONL opens o.Path for appending. A last line that a crash cut short is removed, if nobody else writes the file.
+// OpenJSONL opens o.Path for appending. It removes an incomplete last line, left by a crash, unless another process
+// writes to the file.
 func OpenJSONL(o JSONLOptions) (*JSONL, error) {
 	if o.Path == "" {
 		return nil, errors.New("audit: no path for the JSON lines")
@@ -92,14 +94,14 @@ func openLines(path string) (io.WriteCloser, error) {
 	return f, nil
 }
 
-// stdout is standard output, which is not ours to close.
+// stdout writes to standard output. Its Close does not close standard output.
 type stdout struct{}
 
 func (stdout) Write(b []byte) (int, error) { return os.Stdout.Write(b) }
 func (stdout) Close() error                { return nil }
 
-// repair cuts off what stands after the last line's end. Every process that has the file open holds a shared lock, so
-// an exclusive one says that nobody is in the middle of a line.
+// repair truncates f after its last complete line. Every process that has the file open holds a shared lock, so with
+// the exclusive lock no other process can be writing a line.
 func repair(f *os.File) error {
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return err
@@ -118,8 +120,8 @@ func repair(f *os.File) error {
 	return lockShared(f)
 }
 
-// lastLineEnd returns the offset behind the last line feed, looking back in steps so that a large file costs no more
-// than its last line.
+// lastLineEnd returns the offset after the last line feed. It reads backwards in blocks, so its cost depends on the
+// length of the last line, not on the size of the file.
 func lastLineEnd(f *os.File) (int64, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -140,7 +142,7 @@ func lastLineEnd(f *os.File) (int64, error) {
 	return 0, nil
 }
 
-// Begin takes up r. It refuses with ErrUnavailable when no more records can be kept.
+// Begin reserves a place for r. It returns ErrUnavailable if no more records can be kept.
 func (w *JSONL) Begin(_ context.Context, _ *Record) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -151,7 +153,7 @@ func (w *JSONL) Begin(_ context.Context, _ *Record) error {
 	return nil
 }
 
-// End writes r, which is complete. Each record that was begun is ended once.
+// End writes r, which is complete. The caller must end each begun record once.
 func (w *JSONL) End(r *Record) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -165,19 +167,19 @@ func (w *JSONL) End(r *Record) {
 	if w.ended-w.taken == 1 || len(w.pending) >= flushBytes {
 		select {
 		case w.wake <- struct{}{}:
-		default: // it has been told
+		default: // already signaled
 		}
 	}
 }
 
-// Lost returns how many records could not be kept.
+// Lost returns the number of records that were dropped.
 func (w *JSONL) Lost() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.lost
 }
 
-// Close writes what is left and closes the file.
+// Close writes the pending records and closes the file. It returns an error if records were begun but not written.
 func (w *JSONL) Close() error {
 	w.mu.Lock()
 	if w.closed {
@@ -197,8 +199,7 @@ func (w *JSONL) Close() error {
 	return err
 }
 
-// writeAll is the one goroutine that writes. It sleeps while there is nothing and gathers for a moment when there is
-// something.
+// writeAll writes all records, in one goroutine. It waits for a record, and then for a batch.
 func (w *JSONL) writeAll() {
 	defer close(w.done)
 	for {
@@ -213,7 +214,7 @@ func (w *JSONL) writeAll() {
 	}
 }
 
-// gather waits for a batch to be worth a write.
+// gather waits until a batch is large enough, or for flushEvery.
 func (w *JSONL) gather() {
 	timer := time.NewTimer(flushEvery)
 	defer timer.Stop()
@@ -224,8 +225,8 @@ func (w *JSONL) gather() {
 	}
 }
 
-// flush writes all that is pending. After a fault it goes on with the very octet where it stopped, so that no line is
-// torn; only Close makes it give up.
+// flush writes all pending records. After an error it continues at the exact byte, so that no line is torn. It stops
+// trying only during Close.
 func (w *JSONL) flush() {
 	for {
 		batch, n := w.take()
@@ -254,7 +255,7 @@ func (w *JSONL) flush() {
 	}
 }
 
-// pause waits before a write is tried again. It reports false when there is no time left for that.
+// pause waits before a write is retried. It reports false if Close was called.
 func (w *JSONL) pause() bool {
 	select {
 	case <-time.After(retryEvery):
@@ -264,7 +265,7 @@ func (w *JSONL) pause() bool {
 	}
 }
 
-// take takes out what is pending: whole lines, and how many. They stay counted until they are written.
+// take removes the pending lines and returns them with their number. They count as records until they are written.
 func (w *JSONL) take() (batch []byte, n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -274,7 +275,7 @@ func (w *JSONL) take() (batch []byte, n int) {
 	return batch, n
 }
 
-// written counts n records as kept and takes back their buffer, unless a failing disk has made it large.
+// written subtracts n written records and reuses their buffer, unless it grew too large while the disk failed.
 func (w *JSONL) written(n int, buffer []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

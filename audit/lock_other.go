@@ -4,7 +4,7 @@ package audit
 
 import "os"
 
-// Without flock nobody can tell whether another process is in the middle of a line, so none is ever cut off.
+// Without flock it is unknown whether another process is writing a line, so repair never truncates the file.
 func tryLockExclusive(*os.File) (bool, error) { return false, nil }
 
 func lockShared(*os.File) error { return nil }

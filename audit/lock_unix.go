@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// tryLockExclusive takes the lock that says nobody else has f open for writing. Where somebody has, it takes the shared
-// one.
+// tryLockExclusive takes the exclusive lock, which means that no other process has f open for writing. If another
+// process has, it takes the shared lock and reports false.
 func tryLockExclusive(f *os.File) (bool, error) {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
@@ -18,5 +18,5 @@ func tryLockExclusive(f *os.File) (bool, error) {
 	return err == nil, err
 }
 
-// lockShared says that f is open for writing here. It lasts until f is closed.
+// lockShared marks f as open for writing by this process, until f is closed.
 func lockShared(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_SH) }

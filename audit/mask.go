@@ -2,10 +2,10 @@ package audit
 
 import "strings"
 
-// mask is where values of credentials are looked for, and cut.
+// mask defines the places in which to search for credentials.
 type mask struct {
 	divides string // characters that may begin a name
-	ends    string // those of them that end a value, whatever follows; ";" ends it if a name and "=" follow
+	ends    string // those of them that always end a value; ";" ends it only before a name and "="
 }
 
 var (
@@ -14,25 +14,25 @@ var (
 	textMask  = mask{divides: "&;?#/ ()<>,", ends: "&#/ ()<>,"}
 )
 
-// cutValue stands in the place of a value.
+// cutValue replaces a value.
 const cutValue = "***"
 
-// deepest is how many times over a character may be encoded; what is deeper counts as encoded so many times.
+// deepest is the maximum number of times that a character counts as encoded.
 const deepest = 8
 
-// char is a character of a text that is percent-encoded depth times over.
+// char is a character that is percent-encoded depth times.
 type char struct {
 	c      byte
 	depth  uint8
 	hidden bool
-	at     int32 // where it begins in the text
+	at     int32 // index in the text
 }
 
-// apply returns s without the values of credentials. Every level of encoding is looked at as a text of its own, since
-// values are often URLs with queries of their own.
+// apply returns s without the values of credentials. It searches each level of encoding separately, since values are
+// often URLs with their own queries.
 func (m mask) apply(s string) string {
 	if !strings.ContainsAny(s, "=@%") {
-		return s // neither a name with a value nor userinfo
+		return s // it has no values and no userinfo
 	}
 	chars, deep := decode(s)
 	for depth := range deep + 1 {
@@ -42,7 +42,7 @@ func (m mask) apply(s string) string {
 	return shown(s, chars)
 }
 
-// decode returns the characters of s and how deep the deepest of them is.
+// decode returns the characters of s and the maximum depth of encoding.
 func decode(s string) (chars []char, deep uint8) {
 	chars = make([]char, 0, len(s))
 	for i := 0; i < len(s); {
@@ -54,8 +54,7 @@ func decode(s string) (chars []char, deep uint8) {
 	return chars, deep
 }
 
-// decodeOne returns the first character of s, its length there, and how many times over it is encoded: "%2526" is a "&"
-// that is encoded twice.
+// decodeOne returns the first character of s, its encoded length, and its depth of encoding: "%2526" is "&" at depth 2.
 func decodeOne(s string) (c byte, n int, depth uint8) {
 	if s[0] != '%' || !isHex(s, 1) {
 		return s[0], 1, 0
@@ -94,12 +93,12 @@ func (m mask) hideValues(chars []char, depth uint8) {
 	}
 }
 
-// endsValue reports whether a value ends at the divider c, which piece follows.
+// endsValue reports whether the separator c, before piece, ends a value.
 func (m mask) endsValue(c byte, piece []char, depth uint8) bool {
 	return strings.IndexByte(m.ends, c) >= 0 || c == ';' && index(piece, "=", depth) < len(piece)
 }
 
-// hideValue hides the value of piece if one of its names, each of which ends with "=", is a credential's.
+// hideValue hides the value of piece if one of its names, each of which ends with "=", names a credential.
 func hideValue(piece []char, depth uint8) bool {
 	for {
 		i := index(piece, "=", depth)
@@ -114,7 +113,7 @@ func hideValue(piece []char, depth uint8) bool {
 	}
 }
 
-// hideUserinfo hides what stands between "://" and "@" in the authority of a URL.
+// hideUserinfo hides the text between "://" and "@" in the authority of a URL.
 func hideUserinfo(chars []char, ends string, depth uint8) {
 	for i := 0; i+3 <= len(chars); i++ {
 		if chars[i].c != ':' || chars[i+2].depth > depth || text(chars[i:i+3]) != "://" {
@@ -133,7 +132,7 @@ func hideUserinfo(chars []char, ends string, depth uint8) {
 	}
 }
 
-// index returns where the first of chars is that any has, encoded no more than depth times over; len(chars) if none is.
+// index returns the index of the first character that is in any and encoded at most depth times, or len(chars).
 func index(chars []char, any string, depth uint8) int {
 	for i := range chars {
 		if chars[i].depth <= depth && strings.IndexByte(any, chars[i].c) >= 0 {
@@ -157,7 +156,7 @@ func hide(chars []char) {
 	}
 }
 
-// shown returns s with each run of hidden characters cut.
+// shown returns s with each run of hidden characters replaced by cutValue.
 func shown(s string, chars []char) string {
 	var b strings.Builder
 	for i, c := range chars {

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// QueryMode says what a Record keeps of a query. The zero value masks.
+// QueryMode says how much of a query a Record keeps. The zero value masks it.
 type QueryMode uint8
 
 const (
-	QueryMask QueryMode = iota // cut the values of parameters that are named like credentials
-	QueryKeep                  // as it was sent
-	QueryHash                  // SHA-256 in hexadecimal
-	QueryDrop                  // nothing
+	QueryMask QueryMode = iota // remove the values of parameters with names like credentials
+	QueryKeep                  // keep it unchanged
+	QueryHash                  // keep its SHA-256 in hexadecimal
+	QueryDrop                  // keep nothing
 )
 
 var queryModes = [...]string{QueryMask: "mask", QueryKeep: "keep", QueryHash: "hash", QueryDrop: "drop"}
@@ -30,9 +30,9 @@ func ParseQueryMode(s string) (QueryMode, error) {
 	return QueryMask, fmt.Errorf("audit: query mode %q is none of mask, keep, hash and drop", s)
 }
 
-// Apply returns what is kept of a raw query. QueryMask keeps every name and every value but those of credentials, since
-// rules match on queries and an auditor wants to see them match. It looks into URLs in values as well, however many times
-// over they are encoded, and cuts their userinfo.
+// Apply returns the part of a raw query to keep. QueryMask keeps all names, and all values except those of credentials,
+// since rules match queries and an auditor must be able to verify that. It also searches URLs in values, however many
+// times they are encoded, and removes their userinfo.
 func (m QueryMode) Apply(query string) string {
 	switch m {
 	case QueryKeep:
@@ -50,8 +50,8 @@ func (m QueryMode) Apply(query string) string {
 	}
 }
 
-// Path returns what is kept of a raw path: with QueryKeep all of it, else all but the values that are named like
-// credentials, in path parameters (";jsessionid=") and in URLs that are a part of it, and the userinfo of those.
+// Path returns the part of a raw path to keep. QueryKeep keeps all of it. The other modes remove values with names like
+// credentials, in path parameters (";jsessionid=") and in URLs within the path, and the userinfo of those URLs.
 func (m QueryMode) Path(path string) string {
 	if m == QueryKeep {
 		return path
@@ -59,7 +59,7 @@ func (m QueryMode) Path(path string) string {
 	return pathMask.apply(path)
 }
 
-// Text returns what is kept of a text such as a User-Agent, as Path does.
+// Text returns the part of a text such as a User-Agent to keep, as Path does.
 func (m QueryMode) Text(text string) string {
 	if m == QueryKeep {
 		return text
@@ -67,7 +67,7 @@ func (m QueryMode) Text(text string) string {
 	return textMask.apply(text)
 }
 
-// Names that are credentials when they stand alone, and words that make one of any name they stand in.
+// credentialNames name credentials on their own; credentialWords do so as part of any name.
 var (
 	credentialNames = []string{"key", "sig", "auth", "code", "sid", "pass", "pin", "otp", "refresh"}
 	credentialWords = []string{
@@ -78,7 +78,7 @@ var (
 
 var unseparated = strings.NewReplacer("-", "", "_", "", ".", "")
 
-// isCredential reports whether name, or a part of it in brackets ("user[pass]"), is that of a credential.
+// isCredential reports whether name, or a part of it in brackets ("user[pass]"), names a credential.
 func isCredential(name string) bool {
 	folded := unseparated.Replace(strings.ToLower(name))
 	for part := range strings.FieldsFuncSeq(folded, func(r rune) bool { return r == '[' || r == ']' }) {

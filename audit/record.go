@@ -1,14 +1,15 @@
-// Package audit keeps one Record for every request, so that what was blocked, what waited and why can be shown later.
+// Package audit keeps a Record of every request, to show later which requests were refused or delayed, and why.
 //
 //	w, err := audit.OpenJSONL(audit.JSONLOptions{Path: "audit.jsonl"})
-//	err = w.Begin(ctx, record) // the decision is made; nothing was sent or answered yet
+//	err = w.Begin(ctx, record) // after the decision, before anything is sent or answered
 //	w.End(record)              // the request has ended; the record is complete
-//	err = w.Close()            // all that was acknowledged is in the file
+//	err = w.Close()            // all ended records are in the file
 //
-// A Record is begun once, before anything is sent or answered, and ended once. Begin is where a recorder that cannot
-// write any more refuses, so that nothing happens unrecorded. Secrets never reach a Record: userinfo is never there, no header but
-// User-Agent is kept, and QueryMask cuts values that are named like credentials from query, path and User-Agent. The
-// package decides nothing and judges nothing.
+// Each Record is begun once, before anything is sent or answered, and ended once. If records cannot be written, Begin
+// returns an error, so that the caller refuses the request instead of sending it unrecorded.
+//
+// Records contain no secrets: no userinfo, no header except User-Agent, and with QueryMask no values with names like
+// credentials in query, path and User-Agent. The package makes no decisions.
 package audit
 
 import (
@@ -21,18 +22,18 @@ import (
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
-// Record is one request, flat. The names in its tags are the same wherever a record is shown; durations are in
-// milliseconds. A field that is not known stays empty and is left out.
+// Record describes one request. The names in its tags are the same in all outputs; durations are in milliseconds.
+// Fields with unknown values are omitted.
 type Record struct {
 	ID   ID        `json:"id"`
-	Time time.Time `json:"time"` // when the request came
+	Time time.Time `json:"time"` // of arrival
 
 	Client       string `json:"client,omitempty"`
 	ClientAddr   string `json:"client_addr,omitempty"`
-	Tag          string `json:"tag,omitempty"`     // the client's own Robotsproxy-Tag
+	Tag          string `json:"tag,omitempty"`     // the client's Robotsproxy-Tag
 	Purpose      string `json:"purpose,omitempty"` // as configured for the client
 	UserAgent    string `json:"user_agent,omitempty"`
-	ProductToken string `json:"product_token,omitempty"` // what was matched against the groups
+	ProductToken string `json:"product_token,omitempty"` // matched against the groups
 
 	Method string `json:"method,omitempty"`
 	Scheme string `json:"scheme,omitempty"`
@@ -50,41 +51,43 @@ type Record struct {
 	GroupLine   int            `json:"group_line,omitempty"`
 	GroupAgents string         `json:"group_agents,omitempty"`
 	Exemption   string         `json:"exemption,omitempty"`
-	Deviation   string         `json:"deviation,omitempty"` // where we were less careful than the site asked: max_crawl_delay, redirect, subresource, reported, overlap; several with commas
+	// Deviation says how the proxy was less strict than the site asks: max_crawl_delay, redirect, subresource,
+	// reported, overlap; several with commas.
+	Deviation string `json:"deviation,omitempty"`
 
 	RobotsSHA256    string    `json:"robots_sha256,omitempty"`
 	RobotsStatus    int       `json:"robots_status,omitempty"`
 	RobotsState     string    `json:"robots_state,omitempty"` // found, empty, unavailable, unreachable, html, oversize
 	RobotsFetchedAt time.Time `json:"robots_fetched_at,omitzero"`
-	Dialect         string    `json:"dialect,omitempty"` // whose reading of it counted
+	Dialect         string    `json:"dialect,omitempty"` // with which it was read
 
 	DelayRequired Millis `json:"delay_required_ms,omitempty"`
 	DelaySource   string `json:"delay_source,omitempty"` // floor, crawl-delay, request-rate, backoff, retry-after, default-delay or ip
 	Waited        Millis `json:"waited_ms,omitempty"`
-	Gap           Millis `json:"gap_ms,omitempty"`      // since the request before it on this host; left out where none is known
+	Gap           Millis `json:"gap_ms,omitempty"`      // since the previous request to this host; omitted if unknown
 	PacingMode    string `json:"pacing_mode,omitempty"` // redis, spread or local
 
 	SentAt       time.Time `json:"sent_at,omitzero"`
-	FirstByte    Millis    `json:"first_byte_ms,omitempty"` // from SentAt to the answer's header
+	FirstByte    Millis    `json:"first_byte_ms,omitempty"` // from SentAt to the response header
 	EndedAt      time.Time `json:"ended_at,omitzero"`
-	Status       int       `json:"status,omitempty"` // as the client saw it
-	Bytes        int64     `json:"bytes"`            // of the body that the client was sent
+	Status       int       `json:"status,omitempty"` // as the client received it
+	Bytes        int64     `json:"bytes"`            // of the body, sent to the client
 	RetryAfter   int       `json:"retry_after,omitempty"`
 	UpstreamAddr string    `json:"upstream_addr,omitempty"`
 	Error        string    `json:"error,omitempty"`
 }
 
-// Via is the way a request came.
+// Via says how a request arrived.
 type Via string
 
 const (
-	Plain       Via = "plain"       // absolute-form, in clear
-	Intercepted Via = "intercepted" // inside a CONNECT that was opened here
-	Tunnel      Via = "tunnel"      // the CONNECT itself: passed on unread, refused, or ended before a request came out of it
-	Robots      Via = "robots"      // a request of our own for a robots.txt, or for where it redirects
+	Plain       Via = "plain"       // in absolute-form, over plain HTTP
+	Intercepted Via = "intercepted" // inside an intercepted CONNECT
+	Tunnel      Via = "tunnel"      // the CONNECT itself: tunneled, refused, or ended without a request
+	Robots      Via = "robots"      // the proxy's own request for a robots.txt, or for its redirect
 )
 
-// Millis is a duration that is shown in milliseconds, to the microsecond.
+// Millis is a duration that JSON shows in milliseconds, to the microsecond.
 type Millis time.Duration
 
 // MarshalJSON writes a number of milliseconds with up to three decimals.
@@ -105,7 +108,7 @@ func (m Millis) append(b []byte) []byte {
 	return b
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON parses the result of MarshalJSON.
 func (m *Millis) UnmarshalJSON(b []byte) error {
 	ms, err := strconv.ParseFloat(string(b), 64)
 	if err != nil {

@@ -80,7 +80,7 @@ type Decision struct {
 	Agent       string        // the group of robots.txt that applied: its product token, or "*"
 	Mode        Mode
 	Dialect     rules.Dialect // with which robots.txt was read
-	Delay       time.Duration // minimum time between two requests to this host; 0: the site and the operator set no delay
+	Delay       time.Duration // minimum time between two requests to this host; 0: no delay is set
 	DelaySource string        // "crawl-delay", "request-rate" or "floor"; empty if Delay is 0
 	Opens       time.Time     // when the site's Visit-time begins; zero: requests are allowed now
 	Closes      time.Time     // when it next ends; zero: never

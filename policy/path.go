@@ -78,8 +78,8 @@ func beginsWithDot(s string) bool {
 	return strings.HasPrefix(s, ".") || len(s) >= 3 && strings.EqualFold(s[:3], "%2e")
 }
 
-// maxDots is the maximum number of segments that begin with a dot; Judge refuses a target with more. Real paths have far
-// fewer. A header of 64 KiB can contain 20,000, and otherForms would take several milliseconds for them.
+// maxDots is the maximum number of segments that begin with a dot; Judge refuses a target with more. Real paths have
+// far fewer. A header of 64 KiB can contain 20,000, and otherForms would take several milliseconds for them.
 const maxDots = 1000
 
 // hasManyDots reports whether the path of target has more than maxDots segments that begin with a dot.

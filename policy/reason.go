@@ -17,7 +17,7 @@ const (
 	ReasonPace              Reason = "pace"               // the wait would exceed max_wait, or a queue is full
 	ReasonBackoff           Reason = "backoff"            // the host is paused by its own 429 or 503 response
 	ReasonOverload          Reason = "overload"           // a limit of the proxy was reached
-	ReasonPacingUnavailable Reason = "pacing-unavailable" // the state of the pace shared with other instances is unknown
+	ReasonPacingUnavailable Reason = "pacing-unavailable" // the pace shared with other instances is unknown
 	ReasonAuditUnavailable  Reason = "audit-unavailable"  // the decision could not be recorded
 	ReasonBadRequest        Reason = "bad-request"        // the request cannot be judged
 	ReasonMisdirected       Reason = "misdirected"        // the request names two different hosts

@@ -1,13 +1,13 @@
-// Package durable keeps small files that are whole or not there, whatever moment the machine stops at, and reads those
-// that nobody else may read.
+// Package durable writes small files that are either complete or absent, even if the machine crashes, and reads secret
+// files.
 //
-//	err := durable.Create("ca-key.pem", key, 0o600) // errors.Is(err, fs.ErrExist): somebody was first, and theirs stays
-//	key, err = durable.ReadSecret("ca-key.pem")     // refused where others than the owner may read it
+//	err := durable.Create("ca-key.pem", key, 0o600) // errors.Is(err, fs.ErrExist): the file exists and is unchanged
+//	key, err = durable.ReadSecret("ca-key.pem")     // refuses a file that other users can read
 //
-// Both ways to write put the data into a temporary file of the same folder, with its final mode from the first moment,
-// bring it to the disk, and only then give it its name. Create is for what must never change once it is there, such as
-// keys; Replace is for what may. Neither is for large files, and neither locks anything: of two writers at once one is
-// whole. CheckFolder finds out whether others could have written to the folder.
+// Create and Replace write a temporary file in the same folder, with its final mode, sync it, and then link or rename
+// it. Create is for files that must never change, such as keys; Replace is for all others. They are not for large
+// files, and they take no locks: of two concurrent writes one is kept, complete. CheckFolder checks whether other users
+// could have written to the folder.
 package durable
 
 import (
@@ -19,20 +19,20 @@ import (
 	"runtime"
 )
 
-// Create writes data to path unless something has that name, and makes the folder (mode 0700) where there is none. Of
-// several callers at once, in one process or in many, exactly one succeeds; the others get fs.ErrExist.
+// Create writes data to path. It returns fs.ErrExist if path exists. It makes the folder (mode 0700) if needed. Of
+// several concurrent calls, in one or more processes, exactly one succeeds; the others get fs.ErrExist.
 //
-// It needs a file system with hard links: a link, unlike a rename, never takes the place of what is there.
+// It needs a file system with hard links: unlike a rename, a link never replaces an existing file.
 func Create(path string, data []byte, mode fs.FileMode) error {
 	return write(path, data, mode, os.Link)
 }
 
-// Replace writes data to path, in the place of what has that name. A reader sees all of the old file or all of the new.
+// Replace writes data to path and replaces an existing file. Readers see the complete old file or the complete new one.
 func Replace(path string, data []byte, mode fs.FileMode) error {
 	return write(path, data, mode, os.Rename)
 }
 
-// write gives its name to a file that is complete and on the disk, by place.
+// write writes and syncs a temporary file, and calls place to name it path.
 func write(path string, data []byte, mode fs.FileMode, place func(from, to string) error) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -42,7 +42,7 @@ func write(path string, data []byte, mode fs.FileMode, place func(from, to strin
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
-	defer os.Remove(temp) // a second name after a link, gone after a rename, left over after a fault
+	defer os.Remove(temp) // the second name after a link, or the file after an error; absent after a rename
 	if err := place(temp, path); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
@@ -52,7 +52,8 @@ func write(path string, data []byte, mode fs.FileMode, place func(from, to strin
 	return nil
 }
 
-// writeTemp makes a file of mode 0600 that is complete and on the disk, and gives it its mode before it has its name.
+// writeTemp makes a complete, synced temporary file. The file has mode 0600 until writeTemp sets mode, before the
+// write.
 func writeTemp(dir, pattern string, data []byte, mode fs.FileMode) (name string, err error) {
 	f, err := os.CreateTemp(dir, pattern)
 	if err != nil {
@@ -75,7 +76,8 @@ func writeTemp(dir, pattern string, data []byte, mode fs.FileMode) (name string,
 	return f.Name(), f.Sync()
 }
 
-// syncDir brings a new name to the disk. Windows has no such act: there the name is part of the file's own journal.
+// syncDir syncs the directory entry of a new file. Windows cannot sync a directory; there the file system journals
+// names.
 func syncDir(dir string) error {
 	if runtime.GOOS == "windows" {
 		return nil
@@ -88,9 +90,9 @@ func syncDir(dir string) error {
 	return d.Sync()
 }
 
-// ReadSecret reads a file whose mode lets only its owner at it, and refuses any other with the command that mends it.
-// The mode is that of the very file that is read, so it cannot change between the look and the read. Windows keeps
-// rights elsewhere than in the mode; there nothing is refused.
+// ReadSecret reads a file that only its owner can access. It refuses other modes, with the command that corrects them.
+// It checks the mode of the open file, so that the file cannot change between check and read. On Windows the mode does
+// not contain the access rights, and ReadSecret refuses nothing.
 func ReadSecret(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

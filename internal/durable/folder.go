@@ -10,12 +10,13 @@ import (
 	"slices"
 )
 
-// CheckFolder returns an error if others than its owner may write to the folder dir, since they could put files of theirs
-// in the place of ours. It also returns one if they may have done so before: if what one of the patterns (filepath.Match)
-// finds in dir is a symbolic link or another irregular file, or belongs to neither the folder's owner nor the user of this
-// process nor root. Each error ends with the command that mends it. A folder that does not exist is no error.
+// CheckFolder returns an error if users other than the owner can write to the folder dir, since they could replace its
+// files. It also returns an error if they may have done so before: if a file in dir that matches one of the patterns
+// (filepath.Match) is a symbolic link or another irregular file, or belongs to a user other than the folder's owner,
+// the user of this process and root. Each error ends with the command that corrects it. A folder that does not exist is
+// not an error.
 //
-// Windows keeps rights elsewhere than in the mode; there nothing is refused.
+// On Windows the mode does not contain the access rights, and CheckFolder refuses nothing.
 func CheckFolder(dir string, patterns ...string) error {
 	folder, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && runtime.GOOS == "windows" {
@@ -46,7 +47,7 @@ func CheckFolder(dir string, patterns ...string) error {
 	return nil
 }
 
-// checkFile returns an error if the file at path may have been put into folder by others.
+// checkFile returns an error if another user may have put the file at path into folder.
 func checkFile(path string, folder fs.FileInfo) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -66,8 +67,8 @@ func checkFile(path string, folder fs.FileInfo) error {
 	return nil
 }
 
-// CheckOwner returns an error if the folder dir belongs to neither the user of this process nor root. A folder that does
-// not exist is no error.
+// CheckOwner returns an error if the folder dir belongs to a user other than root and the user of this process. A
+// folder that does not exist is not an error.
 func CheckOwner(dir string) error {
 	folder, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -83,7 +84,7 @@ func CheckOwner(dir string) error {
 	return nil
 }
 
-// octal returns the mode as chmod takes it.
+// octal returns the mode as the argument of chmod.
 func octal(mode fs.FileMode) fs.FileMode {
 	n := mode.Perm()
 	if mode&fs.ModeSticky != 0 {

@@ -4,5 +4,5 @@ package durable
 
 import "io/fs"
 
-// ownerOf returns the user that a file belongs to, if that is known.
+// ownerOf returns the ID of the user that owns a file, if known.
 func ownerOf(fs.FileInfo) (user int, known bool) { return 0, false }

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// ownerOf returns the user that a file belongs to, if that is known.
+// ownerOf returns the ID of the user that owns a file, if known.
 func ownerOf(info fs.FileInfo) (user int, known bool) {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

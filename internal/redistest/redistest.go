@@ -1,15 +1,15 @@
-// Package redistest runs a real redis-server for one test.
+// Package redistest runs a real redis-server for a test.
 //
 //	server := redistest.Start(t) // killed when the test ends
 //	client := connect(server.URL())
-//	server.Kill()    // as kill -9 does
-//	server.Restart() // on the same port, and without what it knew
+//	server.Kill()    // like kill -9
+//	server.Restart() // on the same port, without its data
 //	server.Stop()    // hangs until Continue
 //	server.Do("CLIENT KILL TYPE normal")
 //
-// A Relay stands between a server and its clients, and makes the network between them slow or unreliable.
+// A Relay between a server and its clients makes the network slow or unreliable.
 //
-// Where redis-server is not installed the test is skipped, or fails if CI is "true".
+// If redis-server is not installed the test is skipped, or fails if CI is "true".
 package redistest
 
 import (
@@ -26,7 +26,7 @@ import (
 	"time"
 )
 
-// Server is a redis-server that keeps nothing on disk.
+// Server is a redis-server without persistence.
 type Server struct {
 	tb   testing.TB
 	addr string
@@ -34,8 +34,8 @@ type Server struct {
 	cmd  *exec.Cmd
 }
 
-// Start starts a redis-server on a free port of 127.0.0.1. Args are further ones for its command line; a later one goes
-// before an earlier one.
+// Start starts a redis-server on a free port of 127.0.0.1. Args are added to its command line; later ones override
+// earlier ones.
 func Start(tb testing.TB, args ...string) *Server {
 	tb.Helper()
 	s := New(tb)
@@ -45,7 +45,7 @@ func Start(tb testing.TB, args ...string) *Server {
 	return s
 }
 
-// New returns a server that does not run yet, with a free port and no arguments.
+// New returns a server that is not running, with a free port and no arguments.
 func New(tb testing.TB) *Server {
 	tb.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
@@ -61,11 +61,11 @@ func New(tb testing.TB) *Server {
 
 var (
 	portsMu sync.Mutex
-	ports   = make(map[int]bool) // that this process has used
+	ports   = make(map[int]bool) // used by this process
 )
 
-// freePort returns a port that nothing listens on. It is below those that the system gives out, since the port of a server
-// that was killed must still be free when it is restarted, and so must that of its Cluster bus, which is 10,000 higher.
+// freePort returns a free port, below the range of ephemeral ports. The port of a killed server must still be free when
+// the server restarts, and so must its Cluster bus port, which is 10,000 higher.
 func freePort(tb testing.TB) int {
 	tb.Helper()
 	portsMu.Lock()
@@ -90,19 +90,19 @@ func freePort(tb testing.TB) int {
 // Args sets the command line for the next Restart.
 func (s *Server) Args(args ...string) { s.args = args }
 
-// Addr is host and port.
+// Addr returns the host and port.
 func (s *Server) Addr() string { return s.addr }
 
-// Port is the port alone.
+// Port returns the port.
 func (s *Server) Port() string {
 	_, port, _ := net.SplitHostPort(s.addr)
 	return port
 }
 
-// URL is the address as go-redis reads it.
+// URL returns the address in the form of go-redis.
 func (s *Server) URL() string { return "redis://" + s.addr }
 
-// Restart starts the server, and waits until it listens.
+// Restart starts the server and waits until it listens.
 func (s *Server) Restart() {
 	s.tb.Helper()
 	s.cmd = exec.Command("redis-server", s.args...)
@@ -119,7 +119,7 @@ func (s *Server) Restart() {
 	s.tb.Fatalf("redis-server does not listen on %s", s.addr)
 }
 
-// Kill ends the server at once, if it runs.
+// Kill kills the server, if it runs.
 func (s *Server) Kill() {
 	if s.cmd == nil || s.cmd.Process == nil {
 		return
@@ -128,7 +128,7 @@ func (s *Server) Kill() {
 	_ = s.cmd.Wait()
 }
 
-// Stop stops the process of the server, which then answers nothing until Continue.
+// Stop suspends the server's process, which does not answer until Continue.
 func (s *Server) Stop() { s.signal(syscall.SIGSTOP) }
 
 // Continue ends a Stop.
@@ -141,8 +141,8 @@ func (s *Server) signal(sig os.Signal) {
 	}
 }
 
-// Do sends one command, its words separated by spaces, on a connection of its own, and returns the first line of the
-// answer. An error that the server answers fails the test.
+// Do sends one command, its words separated by spaces, on a new connection, and returns the first line of the reply. An
+// error reply fails the test.
 func (s *Server) Do(command string) string {
 	s.tb.Helper()
 	conn, err := net.DialTimeout("tcp", s.addr, time.Minute)

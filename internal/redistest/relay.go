@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Relay passes connections on to a server.
+// Relay forwards connections to a server.
 type Relay struct {
 	tb       testing.TB
 	listener net.Listener
 	to       string
 	running  sync.WaitGroup
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu     sync.Mutex
 	delay  time.Duration
 	cut    []byte
@@ -23,7 +23,7 @@ type Relay struct {
 	closed bool
 }
 
-// NewRelay returns a Relay to the server at addr. It ends with the test.
+// NewRelay returns a Relay to the server at addr. It is closed when the test ends.
 func NewRelay(tb testing.TB, addr string) *Relay {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -36,34 +36,34 @@ func NewRelay(tb testing.TB, addr string) *Relay {
 	return r
 }
 
-// Addr is host and port.
+// Addr returns the host and port.
 func (r *Relay) Addr() string { return r.listener.Addr().String() }
 
-// Port is the port alone.
+// Port returns the port.
 func (r *Relay) Port() string {
 	_, port, _ := net.SplitHostPort(r.Addr())
 	return port
 }
 
-// URL is the address as go-redis reads it.
+// URL returns the address in the form of go-redis.
 func (r *Relay) URL() string { return "redis://" + r.Addr() }
 
-// Delay has each piece of an answer arrive so much later, without holding up those after it.
+// Delay makes each piece of a reply arrive later by d, without delaying those after it further.
 func (r *Relay) Delay(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.delay = d
 }
 
-// Cut loses the answer to the next request that contains word, and closes its connection: the server has run the request,
-// and the client cannot know. The zero word cuts nothing.
+// Cut drops the reply to the next request that contains word, and closes the connection: the server has run the
+// request, but the client cannot know. An empty word disables Cut.
 func (r *Relay) Cut(word string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.cut = []byte(word)
 }
 
-// takesCut reports whether the answer to a request is to be lost. It is so once.
+// takesCut reports whether to drop the reply to a request. It reports true once per Cut.
 func (r *Relay) takesCut(request []byte) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,7 +97,7 @@ func (r *Relay) accept() {
 	}
 }
 
-// keep notes a pair of connections, unless the Relay has ended.
+// keep registers a pair of connections. It reports false if the Relay is closed.
 func (r *Relay) keep(client, server net.Conn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,7 +109,7 @@ func (r *Relay) keep(client, server net.Conn) bool {
 	return true
 }
 
-// forward carries requests to the server, and closes lost before it sends the one whose answer is lost.
+// forward copies requests to the server. It closes lost before it sends the request with the reply to drop.
 func (r *Relay) forward(client, server net.Conn, lost chan<- struct{}) {
 	defer server.Close()
 	buf := make([]byte, 1<<16)
@@ -125,7 +125,7 @@ func (r *Relay) forward(client, server net.Conn, lost chan<- struct{}) {
 	}
 }
 
-// back carries answers to the client, each piece after the delay.
+// back copies replies to the client, each piece after the delay.
 func (r *Relay) back(server, client net.Conn, lost <-chan struct{}) {
 	defer client.Close()
 	type piece struct {

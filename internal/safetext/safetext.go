@@ -1,11 +1,12 @@
-// Package safetext writes text that strangers wrote, such as a rule of a robots.txt, so that whatever shows it only shows
-// it: a terminal, a log, the reader of a header field.
+// Package safetext escapes untrusted text, such as a rule of a robots.txt, for a terminal, a log or a header field, so
+// that it cannot affect how they work.
 //
 //	fmt.Println("rule:", safetext.Text("Disallow: /\x1b[31m")) // rule: Disallow: /%1B[31m
 //
-// What is not safe is every rune that is not printable (unicode.IsPrint): control characters of C0 and C1, DEL, line and
-// paragraph separators, marks that change the direction of text, and bytes that are not UTF-8. It is percent-encoded, as
-// it would be in the path of a URL, and in JSON written as a \u escape, so that a program reads it back as it was.
+// All runes that are not printable (unicode.IsPrint) are unsafe: control characters of C0 and C1, DEL, line and
+// paragraph separators, marks that change the direction of text, and bytes that are not UTF-8. They are
+// percent-encoded, as in the path of a URL. In JSON, unsafe runes are written as \u escapes, so that a program reads
+// the original text.
 package safetext
 
 import (
@@ -19,27 +20,27 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns s for one line of a terminal, a log or a page: what is not safe is percent-encoded. Line breaks are not safe
-// either; see Lines.
+// Text returns s with unsafe runes percent-encoded, for one line of a terminal, a log or a page. Line feeds are unsafe
+// too; see Lines.
 func Text(s string) string { return encode(s, unicode.IsPrint) }
 
-// Lines returns s as Text does, but for its line feeds, which stay.
+// Lines is like Text, but keeps line feeds.
 func Lines(s string) string {
 	return encode(s, func(r rune) bool { return r == '\n' || unicode.IsPrint(r) })
 }
 
-// Field returns s for the value of a header field, which is ASCII (RFC 9110 section 5.5): all other bytes are
+// Field returns s for the value of a header field, which is ASCII (RFC 9110 section 5.5), with all other bytes
 // percent-encoded.
 func Field(s string) string {
 	return encode(s, func(r rune) bool { return ' ' <= r && r <= '~' })
 }
 
-// UTF8 returns s with the bytes that are not UTF-8 percent-encoded, for encoders that would replace them.
+// UTF8 returns s with bytes that are not UTF-8 percent-encoded, for encoders that would replace them.
 func UTF8(s string) string {
 	return encode(s, func(rune) bool { return true })
 }
 
-// encode percent-encodes the bytes of s that are not UTF-8 and those of runes that are not safe.
+// encode percent-encodes the bytes of s that are not UTF-8, and the runes that are not safe.
 func encode(s string, safe func(rune) bool) string {
 	begin := unsafeAt(s, safe)
 	if begin == len(s) {
@@ -61,7 +62,7 @@ func encode(s string, safe func(rune) bool) string {
 	return b.String()
 }
 
-// unsafeAt returns where the first rune of s is that is not safe, and the length of s if there is none.
+// unsafeAt returns the index of the first unsafe rune of s, or len(s).
 func unsafeAt(s string, safe func(rune) bool) int {
 	for i := 0; i < len(s); {
 		r, n := utf8.DecodeRuneInString(s[i:])
@@ -78,18 +79,18 @@ func isSafe(r rune, n int, safe func(rune) bool) bool {
 	return (r != utf8.RuneError || n > 1) && safe(r)
 }
 
-// AppendJSON appends s as a string of JSON. What is not safe is a \u escape; bytes that are not UTF-8, which JSON cannot
-// hold, are percent-encoded.
+// AppendJSON appends s as a JSON string. Unsafe runes are \u escapes; bytes that are not UTF-8, which JSON cannot
+// represent, are percent-encoded.
 func AppendJSON(dst []byte, s string) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(UTF8(s)) // a string cannot fail to be encoded
+	_ = e.Encode(UTF8(s)) // encoding a string cannot fail
 	return appendEscaped(dst, bytes.TrimSuffix(b.Bytes(), []byte("\n")))
 }
 
-// JSONWriter returns a writer for JSON texts, each of which is written by one call of Write, as json.Encoder does and
-// slog.JSONHandler. It writes to w the same values with \u escapes for what is not safe.
+// JSONWriter returns a writer that replaces unsafe runes by \u escapes and writes to w. Each call of Write must have a
+// complete JSON text, as those of json.Encoder and slog.JSONHandler have.
 func JSONWriter(w io.Writer) io.Writer { return jsonWriter{w} }
 
 type jsonWriter struct{ w io.Writer }
@@ -101,8 +102,8 @@ func (j jsonWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// appendEscaped appends the JSON text p, in which runes that are not safe, other than white space between tokens, are part
-// of strings.
+// appendEscaped appends the JSON text p with \u escapes. Unsafe runes in p, other than white space between tokens, are
+// in strings.
 func appendEscaped(dst, p []byte) []byte {
 	for len(p) > 0 {
 		r, n := utf8.DecodeRune(p)

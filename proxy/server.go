@@ -107,7 +107,7 @@ type Server struct {
 	tunnels   *connQueue   // from the one to the other
 	active    atomic.Int64 // requests under way
 	handlers  *underWay
-	opening   atomic.Int64 // of these, those that wait for a site's visiting hours
+	opening   *quota[string] // of requests that wait for a site's visiting hours, by share
 
 	life       context.Context // that of every request; it ends when Shutdown's grace does
 	end        context.CancelCauseFunc
@@ -137,6 +137,7 @@ func New(o Options) (*Server, error) {
 		tunnels: newConnQueue(), conns: make(map[net.Conn]struct{}), handlers: newUnderWay(),
 		seats:      o.Limits.connectionSeats("limits", o.Logger),
 		tunnelRoom: newSeats(o.Logger, bound{most: o.Limits.Tunnels, key: "limits.tunnels"}, bound{}), distrust: newDistrust(o.Logger), turns: newTurns(),
+		opening: newQuota[string](o.Logger, "client", bound{}, bound{most: mostOpening}),
 	}
 	s.requests, s.memory = o.Limits.requestQuotas(o.Logger)
 	s.byUser = clientsByUser(o.Users)

@@ -10,7 +10,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/ratelimit"
 )
 
-// mostOpening bounds the requests that wait for sites to open, for memory only.
+// mostOpening bounds the requests of one client that wait for sites to open.
 const mostOpening = 1000
 
 // hearsStop is how soon a request that waits for its site to open hears that the site was stopped.
@@ -28,8 +28,12 @@ func (ex *exchange) awaitOpening(ctx context.Context) *Refusal {
 	if wait == 0 {
 		return nil
 	}
-	defer ex.server.opening.Add(-1)
-	if ex.server.opening.Add(1) > mostOpening || wait > ex.asked.MaxWait {
+	place := ex.server.opening.take(ex.share, 1)
+	if place == nil {
+		return ex.closedRefusal(ex.judged.Opens, nil)
+	}
+	defer place.leave()
+	if wait > ex.asked.MaxWait {
 		return ex.closedRefusal(ex.judged.Opens, nil)
 	}
 	began := time.Now()

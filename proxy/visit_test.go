@@ -77,7 +77,7 @@ func TestVisitTimeIsNoHideout(t *testing.T) {
 	refusals := make(chan *Refusal)
 	_, pace := visiting(t, r, 2*time.Hour)
 	go func() { refusals <- pace(d) }()
-	r.eventually("a request that waits", func() bool { return r.server.opening.Load() == 1 })
+	r.eventually("a request that waits", func() bool { return r.server.opening.inUse() == 1 })
 	if err := r.limiter.Stop("a.example", time.Time{}); err != nil {
 		t.Fatal(err)
 	}
@@ -93,15 +93,23 @@ func TestVisitTimeIsNoHideout(t *testing.T) {
 	}
 }
 
-// TestVisitTimeIsBounded has as many requests wait as may: one more is told to come back.
+// TestVisitTimeIsBounded has as many requests of a client wait as may: one more is told to come back, and one of another client
+// waits.
 func TestVisitTimeIsBounded(t *testing.T) {
 	r := newRig(t, nil)
-	r.server.opening.Store(mostOpening)
-	_, pace := visiting(t, r, 2*time.Hour)
+	ex, pace := visiting(t, r, 2*time.Hour)
+	for range mostOpening {
+		r.server.opening.take(ex.share, 1)
+	}
 	if ref := pace(policy.Decision{Opens: time.Now().Add(time.Hour)}); ref == nil || ref.Reason != policy.ReasonPace || ref.RetryAfter < 59*time.Minute {
 		t.Errorf("%+v, want pace, and an hour", ref)
 	}
-	if got := r.server.opening.Load(); got != mostOpening {
+	other, pace := visiting(t, r, 2*time.Hour)
+	other.share = "other"
+	if ref := pace(policy.Decision{Opens: time.Now().Add(50 * time.Millisecond)}); ref != nil {
+		t.Errorf("another client: %+v, want no refusal", ref)
+	}
+	if got := r.server.opening.inUse(); got != mostOpening {
 		t.Errorf("%d wait afterwards, want %d as before", got, mostOpening)
 	}
 }

@@ -1,17 +1,18 @@
-// Package admin is the operator's own listener: health, metrics, the CA's certificate and what the proxy has done.
+// Package admin serves the operator's listener: health checks, metrics, the CA's certificate and the proxy's state.
 //
 //	metrics := admin.NewMetrics()
 //	h, err := admin.New(admin.Options{Token: token, Metrics: metrics, CA: onboarding.CA(ca), Ready: ready})
 //	go http.Serve(listener, h)
 //	metrics.Observe(record) // for each request that has ended
 //
-// Health checks, metrics, the certificate and the script for browsers need no token, and none of them names a host, a URL
-// or a client. All else is under /api/ and needs the token that LoadToken makes at the first start. Every request, with a
-// token or without, must name this listener as its operator does: by an address, as localhost, or by one of Options.Hosts.
-// So a page of somebody else cannot reach it through a browser whose resolver it misleads (DNS rebinding).
+// Health checks, metrics, the certificate and the PAC script need no token. They contain no host, URL or client. All
+// other pages are under /api/ and need the token that LoadToken makes at the first start.
 //
-// The package renders and counts; it changes nothing. It sets no limits of time and size either: those are the
-// http.Server's that it is given to.
+// Every request, with or without a token, must address this listener by an IP address, as localhost, or by one of
+// Options.Hosts. Otherwise a page of another site could reach the listener through a browser by DNS rebinding.
+//
+// The package only reports; it changes no settings. It sets no limits of time or size: the http.Server that serves the
+// Handler must set them.
 package admin
 
 import (
@@ -27,21 +28,21 @@ import (
 	"github.com/robotsproxy/robotsproxy/origin"
 )
 
-// Options configure a Handler. A Token is needed.
+// Options configure a Handler. Token is required.
 type Options struct {
-	Token   string       // that requests below /api/ carry; see LoadToken
+	Token   string       // for requests under /api/; see LoadToken
 	Version string       // of the program; if empty, "unknown"
-	Hosts   []string     // names by which the listener may be addressed, besides localhost; if none, by that and by addresses alone
-	CA      http.Handler // of /ca.pem; if nil, there is none
-	PAC     http.Handler // of /proxy.pac; if nil, there is none
-	Ready   func() error // says why no traffic should be sent here; if nil, there is never a cause
-	Metrics *Metrics     // what has been counted; if nil, nothing is but what Gauges report
-	Gauges  []Gauge      // numbers of other packages
-	Files   Files        // the robots.txt files that are kept; if nil, nothing below /api/cache is served
-	History History      // and what they were; needed with Files
+	Hosts   []string     // names of the listener besides localhost; if empty, only localhost and IP addresses
+	CA      http.Handler // serves /ca.pem; if nil, the path is not found
+	PAC     http.Handler // serves /proxy.pac; if nil, the path is not found
+	Ready   func() error // returns the reason not to send traffic, or nil; if the function is nil, always ready
+	Metrics *Metrics     // counters; if nil, requests are not counted
+	Gauges  []Gauge      // values from other packages
+	Files   Files        // the cached robots.txt files; if nil, /api/cache is not served
+	History History      // their past versions; required with Files
 }
 
-// Handler answers on the operator's listener. It is safe for concurrent use.
+// Handler serves the operator's listener. It is safe for concurrent use.
 type Handler struct {
 	options     Options
 	token       [sha256.Size]byte
@@ -51,8 +52,8 @@ type Handler struct {
 	mux         *http.ServeMux
 }
 
-// New returns a Handler whose uptime begins now. It registers the version and o.Gauges with o.Metrics, which therefore
-// serves one Handler only.
+// New returns a Handler, with an uptime that begins now. It registers the version and o.Gauges with o.Metrics, so one
+// Metrics serves only one Handler.
 func New(o Options) (*Handler, error) {
 	if err := checkToken(o.Token); err != nil {
 		return nil, fmt.Errorf("admin: %w", err)
@@ -87,7 +88,7 @@ func New(o Options) (*Handler, error) {
 	return h, nil
 }
 
-// routes is the table of what is served. A pattern with GET serves HEAD too, and answers other methods with 405.
+// routes returns the mux of all pages. A pattern with GET also serves HEAD, and answers other methods with 405.
 func (h *Handler) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", index)
@@ -107,7 +108,7 @@ func (h *Handler) routes() *http.ServeMux {
 	return mux
 }
 
-// ServeHTTP answers r, if it names this listener.
+// ServeHTTP serves r if it addresses this listener.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	setSecurityHeaders(w.Header())
 	if !h.knows(r.Host) {
@@ -121,18 +122,18 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mux.ServeHTTP(w, r)
 }
 
-// isClean reports whether http.ServeMux takes an escaped path as it is. It redirects every other one.
+// isClean reports whether http.ServeMux serves an escaped path without a redirect to its clean form.
 func isClean(p string) bool {
 	clean := path.Clean("/" + p)
 	return p == "" || p == clean || p == clean+"/" && clean != "/"
 }
 
-// healthz says that the process answers, which is all that a restart could mend.
+// healthz reports that the process responds. It checks nothing else, since a restart would not correct other problems.
 func healthz(w http.ResponseWriter, _ *http.Request) {
 	io.WriteString(w, "ok\n")
 }
 
-// readyz says whether traffic should be sent here, which it should not while the proxy drains.
+// readyz reports whether to send traffic to the proxy. It fails while the proxy drains.
 func (h *Handler) readyz(w http.ResponseWriter, _ *http.Request) {
 	if err := h.options.Ready(); err != nil {
 		http.Error(w, "not ready: "+err.Error(), http.StatusServiceUnavailable)
@@ -141,7 +142,7 @@ func (h *Handler) readyz(w http.ResponseWriter, _ *http.Request) {
 	io.WriteString(w, "ok\n")
 }
 
-// canonicalHosts reads the names that are added to localhost.
+// canonicalHosts returns the canonical form of the names, and localhost.
 func canonicalHosts(names []string) (map[string]bool, error) {
 	hosts := map[string]bool{"localhost": true}
 	for _, name := range names {
@@ -154,8 +155,8 @@ func canonicalHosts(names []string) (map[string]bool, error) {
 	return hosts, nil
 }
 
-// knows reports whether a Host field names this listener. Any address will do: a browser only sends the one that it
-// connected to.
+// knows reports whether a Host field addresses this listener. It accepts any IP address: a browser sends only the
+// address that it connected to.
 func (h *Handler) knows(field string) bool {
 	host, _, err := origin.SplitAuthority(field)
 	if err != nil {
@@ -176,7 +177,8 @@ func misdirected(w http.ResponseWriter, field string) {
 		"Under any name a page of another site could reach it (DNS rebinding). Use an address, or add the name to admin.hosts.", http.StatusMisdirectedRequest)
 }
 
-// setSecurityHeaders makes browsers take answers for what they are, keep none, and run and load nothing from elsewhere.
+// setSecurityHeaders prevents browsers from guessing content types, caching, and loading or running content of other
+// sites.
 func setSecurityHeaders(h http.Header) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Security-Policy", "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'")

@@ -7,25 +7,25 @@ import (
 	"github.com/robotsproxy/robotsproxy/robots"
 )
 
-// File is a robots.txt as the API shows it.
+// File describes a robots.txt file.
 type File struct {
-	Origin      string     `json:"origin"` // or the host or pattern of a file of the operator's
-	State       string     `json:"state"`  // as robots.Snapshot.State says it; "error" where none could be had, with Error
+	Origin      string     `json:"origin"` // or the host or pattern of an operator's file
+	State       string     `json:"state"`  // of robots.Snapshot.State, or "error" if it could not be read
 	Marks       string     `json:"marks,omitempty"`
 	Status      int        `json:"status,omitempty"`
 	Redirects   []string   `json:"redirects,omitempty"`
 	Fetched     time.Time  `json:"fetched,omitzero"`
-	Expires     *time.Time `json:"expires,omitempty"`      // none: a file of the operator's, which does not
-	NextRefresh *time.Time `json:"next_refresh,omitempty"` // when it is asked for again if it is in use
+	Expires     *time.Time `json:"expires,omitempty"`      // absent for an operator's file, which does not expire
+	NextRefresh *time.Time `json:"next_refresh,omitempty"` // time of the next fetch, if the file is in use
 	SHA256      string     `json:"sha256,omitempty"`
 	Size        int        `json:"size"`
-	Cause       string     `json:"cause,omitempty"` // of RFC 9209 section 2.3
+	Cause       string     `json:"cause,omitempty"` // error type of RFC 9209 section 2.3
 	Error       string     `json:"error,omitempty"`
-	Since       *time.Time `json:"since,omitempty"` // of the trouble
+	Since       *time.Time `json:"since,omitempty"` // start of the failures
 	Failures    int        `json:"failures,omitempty"`
 }
 
-// FileDetails is one robots.txt with its text and its past.
+// FileDetails is a robots.txt file with its text and history.
 type FileDetails struct {
 	File
 	ContentType string        `json:"content_type,omitempty"`
@@ -34,24 +34,24 @@ type FileDetails struct {
 	Changes     []FileChange  `json:"changes"`
 }
 
-// FileVersion is one text that the file has had.
+// FileVersion describes a past or current text of a file.
 type FileVersion struct {
 	SHA256    string    `json:"sha256"`
 	Size      int       `json:"size"`
 	Status    int       `json:"status"`
-	Redirects []string  `json:"redirects,omitempty"` // as it was first seen
+	Redirects []string  `json:"redirects,omitempty"` // as first seen
 	FirstSeen time.Time `json:"first_seen"`
 	LastSeen  time.Time `json:"last_seen"`
 }
 
-// FileText is one text that the file has had, whole.
+// FileText is a FileVersion with its text.
 type FileText struct {
 	Origin string `json:"origin"`
 	FileVersion
 	Body []byte `json:"body"` // base64
 }
 
-// FileChange is one change of the text or of its state.
+// FileChange is one change of a file's text or state.
 type FileChange struct {
 	Time      time.Time `json:"time"`
 	OldState  string    `json:"old_state"`
@@ -63,10 +63,10 @@ type FileChange struct {
 // FileList is a list of files.
 type FileList struct {
 	Files []File `json:"files"`
-	More  bool   `json:"more,omitempty"` // the list is cut
+	More  bool   `json:"more,omitempty"` // the list is truncated
 }
 
-// file shows snap, which is of an origin or of a pattern of hosts.
+// file returns the File of snap. The name is an origin, or the host or pattern of an operator's file.
 func file(name string, snap *robots.Snapshot) File {
 	f := File{
 		Origin: name, State: snap.State(), Marks: snap.Marks.String(), Status: snap.Status, Redirects: snap.Redirects,
@@ -79,12 +79,12 @@ func file(name string, snap *robots.Snapshot) File {
 	return f
 }
 
-// details shows snap with its text, and as yet without a past.
+// details returns the FileDetails of snap, without history.
 func details(name string, snap *robots.Snapshot) FileDetails {
 	return FileDetails{File: file(name, snap), ContentType: snap.ContentType, Body: snap.Body, Versions: []FileVersion{}, Changes: []FileChange{}}
 }
 
-// noFile is in the place of a file that could not be had.
+// noFile returns the File of o with the error err.
 func noFile(o origin.Origin, err error) File {
 	return File{Origin: o.String(), State: "error", Error: err.Error()}
 }
@@ -93,7 +93,7 @@ func fileVersion(v robots.Version) FileVersion {
 	return FileVersion{v.SHA256, v.Size, v.Status, v.Redirects, v.FirstSeen, v.LastSeen}
 }
 
-// known returns t, or nil where it is not set.
+// known returns &t, or nil if t is zero.
 func known(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil

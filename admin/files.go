@@ -14,29 +14,35 @@ import (
 	"github.com/robotsproxy/robotsproxy/robots"
 )
 
-// Files are the robots.txt files that are in force.
+// Files gives access to the robots.txt files in force.
 type Files interface {
-	Peek(ctx context.Context, o origin.Origin) (*robots.Snapshot, error)    // what is kept; robots.ErrNoSnapshot
-	Refresh(ctx context.Context, o origin.Origin) (*robots.Snapshot, error) // asks the origin now
-	Purge(ctx context.Context, o origin.Origin) error                       // forgets it
-	Own(host string) []OwnFile                                              // the operator's, for a canonical host; all where host is empty
+	// Peek returns the cached file, or robots.ErrNoSnapshot.
+	Peek(ctx context.Context, o origin.Origin) (*robots.Snapshot, error)
+	// Refresh fetches the file now.
+	Refresh(ctx context.Context, o origin.Origin) (*robots.Snapshot, error)
+	// Purge removes the file from the cache.
+	Purge(ctx context.Context, o origin.Origin) error
+	// Own returns the operator's files for a canonical host, or all of them if host is empty.
+	Own(host string) []OwnFile
 }
 
-// OwnFile is a robots.txt of the operator's, which counts in the place of a site's own.
+// OwnFile is a robots.txt file that the operator provides. It replaces the site's file.
 type OwnFile struct {
-	Host     string // or a pattern of hosts, as it is configured
+	Host     string // or pattern of hosts, as configured
 	Snapshot *robots.Snapshot
 }
 
-// History is what the files were, over restarts. Lists are cut at limit.
+// History gives access to stored files and their changes, which survive restarts. Lists have at most limit entries.
 type History interface {
-	Origins(ctx context.Context, host string, limit int) ([]origin.Origin, error) // with a copy that is kept; of every host where host is empty
+	// Origins returns the origins with a stored copy: those of host, or of all hosts if host is empty.
+	Origins(ctx context.Context, host string, limit int) ([]origin.Origin, error)
 	Versions(ctx context.Context, o origin.Origin, limit int) ([]robots.Version, error)
 	Changes(ctx context.Context, o origin.Origin, limit int) ([]robots.Change, error)
-	Body(ctx context.Context, sha256 string) ([]byte, error) // of a version
+	// Body returns the text of a version.
+	Body(ctx context.Context, sha256 string) ([]byte, error)
 }
 
-// Bounds of what one answer lists.
+// Limits for the lists in one response.
 const (
 	maxListed = 1000
 	maxPast   = 20
@@ -54,7 +60,7 @@ func (h *Handler) fileRoutes(mux *http.ServeMux) {
 	}
 }
 
-// statusError is an error that the client is told with its own status.
+// statusError is an error with an HTTP status for the response.
 type statusError struct {
 	status int
 	err    error
@@ -62,8 +68,8 @@ type statusError struct {
 
 func (e *statusError) Error() string { return e.err.Error() }
 
-// asJSON answers with what answer returns. A fault is one line of text: 404 where nothing is there, 400 where the
-// question is wrong, 409 where it is about a file of the operator's that it cannot change.
+// asJSON responds with the result of answer. An error is one line of text: 404 if the file is not found, 400 if the
+// request is invalid, 409 if it would change an operator's file.
 func asJSON(answer func(*http.Request) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v, err := answer(r)
@@ -76,11 +82,11 @@ func asJSON(answer func(*http.Request) (any, error)) http.Handler {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(safetext.JSONWriter(w)).Encode(v) // what fails is the connection, and the client sees that
+		_ = json.NewEncoder(safetext.JSONWriter(w)).Encode(v) // only the connection can fail, and the client notices
 	})
 }
 
-// listFiles lists what is kept. A file that cannot be read is there with its error, and hides no other.
+// listFiles lists the cached files. A file that cannot be read is listed with its error, and does not hide others.
 func (h *Handler) listFiles(r *http.Request) (any, error) {
 	origins, err := h.options.History.Origins(r.Context(), "", maxListed+1)
 	if err != nil {
@@ -149,7 +155,7 @@ func (h *Handler) detailsOf(ctx context.Context, o origin.Origin) (FileDetails, 
 	return d, nil
 }
 
-// showVersion shows the latest text of an origin whose SHA-256 begins as the request says.
+// showVersion returns the latest text of an origin with the SHA-256 prefix in the request.
 func (h *Handler) showVersion(r *http.Request) (any, error) {
 	begin := strings.ToLower(r.FormValue("sha256"))
 	if begin == "" {
@@ -174,8 +180,8 @@ func (h *Handler) showVersion(r *http.Request) (any, error) {
 	return nil, &statusError{http.StatusNotFound, fmt.Errorf("no version of %s is kept whose SHA-256 begins with %.64q", r.FormValue("host"), begin)}
 }
 
-// refreshFiles asks the origins now, each whatever comes of the others. An origin that was never asked has to be named in
-// full: of a host alone nobody knows the scheme and the port.
+// refreshFiles fetches the files of all origins now, even if some fail. An origin without a stored file must be given
+// as a URL, since a host alone does not determine scheme and port.
 func (h *Handler) refreshFiles(r *http.Request) (any, error) {
 	origins, err := h.named(r)
 	if err != nil {
@@ -213,7 +219,7 @@ func (h *Handler) purgeFiles(r *http.Request) (any, error) {
 	return map[string][]string{"purged": purged}, nil
 }
 
-// own returns the operator's file that counts for a host, or the one of a pattern as it is listed.
+// own returns the operator's file for a host, or for a pattern as listed.
 func (h *Handler) own(name string) (OwnFile, bool) {
 	files := h.options.Files.Own("")
 	if host, err := origin.Host(name); err == nil {
@@ -226,10 +232,10 @@ func (h *Handler) own(name string) (OwnFile, bool) {
 	return files[i], true
 }
 
-// isOwn reports whether the operator's own file counts for o.
+// isOwn reports whether an operator's file is in force for o.
 func (h *Handler) isOwn(o origin.Origin) bool { return len(h.options.Files.Own(o.Host())) > 0 }
 
-// refuseOwn is the answer to who would change a file of the operator's by asking its site.
+// refuseOwn returns an error if an operator's file is in force for one of the origins: fetching cannot change it.
 func (h *Handler) refuseOwn(origins []origin.Origin) error {
 	for _, o := range origins {
 		if h.isOwn(o) {
@@ -239,7 +245,7 @@ func (h *Handler) refuseOwn(origins []origin.Origin) error {
 	return nil
 }
 
-// kept returns the origins that a request names and of which something is kept.
+// kept returns the origins named by a request, or an error if one has no cached file.
 func (h *Handler) kept(r *http.Request) ([]origin.Origin, error) {
 	origins, err := h.named(r)
 	if err != nil {
@@ -253,8 +259,8 @@ func (h *Handler) kept(r *http.Request) ([]origin.Origin, error) {
 	return origins, nil
 }
 
-// named returns the origins that a request is about: one URL, or all that are kept of a host. A file of the operator's is
-// that of each origin of its host, for which one stands.
+// named returns the origins named by a request: one URL, or all stored origins of a host. If an operator's file is in
+// force for the host, it applies to all origins of the host, and named returns one of them.
 func (h *Handler) named(r *http.Request) ([]origin.Origin, error) {
 	name := r.FormValue("host")
 	if strings.Contains(name, "://") {
@@ -283,7 +289,7 @@ func (h *Handler) named(r *http.Request) ([]origin.Origin, error) {
 }
 
 func misnamed(name string, err error) error {
-	if _, fault := origin.Parse("http://" + name); fault == nil { // it has a port, or a path
+	if _, fault := origin.Parse("http://" + name); fault == nil { // name has a port or a path
 		return fmt.Errorf("%s is neither a host nor an origin: write http://%s or https://%s", name, name, name)
 	}
 	return fmt.Errorf("%w: name a host or an origin such as https://a.example", err)

@@ -13,34 +13,34 @@ import (
 	"github.com/robotsproxy/robotsproxy/audit"
 )
 
-// Metrics counts the requests that have ended. Its labels come from closed lists: a host, a URL or a user agent is
-// never one, since strangers choose those, and each value would be a series for ever. Package audit keeps them.
+// Metrics counts requests that have ended. All label values come from closed lists. Hosts, URLs and user agents are
+// never labels, since clients choose them and each value would be a permanent series. They are in the records of
+// package audit.
 type Metrics struct {
 	registry *prometheus.Registry
-	decided  *prometheus.Registry // requests alone, for what is not a scrape
+	decided  *prometheus.Registry // requests only, for counts
 
 	requests *prometheus.CounterVec
-	fetches  *prometheus.CounterVec // requests of our own for robots.txt files
+	fetches  *prometheus.CounterVec // the proxy's own requests for robots.txt
 	duration *prometheus.HistogramVec
 	wait     prometheus.Histogram
 	bytes    prometheus.Counter
 }
 
-// Gauge is a number of another package, read at each scrape. Value is called by several goroutines at once and must
-// not block.
+// Gauge is a value from another package, read at each scrape. Value is called concurrently and must not block.
 type Gauge struct {
 	Name, Help string
 	Value      func() float64
-	Counter    bool // it only grows; its name ends in _total
+	Counter    bool // the value never decreases; its name ends in _total
 }
 
-// Waits go from none to the longest that a client may be held, by default and at most.
+// Buckets, in seconds. They include the default and the maximum of max_wait.
 var (
 	waitBuckets     = []float64{0.01, 0.1, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 150, 300, 600}
 	durationBuckets = []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 150, 600}
 )
 
-// NewMetrics returns Metrics with nothing counted but what the Go runtime and the process report of themselves.
+// NewMetrics returns Metrics with zero counts, and the metrics of the Go runtime and the process.
 func NewMetrics() *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
@@ -74,7 +74,7 @@ func NewMetrics() *Metrics {
 	return m
 }
 
-// Observe counts a request that has ended: those of clients, and apart from them our own.
+// Observe counts a request that has ended. The proxy's own requests have a separate counter.
 func (m *Metrics) Observe(rec *audit.Record) {
 	if rec.Via == audit.Robots {
 		m.fetches.WithLabelValues(string(rec.Decision), string(rec.Reason)).Inc()
@@ -85,13 +85,13 @@ func (m *Metrics) Observe(rec *audit.Record) {
 	if !rec.EndedAt.IsZero() {
 		m.duration.WithLabelValues(string(rec.Decision)).Observe(max(0, rec.EndedAt.Sub(rec.Time).Seconds()))
 	}
-	// Without a pacing mode a request had no place to wait for; what it says of a wait was only reckoned.
+	// Without a pacing mode the request did not wait: its Waited was only computed.
 	if rec.PacingMode != "" {
 		m.wait.Observe(time.Duration(rec.Waited).Seconds())
 	}
 }
 
-// register adds what is known only when the Handler is made.
+// register adds the metrics that are known only to the Handler.
 func (m *Metrics) register(version string, gauges []Gauge) error {
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name:        "robotsproxy_build_info",
@@ -121,20 +121,20 @@ func (m *Metrics) handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
 
-// count is how many requests had one decision for one reason.
+// count is the number of requests with one decision and reason.
 type count struct {
 	Decision string `json:"decision"`
 	Reason   string `json:"reason"`
 	Requests uint64 `json:"requests"`
 }
 
-// counts returns what was counted by decision and reason, in their order.
+// counts returns the number of requests by decision and reason, sorted.
 func (m *Metrics) counts() ([]count, error) {
 	families, err := m.decided.Gather()
 	if err != nil {
 		return nil, fmt.Errorf("gathering the counts: %w", err)
 	}
-	counts := []count{} // not nil, so that JSON shows an empty list
+	counts := []count{} // not nil, so that JSON has an empty list
 	for _, family := range families {
 		for _, series := range family.GetMetric() {
 			c := count{Requests: uint64(series.GetCounter().GetValue())}

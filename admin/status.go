@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// status is the body of /api/status.
+// status is the response body of /api/status.
 type status struct {
 	Version  string    `json:"version"`
 	Started  time.Time `json:"started"`
 	Uptime   float64   `json:"uptime_seconds"`
 	Ready    bool      `json:"ready"`
-	NotReady string    `json:"not_ready,omitempty"` // why
+	NotReady string    `json:"not_ready,omitempty"` // reason
 	Counts   []count   `json:"counts"`
 }
 
@@ -45,7 +45,7 @@ func (h *Handler) statusAt(now time.Time) ([]byte, error) {
 	return json.MarshalIndent(s, "", "  ")
 }
 
-// indexPage has no script and no style, so that no policy for them is needed.
+// indexPage has no script and no style, so the Content-Security-Policy need not allow them.
 const indexPage = `<!DOCTYPE html>
 <html lang="en">
 <head>

@@ -14,11 +14,12 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/durable"
 )
 
-// minToken keeps operators from tokens that can be tried out. Those that are made here have 64.
+// minToken is the minimum length of a token, so that it cannot be guessed. Generated tokens have 64 characters.
 const minToken = 16
 
-// LoadToken reads the token in the file at path, or makes one of 256 random bits and a file that only its owner may
-// read. A file that others may read is refused, with the command that mends it. Created reports that it was made now.
+// LoadToken reads the token in the file at path. If the file does not exist, it makes one with a token of 256 random
+// bits that only its owner can read, and reports it as created. It refuses a file that other users can read, with the
+// command that corrects it.
 func LoadToken(path string) (token string, created bool, err error) {
 	data, err := durable.ReadSecret(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -36,7 +37,7 @@ func LoadToken(path string) (token string, created bool, err error) {
 	return token, created, nil
 }
 
-// createToken reports false where another process was first.
+// createToken reports false if another process created the file first.
 func createToken(path string) (bool, error) {
 	secret := make([]byte, 32)
 	rand.Read(secret)
@@ -47,7 +48,8 @@ func createToken(path string) (bool, error) {
 	return err == nil, err
 }
 
-// checkToken accepts what an Authorization field can carry (RFC 6750 section 2.1, b64token). It never quotes the token.
+// checkToken accepts tokens that an Authorization field can carry (RFC 6750 section 2.1, b64token). Its errors never
+// contain the token.
 func checkToken(token string) error {
 	if len(token) < minToken {
 		return fmt.Errorf("the token has %d characters, and needs %d at least", len(token), minToken)
@@ -62,8 +64,8 @@ func notTokenRune(r rune) bool {
 	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-._~+/=", r))
 }
 
-// Protected returns next behind the token, and, for methods that change something, behind the check that no page of
-// another site sent the request.
+// Protected returns a handler that calls next only if the request has the token and, for methods that change state, is
+// not a cross-origin request of a browser.
 func (h *Handler) Protected(next http.Handler) http.Handler {
 	next = h.crossOrigin.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -72,7 +74,7 @@ func (h *Handler) Protected(next http.Handler) http.Handler {
 			unauthorized(w, `Bearer realm="robotsproxy"`)
 			return
 		}
-		// The digests have one length, so that the time taken tells nothing of the token's.
+		// The digests have the same length, so the duration of the comparison does not depend on that of the token.
 		if sum := sha256.Sum256([]byte(given)); subtle.ConstantTimeCompare(sum[:], h.token[:]) == 0 {
 			unauthorized(w, `Bearer realm="robotsproxy", error="invalid_token"`)
 			return
@@ -81,8 +83,8 @@ func (h *Handler) Protected(next http.Handler) http.Handler {
 	})
 }
 
-// bearer returns the token of an Authorization field (RFC 6750 section 2.1). The scheme's case does not matter
-// (RFC 9110 section 11.1).
+// bearer returns the token of an Authorization field (RFC 6750 section 2.1). The scheme is case-insensitive (RFC 9110
+// section 11.1).
 func bearer(h http.Header) (token string, ok bool) {
 	scheme, token, _ := strings.Cut(h.Get("Authorization"), " ")
 	return strings.TrimSpace(token), strings.EqualFold(scheme, "Bearer")

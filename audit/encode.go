@@ -173,8 +173,8 @@ func (e *encoder) escaped(s string, most int) {
 	e.b = append(e.b[:end], '"')
 }
 
-// unitLength returns the length of the first unit of the JSON text b, which must not be split: a rune, an escape, a pair
-// of escapes for one rune (RFC 8259 section 7), or a byte that safetext wrote as %XX.
+// unitLength returns the length of the first unit of the JSON text b, which must not be split: a rune, an escape, a
+// pair of escapes for one rune (RFC 8259 section 7), or a byte that safetext wrote as %XX.
 func unitLength(b []byte) int {
 	switch {
 	case b[0] == '\\' && b[1] != 'u':

@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// change runs steps in one transaction.
+// change calls steps in one transaction.
 func (s *State) change(ctx context.Context, steps func(*sql.Tx) error) error {
 	tx, err := s.begin(ctx)
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback() // after Commit there is nothing to take back
+	defer tx.Rollback() // does nothing after Commit
 	if err := steps(tx); err != nil {
 		if gone := ctx.Err(); gone != nil {
-			return gone // and what steps says of it is that the transaction is over
+			return gone // the error of steps would only say that the transaction has ended
 		}
 		return err
 	}
 	return tx.Commit()
 }
 
-// begin waits while another process is writing, for as long as the State's Wait and ctx allow. SQLite's own wait would not
-// end with ctx.
+// begin waits while another process writes, for as long as the State's Wait and ctx allow. SQLite's own wait ignores
+// ctx.
 func (s *State) begin(ctx context.Context) (*sql.Tx, error) {
 	var busy error
 	for end := time.Now().Add(s.wait); ; {
@@ -41,8 +41,8 @@ func (s *State) begin(ctx context.Context) (*sql.Tx, error) {
 	}
 }
 
-// exec changes what one text says, and returns how many rows that were, without those that triggers removed
-// (sqlite3_changes).
+// exec executes text in a transaction and returns the number of rows that it changed, without those that triggers
+// removed (sqlite3_changes).
 func (s *State) exec(ctx context.Context, text string, args ...any) (rows int64, err error) {
 	err = s.change(ctx, func(tx *sql.Tx) error {
 		result, err := tx.ExecContext(ctx, text, args...)

@@ -11,7 +11,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/robots"
 )
 
-// micros is t as the tables hold it. The zero time is 0.
+// micros returns t as stored in the tables, in microseconds. The zero time is 0.
 func micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -26,8 +26,8 @@ func timeOf(micros int64) time.Time {
 	return time.UnixMicro(micros).UTC()
 }
 
-// JSON knows code points and a field's value is octets, of any number (RFC 9110 section 5.5). So each octet is written as
-// the code point of its number, which is the "isomorphic decode" of the Infra standard; ASCII stays as it is.
+// isomorphic returns a field value, which may contain any bytes (RFC 9110 section 5.5), as text for JSON. It writes
+// each byte as the code point of its number, which the Infra standard calls "isomorphic decode". ASCII is unchanged.
 func isomorphic(octets string) string {
 	if strings.IndexFunc(octets, notASCII) < 0 {
 		return octets
@@ -39,7 +39,7 @@ func isomorphic(octets string) string {
 	return string(points)
 }
 
-// octets takes isomorphic back.
+// octets is the inverse of isomorphic.
 func octets(text string) string {
 	if strings.IndexFunc(text, notASCII) < 0 {
 		return text
@@ -105,7 +105,7 @@ func each(list []string, f func(string) string) []string {
 	return out
 }
 
-// asJSON writes strings, in lists or maps of lists: of such, json refuses nothing.
+// asJSON encodes lists of strings and maps of such lists, for which encoding/json returns no errors.
 func asJSON(v any) string {
 	text, _ := json.Marshal(v)
 	return string(text)

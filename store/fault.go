@@ -8,7 +8,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// fail says which act failed, on which file, and what helps.
+// fail adds to err the failed operation, the file and a remedy.
 func (s *State) fail(act string, err error) error {
 	if err == nil {
 		return nil
@@ -19,7 +19,7 @@ func (s *State) fail(act string, err error) error {
 	return fmt.Errorf("store: %s: %s: %w", s.path, act, err)
 }
 
-// remedy says what an operator can do about err, where SQLite's own words do not.
+// remedy returns advice for the operator, if SQLite's message does not contain it.
 func remedy(err error) string {
 	if errors.Is(err, errDamaged) {
 		return rotten
@@ -28,7 +28,7 @@ func remedy(err error) string {
 	if !errors.As(err, &fault) {
 		return ""
 	}
-	switch fault.Code() & 0xff { // the rest of the code is details
+	switch fault.Code() & 0xff { // the rest of the code has details
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		return damaged
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM:
@@ -41,16 +41,17 @@ func remedy(err error) string {
 	return ""
 }
 
-// isBusy reports whether err is that another process is writing.
+// isBusy reports whether err means that another process is writing.
 func isBusy(err error) bool {
 	var fault *sqlite.Error
 	return errors.As(err, &fault) && fault.Code()&0xff == sqlite3.SQLITE_BUSY
 }
 
-// errDamaged is for what SQLite reads and we cannot: it finds torn pages only, and not a bit that fell over.
+// errDamaged is for data that SQLite reads without error but that is invalid: SQLite detects torn pages, not flipped
+// bits.
 var errDamaged = errors.New("what is kept is not what was saved")
 
-// rotten is for a part of the file: the next Save of that robots.txt writes it again.
+// rotten is the remedy for damaged rows: the next Save of that robots.txt replaces them.
 const rotten = "what is in force is fetched again and takes its place; if there is more of this, the disk is failing: " +
 	"stop robotsproxy and move the file, its -wal and -shm to another"
 

@@ -10,7 +10,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/robots"
 )
 
-// ErrNoBody is what Body returns for a hash of which nothing is kept.
+// ErrNoBody is returned by Body if no text with the hash is stored.
 var ErrNoBody = errors.New("store: no body with this hash is kept")
 
 const (
@@ -25,8 +25,8 @@ WHERE host = ? AND origin = ? ORDER BY time DESC, id DESC LIMIT ?`
 	bodySQL = "SELECT body FROM bodies WHERE sha256 = ?"
 )
 
-// Origins returns at most limit origins of which a snapshot is kept, by host and then by their text: those of one
-// canonical host, or of every host where host is empty.
+// Origins returns at most limit origins with a stored snapshot, sorted by host and then by text: those of a canonical
+// host, or of all hosts if host is empty.
 func (s *State) Origins(ctx context.Context, host string, limit int) ([]origin.Origin, error) {
 	text, args := originsSQL, []any{limit}
 	if host != "" {
@@ -42,7 +42,7 @@ func (s *State) Origins(ctx context.Context, host string, limit int) ([]origin.O
 	return origins, s.fail("listing origins", err)
 }
 
-// Versions returns at most limit texts that o has had, the latest first. A text that came back is there twice.
+// Versions returns at most limit texts of o, the latest first. A text that came back after another has two entries.
 func (s *State) Versions(ctx context.Context, o origin.Origin, limit int) ([]robots.Version, error) {
 	versions, err := list(ctx, s.read, func(rows *sql.Rows) (robots.Version, error) {
 		v := robots.Version{Origin: o}
@@ -76,7 +76,7 @@ func scanChange(rows *sql.Rows) (c robots.Change, err error) {
 	return c, err
 }
 
-// Body returns the text with this SHA-256, written in lower-case hexadecimal, or ErrNoBody.
+// Body returns the text with this SHA-256, in lower-case hexadecimal, or ErrNoBody.
 func (s *State) Body(ctx context.Context, hash string) ([]byte, error) {
 	var body []byte
 	err := s.read.QueryRowContext(ctx, bodySQL, hash).Scan(&body)
@@ -92,7 +92,7 @@ func (s *State) Body(ctx context.Context, hash string) ([]byte, error) {
 	return body, nil
 }
 
-// list returns what scan makes of each row of an answer.
+// list runs a query and returns the results of scan for its rows.
 func list[T any](ctx context.Context, db *sql.DB, scan func(*sql.Rows) (T, error), text string, args ...any) ([]T, error) {
 	rows, err := db.QueryContext(ctx, text, args...)
 	if err != nil {

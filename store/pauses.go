@@ -15,16 +15,17 @@ INSERT INTO pauses (key, until, source, streak) VALUES (?, ?, ?, ?)
 ON CONFLICT (key) DO UPDATE SET until = excluded.until, source = excluded.source, streak = excluded.streak
 WHERE excluded.until > pauses.until`
 
-// pausesKept is for how long a pause is kept past its end: by then it has been forgiven (see ratelimit.Pauses).
+// pausesKept is the time for which an ended pause is kept. After that it no longer counts for the next one (see
+// ratelimit.Pauses).
 const pausesKept = time.Hour
 
-// Keep keeps p in the place of what was kept for its key, unless that ends later.
+// Keep stores p. It replaces the pause of the same key, unless that one ends later.
 func (s *State) Keep(p ratelimit.Pause) error {
 	_, err := s.exec(context.Background(), keepPauseSQL, p.Key, micros(p.Until), string(p.Source), p.Streak)
 	return s.fail("saving the pause of "+p.Key, err)
 }
 
-// Kept returns the pauses that go on or ended less than an hour ago, and forgets the others.
+// Kept returns the pauses that are in force or ended less than an hour ago, and deletes the others.
 func (s *State) Kept() ([]ratelimit.Pause, error) {
 	ctx := context.Background()
 	if _, err := s.exec(ctx, "DELETE FROM pauses WHERE until < ?", micros(time.Now().Add(-pausesKept))); err != nil {

@@ -5,20 +5,21 @@ import (
 	"time"
 )
 
-// pruneStep is how many rows go in one transaction, with their bodies. Between two steps others write.
+// pruneStep is the number of rows deleted in one transaction, with their bodies. Other writers run between
+// transactions.
 const pruneStep = 200
 
-// pruneSQL is in this order, so that the texts of a forgotten origin go with its snapshot. Bodies go by themselves, with
-// the last row that has them.
+// pruneSQL deletes snapshots first, so that the texts of a pruned origin can go with them. Triggers delete a body with
+// the last row that refers to it.
 var pruneSQL = []string{
 	"DELETE FROM snapshots WHERE rowid IN (SELECT rowid FROM snapshots WHERE fetched < ? LIMIT ?)",
 	"DELETE FROM versions WHERE id IN (SELECT id FROM versions WHERE last_seen < ? LIMIT ?)",
 	"DELETE FROM changes WHERE id IN (SELECT id FROM changes WHERE time < ? LIMIT ?)",
 }
 
-// Prune forgets snapshots that were not fetched, versions that were not seen and changes that were not made since before,
-// and returns how many of them. Bodies go with the last that has them, so that the body of a snapshot that stays does too.
-// It works in small steps, and what it did stays done when ctx ends. The file does not shrink: its room is used again.
+// Prune deletes snapshots fetched, versions last seen and changes made before the given time, and returns their number.
+// A body is deleted with the last row that refers to it, so a remaining snapshot keeps its body. Prune works in small
+// transactions: if ctx ends, those that are done remain. The file does not shrink; SQLite reuses its free pages.
 func (s *State) Prune(ctx context.Context, before time.Time) (gone int64, err error) {
 	for _, text := range pruneSQL {
 		for {

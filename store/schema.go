@@ -8,20 +8,20 @@ import (
 	"io/fs"
 )
 
-// migrations bring a database from each version to the next: the first file makes version 1 of an empty database. A file
-// that has been released is never edited; what it got wrong is mended by the next.
+// migrations update a database from each version to the next: the first file makes version 1 of an empty database. A
+// released file is never edited; the next file corrects its errors.
 //
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// applicationID tells our databases from those of others ("RPst"; PRAGMA application_id).
+// applicationID identifies databases of this package ("RPst"; PRAGMA application_id).
 const applicationID = 0x52507374
 
-// migrate brings the database up to date, or leaves it as it was. It writes the version even where there is nothing to do:
-// so a database that cannot be written is found at the start, and not by the first Save. Of several processes that open a
-// new file one makes the tables, and the others find them.
+// migrate updates the database, or leaves it unchanged. It writes the version even if the database is current, so that
+// a read-only database fails at the start and not at the first Save. If several processes open a new file, one makes
+// the tables and the others find them.
 func migrate(ctx context.Context, db *sql.DB) error {
-	files, err := fs.Glob(migrations, "migrations/*.sql") // in order, since the names are numbers of one length
+	files, err := fs.Glob(migrations, "migrations/*.sql") // sorted: the names are numbers of one length
 	if err != nil {
 		return err
 	}
@@ -29,7 +29,7 @@ func migrate(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback() // after Commit there is nothing to take back
+	defer tx.Rollback() // does nothing after Commit
 	done, err := schemaVersion(ctx, tx)
 	if err != nil {
 		return err
@@ -48,7 +48,7 @@ func migrate(ctx context.Context, db *sql.DB) error {
 	return tx.Commit()
 }
 
-// schemaVersion returns how many migrations the database has seen. A database that is neither ours nor empty is refused.
+// schemaVersion returns the number of migrations applied. It refuses a database of another program, unless it is empty.
 func schemaVersion(ctx context.Context, tx *sql.Tx) (version int, err error) {
 	var id, tables int
 	row := tx.QueryRowContext(ctx, "SELECT user_version, application_id, (SELECT count(*) FROM sqlite_schema) FROM pragma_user_version, pragma_application_id")

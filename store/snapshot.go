@@ -17,8 +17,9 @@ SELECT availability, status, redirects, fetched, expires, sha256, body, truncate
 	header, marks, cause, err, stale, since, failures
 FROM snapshots LEFT JOIN bodies USING (sha256) WHERE origin = ?`
 
-// Load returns what was last saved for o, with Rules nil and times cut to microseconds, or robots.ErrNoSnapshot. A body
-// that is not what its hash says is an error: an octet that fell over on a disk must not open what was closed.
+// Load returns the snapshot last saved for o, with Rules nil and times truncated to microseconds, or
+// robots.ErrNoSnapshot. It returns an error if the body does not match its hash: a bit flipped on disk must not allow a
+// disallowed path.
 func (s *State) Load(ctx context.Context, o origin.Origin) (*robots.Snapshot, error) {
 	snap, err := scanSnapshot(s.load.QueryRowContext(ctx, o.String()))
 	if errors.Is(err, sql.ErrNoRows) {
@@ -63,9 +64,10 @@ func scanSnapshot(row *sql.Row) (*robots.Snapshot, error) {
 	return &snap, nil
 }
 
-// Save keeps snap in the place of what was kept of its origin, and c unless it is nil, in one transaction. A text that is
-// new is also kept as a version, until Prune or until there are 50 later ones of its origin; one that is known is not
-// written again. A snapshot whose body is not what its hash says is refused, since that body would be given to others too.
+// Save stores snap in place of the previous snapshot of its origin, and c unless it is nil, in one transaction. It also
+// stores a new text as a version, until Prune or until there are 50 later ones of its origin; it does not write a known
+// text again. It refuses a snapshot with a body that does not match its hash, since other origins with this hash would
+// get the body too.
 func (s *State) Save(ctx context.Context, snap *robots.Snapshot, c *robots.Change) error {
 	err := s.change(ctx, func(tx *sql.Tx) error {
 		if err := s.keepBody(ctx, tx, snap); err != nil {
@@ -84,7 +86,8 @@ func (s *State) Save(ctx context.Context, snap *robots.Snapshot, c *robots.Chang
 
 const (
 	hasBodySQL = "SELECT EXISTS (SELECT 1 FROM bodies WHERE sha256 = ? AND body = ?)"
-	addBodySQL = "INSERT INTO bodies (sha256, body) VALUES (?, ?) ON CONFLICT (sha256) DO UPDATE SET body = excluded.body" // in the place of a damaged one
+	// addBodySQL replaces a damaged body.
+	addBodySQL = "INSERT INTO bodies (sha256, body) VALUES (?, ?) ON CONFLICT (sha256) DO UPDATE SET body = excluded.body"
 )
 
 func (s *State) keepBody(ctx context.Context, tx *sql.Tx, snap *robots.Snapshot) error {
@@ -93,7 +96,7 @@ func (s *State) keepBody(ctx context.Context, tx *sql.Tx, snap *robots.Snapshot)
 	}
 	body := snap.Body
 	if body == nil {
-		body = []byte{} // of an empty file; nil would be NULL
+		body = []byte{} // an empty file; nil would be NULL
 	}
 	var kept bool
 	if err := tx.StmtContext(ctx, s.hasBody).QueryRowContext(ctx, snap.SHA256, body).Scan(&kept); err != nil || kept {
@@ -138,14 +141,15 @@ INSERT INTO versions (origin, sha256, status, redirects, header, first_seen, las
 DELETE FROM versions WHERE origin = ?1 AND id <= (SELECT id FROM versions WHERE origin = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)`
 )
 
-// maxVersions is how many texts of an origin are kept. A site that has another one at every fetch must not fill the disk.
+// maxVersions is the number of texts kept for an origin. A site with another text at every fetch must not fill the
+// disk.
 const maxVersions = 50
 
-// keepVersion says that the latest version was seen again, or begins another. A 304 says nothing of the status that the
-// file itself has (RFC 9110 section 15.4.5).
+// keepVersion updates the latest version if snap has the same text and status, or adds a version. It ignores the status
+// 304, which does not replace the status of the file (RFC 9110 section 15.4.5).
 func (s *State) keepVersion(ctx context.Context, tx *sql.Tx, snap *robots.Snapshot) error {
 	if snap.SHA256 == "" || snap.Stale || snap.Marks&robots.WebPage != 0 {
-		return nil // no text was seen: a web page is none, and another one each time
+		return nil // no text was fetched; web pages differ at every fetch
 	}
 	name, seen := snap.Origin.String(), micros(snap.Fetched)
 	result, err := tx.StmtContext(ctx, s.prolong).ExecContext(ctx, seen, name, snap.SHA256, snap.Status)
@@ -176,7 +180,7 @@ func (s *State) keepChange(ctx context.Context, tx *sql.Tx, c *robots.Change) er
 
 const deleteSQL = "DELETE FROM snapshots WHERE origin = ?"
 
-// Delete forgets what is in force at o. Its versions and changes stay until Prune.
+// Delete removes the snapshot of o. Its versions and changes stay until Prune.
 func (s *State) Delete(ctx context.Context, o origin.Origin) error {
 	_, err := s.exec(ctx, deleteSQL, o.String())
 	return s.fail("deleting the robots.txt of "+o.String(), err)

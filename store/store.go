@@ -1,18 +1,18 @@
-// Package store keeps what must outlive the process in one SQLite file: the robots.txt of every origin, the texts that it
-// has had, and what changed when.
+// Package store keeps the state that survives a restart in one SQLite file: the robots.txt of every origin, its past
+// texts and its changes, and the pauses of hosts.
 //
 //	s, err := store.Open(store.Options{Path: "state.db"})
 //	defer s.Close()
 //	err = s.Save(ctx, snap, nil)      // State is a robots.Store
 //	snap, err = s.Load(ctx, snap.Origin)
 //
-// Open makes the file where there is none and brings an older one up to date; a file of a newer program is refused. What
-// Save has returned for survives a killed process. When the machine itself stops, the last moments may be missing, and
-// the file is sound all the same (SQLite's write-ahead log with synchronous NORMAL). Several processes may share a file
-// on one machine, but not over a network file system. A copy of the file alone, without its -wal, is no backup.
+// Open creates the file if it does not exist, updates an older one, and refuses one of a newer program. Saved data
+// survives the end of the process. If the machine crashes, the last writes may be lost, but the file stays valid
+// (SQLite's write-ahead log with synchronous NORMAL). Several processes on one machine may share a file, but not over a
+// network file system. A copy of the file without its -wal is not a backup.
 //
-// A text is kept once, by its SHA-256, however many origins have it. Nothing goes away by itself: call Prune now and
-// then. A damaged file is reported and never removed. The package does not read rules, and asks no origin for anything.
+// A text is stored once, by its SHA-256, for all origins that have it. Data does not expire: the caller must call Prune
+// regularly. A damaged file is reported and never removed. The package does not parse rules and makes no requests.
 package store
 
 import (
@@ -35,24 +35,24 @@ import (
 
 // Options configure a State.
 type Options struct {
-	Path string        // of the file, made with mode 0600 where there is none, and its folder with 0700
-	Wait time.Duration // for another process that is writing; if zero, 5 s
+	Path string        // of the file; created if needed, with mode 0600 in a folder of mode 0700
+	Wait time.Duration // maximum wait while another process writes; if zero, 5 s
 }
 
-// State is the database of one instance's state. It is safe for concurrent use: reads do not wait for writes, and writes
-// come one after the other.
+// State is the database of one instance. It is safe for concurrent use: reads do not wait for writes, and writes run
+// one after another.
 type State struct {
 	path  string
 	wait  time.Duration
 	write *sql.DB // one connection
-	read  *sql.DB // up to readers connections, on which nothing can be written
+	read  *sql.DB // up to readers connections, read-only
 
 	load, hasBody, addBody, replace, prolong, addVersion, dropVersions, addChange *sql.Stmt
 }
 
 var _ robots.Store = (*State)(nil)
 
-// readers is how many questions are answered at once. Each costs a connection with a page cache of its own, up to 2 MB.
+// readers is the number of concurrent reads. Each needs a connection with a page cache of up to 2 MB.
 const readers = 4
 
 // Open opens the database at o.Path. The State must be closed.
@@ -80,8 +80,8 @@ func Open(o Options) (*State, error) {
 	}
 }
 
-// again is how long Open rests where SQLite did not wait by itself: while others turn a new file to write-ahead logging,
-// or the last of them empties the log, it says at once that the file is busy, whatever its time-out
+// again is the time that Open waits if SQLite did not wait: while other processes switch a new file to write-ahead
+// logging, or the last one empties the log, SQLite returns busy at once, regardless of its timeout
 // (https://sqlite.org/wal.html#sometimes_queries_return_sqlite_busy_in_wal_mode).
 const again = 5 * time.Millisecond
 
@@ -104,8 +104,8 @@ func (s *State) open() (err error) {
 	return s.prepare()
 }
 
-// create makes an empty file with its mode, since SQLite would let everybody read it. A file that is there is not even
-// opened: to close it again would drop the locks that this process holds on it (fcntl(2)).
+// create makes an empty file with mode 0600, since SQLite would make it readable to all users. It does not open an
+// existing file: closing it would release the locks that this process holds on it (fcntl(2)).
 func create(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -120,12 +120,12 @@ func create(path string) error {
 	return f.Close()
 }
 
-// connect returns a pool of n connections that are kept, each with settings of its own beside those that all have.
+// connect returns a pool of n permanent connections with the given settings and the common ones.
 func connect(path string, wait time.Duration, n int, settings ...string) (*sql.DB, error) {
 	settings = append(settings,
 		"_busy_timeout="+strconv.FormatInt(wait.Milliseconds(), 10),
 		"_synchronous=NORMAL", "_foreign_keys=1",
-		"_pragma=journal_size_limit(67108864)", // what a burst of writes has left of the log is given back
+		"_pragma=journal_size_limit(67108864)", // truncates the log after a burst of writes
 		"_dqs=0", "_defensive=1", "_error_rc=1",
 	)
 	file := url.URL{Scheme: "file", Path: "/" + strings.TrimPrefix(filepath.ToSlash(path), "/"), RawQuery: strings.Join(settings, "&")}
@@ -139,13 +139,13 @@ func connect(path string, wait time.Duration, n int, settings ...string) (*sql.D
 	return db, nil
 }
 
-// hasten leaves the waiting to begin, which heeds contexts. While the tables are made SQLite does it.
+// hasten reduces SQLite's wait, so that begin waits instead, which respects contexts. Migrations use SQLite's wait.
 func hasten(db *sql.DB) error {
 	_, err := db.Exec("PRAGMA busy_timeout = 20")
 	return err
 }
 
-// prepare compiles what is asked often.
+// prepare compiles the frequent statements.
 func (s *State) prepare() (err error) {
 	for _, each := range []struct {
 		stmt **sql.Stmt
@@ -168,10 +168,10 @@ func (s *State) prepare() (err error) {
 	return nil
 }
 
-// Close ends what is under way and closes the file. Who asks afterwards gets an error.
+// Close ends all operations and closes the file. Later calls return an error.
 func (s *State) Close() error {
 	var faults []error
-	for _, db := range []*sql.DB{s.read, s.write} { // the last connection empties the log
+	for _, db := range []*sql.DB{s.read, s.write} { // closing the last connection empties the log
 		if db != nil {
 			faults = append(faults, db.Close())
 		}

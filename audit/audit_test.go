@@ -19,7 +19,7 @@ import (
 )
 
 func TestIDs(t *testing.T) {
-	s := Sequence{Instance: 7}
+	s := Sequence{Instance: func() int { return 7 }}
 	at := epoch.Add(time.Hour)
 	first, second := s.Next(at), s.Next(at)
 	stepped := s.Next(at.Add(-time.Minute))

@@ -49,20 +49,26 @@ func (id *ID) UnmarshalText(b []byte) (err error) {
 // Time returns the time at which the ID was made, to the microsecond.
 func (id ID) Time() time.Time { return epoch.Add(time.Duration(id>>instanceBits) * time.Microsecond) }
 
-// Sequence generates the IDs of one instance. The zero value is for instance 0.
+// Instances is the number of instances whose IDs differ.
+const Instances = 1 << instanceBits
+
+// Sequence generates the IDs of one instance.
 type Sequence struct {
-	Instance uint16 // below 1024
+	Instance func() int // the number of the instance, from 0 to Instances-1, which may change; if nil, 0
 	last     atomic.Int64
 }
 
 // Next returns an ID greater than all before it, even if the clock was set back.
 func (s *Sequence) Next(now time.Time) ID {
-	micros := now.Sub(epoch).Microseconds()
+	micros, instance := now.Sub(epoch).Microseconds(), 0
+	if s.Instance != nil {
+		instance = s.Instance()
+	}
 	for {
 		last := s.last.Load()
 		next := max(micros, last+1)
 		if s.last.CompareAndSwap(last, next) {
-			return ID(next<<instanceBits | int64(s.Instance&(1<<instanceBits-1)))
+			return ID(next<<instanceBits | int64(instance&(Instances-1)))
 		}
 	}
 }

@@ -158,6 +158,7 @@ type Audit struct {
 	Buffer    int    `range:"1..10000000"`
 	OnFailure OnFailure
 	Query     Query
+	Instance  int `range:"-1..1023"` // the number in the records' ids; -1: chosen at the start
 }
 
 // Redis configures the pace that several instances share. If URL and URLFile are empty, this instance is alone.
@@ -248,7 +249,7 @@ func Default() Config {
 		Egress:  Egress{Ports: []PortRange{{80, 80}, {443, 443}, {1024, 65535}}},
 		Refusal: Refusal{Status: 403},
 		Grace:   30 * time.Second,
-		Audit:   Audit{Buffer: 100_000, OnFailure: OnFailureRefuse, Query: QueryMask},
+		Audit:   Audit{Buffer: 100_000, OnFailure: OnFailureRefuse, Query: QueryMask, Instance: -1},
 		Redis:   Redis{Prefix: "robotsproxy:", OnDown: OnDownSpread},
 		Log:     Log{Level: slog.LevelInfo, Format: LogAuto},
 	}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"math"
+	mathrand "math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -88,6 +89,7 @@ type Redis struct {
 	woken   atomic.Pointer[func(key string)]
 	resend  chan struct{} // capacity 1: tellUnsent is to run
 
+	number    atomic.Int64 // of this instance
 	orders    orders
 	forgetful atomic.Bool // Redis may have forgotten orders since the last beat
 
@@ -125,6 +127,7 @@ func NewRedis(o RedisOptions) (*Redis, error) {
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
 	}
+	r.number.Store(mathrand.Int64N(numbers))
 	r.channel = r.prefix + oneSlot + "wake"
 	r.health = newHealth(r.id, time.Now())
 	var err error
@@ -320,6 +323,11 @@ type RedisStats struct {
 	Lost    uint64 // leases that ran out, or were forgotten, while their request was under way
 	Downs   uint64 // times that Redis went down
 }
+
+// Number returns the number of this instance, from 0 to 1023. Instances that reach Redis have different ones, up to 1024 of
+// them. Until Redis is reached for the first time it is random, and it may change when it is, or after Redis has lost its
+// memory.
+func (r *Redis) Number() int { return int(r.number.Load()) }
 
 // Stats returns the counts.
 func (r *Redis) Stats() RedisStats {

@@ -149,6 +149,9 @@ func (r *Redis) tellUnsent() {
 
 // tellOnce sends the news in unsent, unless Redis is down.
 func (r *Redis) tellOnce() {
+	if r.health.down() != nil {
+		return // copying unsent for each pause that begins meanwhile would be for nothing
+	}
 	r.mu.Lock()
 	unsent := maps.Clone(r.unsent)
 	r.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/big"
 	"net"
 	"os"
@@ -299,6 +300,43 @@ func TestRestartThatNobodySaw(t *testing.T) {
 	fresh := newRedis(t, RedisOptions{URL: server.URL()})
 	if answer := lease(t, fresh, a); answer.Lease != nil || answer.Wait < 50*time.Second {
 		t.Errorf("a new instance: %+v, want to wait a delay from the start of the server", answer)
+	}
+}
+
+// Instances that want the same number get different ones, also after the server has lost its memory, and keep theirs.
+func TestNumbersDiffer(t *testing.T) {
+	server := redistest.Start(t)
+	var in []*Redis
+	beats := func() map[int]bool {
+		got := make(map[int]bool)
+		for range 2 {
+			for _, r := range in {
+				r.beat(instanceLasts)
+			}
+		}
+		for _, r := range in {
+			got[r.Number()] = true
+		}
+		return got
+	}
+	for range 5 {
+		in = append(in, newRedis(t, RedisOptions{URL: server.URL()}))
+		in[len(in)-1].number.Store(1022)
+	}
+	first := beats()
+	if len(first) != len(in) {
+		t.Errorf("%d instances have the numbers %v", len(in), first)
+	}
+	server.Do("FLUSHALL")
+	if again := beats(); !maps.Equal(first, again) {
+		t.Errorf("after the loss of memory the numbers are %v, want %v", again, first)
+	}
+	gone := in[0].Number()
+	in[0].Close()
+	in = append(in[1:], newRedis(t, RedisOptions{URL: server.URL()}))
+	in[len(in)-1].number.Store(int64(gone))
+	if got := beats(); !maps.Equal(first, got) {
+		t.Errorf("after one was replaced the numbers are %v, want %v", got, first)
 	}
 }
 

@@ -17,6 +17,9 @@ const (
 	// beatEvery is how often an instance says that it is here.
 	beatEvery = 2 * time.Second
 
+	// numbers is how many instances can have a number of their own, as in instances.lua.
+	numbers = 1024
+
 	// probeEvery is how often it looks whether Redis is back.
 	probeEvery = 250 * time.Millisecond
 )
@@ -100,9 +103,10 @@ func (r *Redis) beat(lasts time.Duration) {
 	now := time.Now()
 	r.health.hears(answer.duration(0), sent, now)
 	r.remembers(answer.number(1), now)
-	instances := make([]string, len(answer)-2)
+	r.number.Store(answer.number(2))
+	instances := make([]string, len(answer)-3)
 	for i := range instances {
-		instances[i] = answer.text(i + 2)
+		instances[i] = answer.text(i + 3)
 	}
 	if r.health.returns(now) {
 		r.log.Info("Redis answers; pace is shared with other instances")
@@ -117,21 +121,23 @@ func (r *Redis) beat(lasts time.Duration) {
 	}
 }
 
-// look asks Redis for its clock and the instances. If the connection breaks, it asks once more by another one, since the
+// look asks Redis for its clock and the instances. It sends no more than the ten words that Redis takes of a client without
+// the password, so that the error names what is missing. If the connection breaks, it asks once more by another one, since the
 // server may be up all the same.
 func (r *Redis) look(lasts time.Duration) (reply, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.closing), commandTimeout)
 	defer cancel()
 	all := r.prefix + oneSlot
 	ask := func() ([]any, error) {
-		return instancesScript.Run(ctx, r.client, []string{all + "instances", all + "memory"}, r.id, micros(lasts), r.channel).Slice()
+		keys := []string{all + "instances", all + "memory", all + "numbers"}
+		return instancesScript.Run(ctx, r.client, keys, r.id, micros(lasts), r.channel, r.number.Load()).Slice()
 	}
 	v, err := ask()
 	var refusal redis.Error
 	if err != nil && !errors.As(err, &refusal) && ctx.Err() == nil {
 		v, err = ask()
 	}
-	if err == nil && len(v) < 2 {
+	if err == nil && len(v) < 3 {
 		err = errors.New("the script answered less than it should")
 	}
 	return v, err

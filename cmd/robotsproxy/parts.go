@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"path/filepath"
 	"time"
 
@@ -71,6 +72,7 @@ func newParts(cfg *config.Config, log *slog.Logger, observers ...observer) (_ *p
 	if p.redis, err = newRedis(cfg, log); err != nil {
 		return nil, err
 	}
+	p.ids.Instance = p.number(cfg, log)
 	if p.limiter, err = newLimiter(cfg, p.redis, p.state); err != nil {
 		return nil, err
 	}
@@ -105,6 +107,24 @@ func (p *parts) newServer(cfg *config.Config, transport *egress.Transport, pseud
 		HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout, Limits: newLimits(cfg, log),
 		IDs: &p.ids, Query: p.query, Onboarding: onboarding.Handler(p.ca), Logger: log,
 	})
+}
+
+// number returns the number of this instance in the ids of its records. If it is not configured, it differs from those of
+// the instances that share its Redis, else from those of the next 1023 that start with its state.db.
+func (p *parts) number(cfg *config.Config, log *slog.Logger) func() int {
+	if p.redis != nil && cfg.Audit.Instance < 0 {
+		return p.redis.Number
+	}
+	n := cfg.Audit.Instance
+	if n < 0 {
+		starts, err := p.state.CountStart(context.Background())
+		if err != nil {
+			log.Warn("the number of this instance is random", "err", err)
+			starts = rand.Int64N(audit.Instances)
+		}
+		n = int(starts % audit.Instances)
+	}
+	return func() int { return n }
 }
 
 // close ends what newParts began. The records go last: everything before may still write some.

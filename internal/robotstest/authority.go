@@ -16,13 +16,13 @@ import (
 	"time"
 )
 
-// authority is the CA of one site. All its leaves share one key: making keys would be most of the work.
+// authority is the CA of one site. All its leaves share one key, since generating keys would take most of the time.
 type authority struct {
 	cert    *x509.Certificate
 	key     *ecdsa.PrivateKey
 	leafKey *ecdsa.PrivateKey
 
-	mu     sync.Mutex // guards leaves, and is held while one is signed, so that each is signed once
+	mu     sync.Mutex // guards leaves; held while signing, so that each leaf is signed once
 	leaves map[string]*tls.Certificate
 }
 
@@ -59,7 +59,8 @@ func (a *authority) pem() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }
 
-// certificate is a tls.Config's GetCertificate. A client that names no server wants the address that it has dialled.
+// certificate implements tls.Config.GetCertificate. A client without a server name gets a leaf for the address that it
+// dialled.
 func (a *authority) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	name := strings.ToLower(hello.ServerName)
 	if name == "" {
@@ -78,7 +79,7 @@ func (a *authority) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, e
 	return leaf, nil
 }
 
-// sign makes the leaf of name, with the fault that the name asks for.
+// sign makes the leaf for name, with the fault that the name requests.
 func (a *authority) sign(name string) (*tls.Certificate, error) {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()),

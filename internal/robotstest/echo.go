@@ -12,24 +12,24 @@ import (
 	"github.com/coder/websocket"
 )
 
-// Echo is what /echo answers, as JSON: the request that it got.
+// Echo is the JSON response of /echo: the request as received.
 type Echo struct {
 	Proto  string `json:"proto"`
 	TLS    bool   `json:"tls"`
 	Method string `json:"method"`
 	Target string `json:"target"` // as sent
 	Host   string `json:"host"`   // as sent
-	// Header holds the fields sorted by name and, of one name, in the order sent: net/http keeps no more. Host and
-	// Transfer-Encoding are not among them.
+	// Header is sorted by name and, within a name, in the order sent, which is all that net/http keeps. It does not
+	// contain Host and Transfer-Encoding.
 	Header           []Field  `json:"header"`
 	TransferEncoding []string `json:"transfer_encoding,omitempty"`
 	Trailer          []Field  `json:"trailer,omitempty"`
 	BodyLength       int64    `json:"body_length"`
 	BodySHA256       string   `json:"body_sha256"`
-	BodyError        string   `json:"body_error,omitempty"` // why the body broke off, if it did
+	BodyError        string   `json:"body_error,omitempty"` // error that ended the body early, if any
 }
 
-// Field is one line of a header.
+// Field is one header field.
 type Field struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
@@ -69,13 +69,13 @@ func fields(header http.Header) []Field {
 	return all
 }
 
-// maxMessage bounds what serveWebSocket keeps of one message.
+// maxMessage is the maximum size of a WebSocket message.
 const maxMessage = 16 << 20
 
 func serveWebSocket(w http.ResponseWriter, r *http.Request, _ string) {
-	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true}) // from any page
+	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true}) // accept any Origin
 	if err != nil {
-		return // Accept has answered
+		return // Accept has responded
 	}
 	defer func() { _ = conn.CloseNow() }()
 	conn.SetReadLimit(maxMessage)

@@ -6,8 +6,8 @@ import (
 	"net/http"
 )
 
-// Reset ends the connection before a status line: with a TCP reset, or in HTTP/2, where the connection is not the
-// request's own, with a reset of the stream.
+// Reset ends the connection before a status line with a TCP reset. In HTTP/2, where requests share the connection, it
+// resets the stream instead.
 func Reset(w http.ResponseWriter, _ *http.Request) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -18,19 +18,19 @@ func Reset(w http.ResponseWriter, _ *http.Request) {
 		conn = ours.Conn
 	}
 	if secure, ok := conn.(*tls.Conn); ok {
-		conn = secure.NetConn() // without the alert that TLS would send before it closes
+		conn = secure.NetConn() // avoid the alert that TLS sends before it closes
 	}
 	_ = conn.(*net.TCPConn).SetLinger(0)
 	conn.Close()
 }
 
-// Truncate answers 200 and some of a body in chunks, then ends the connection where the next chunk should be.
+// Truncate responds 200 with part of a chunked body, and closes the connection before the next chunk.
 func Truncate(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	breakOff(w)
 }
 
-// serveTruncateLength promises 1000 octets.
+// serveTruncateLength sends a Content-Length of 1000 and part of the body.
 func serveTruncateLength(w http.ResponseWriter, _ *http.Request, _ string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Content-Length", "1000")
@@ -43,7 +43,7 @@ func breakOff(w http.ResponseWriter) {
 	panic(http.ErrAbortHandler)
 }
 
-// serveGarbage answers like a server of another protocol.
+// serveGarbage responds like a server of another protocol.
 func serveGarbage(w http.ResponseWriter, _ *http.Request, _ string) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {

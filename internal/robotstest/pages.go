@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// builtins are the pages of every host, by the first segment of the path. Each gets the rest of the path.
+// builtins are the pages of every host, by the first segment of the path. Each function gets the rest of the path.
 var builtins = map[string]func(w http.ResponseWriter, r *http.Request, rest string){
 	"robots.txt":      func(w http.ResponseWriter, r *http.Request, _ string) { http.NotFound(w, r) },
 	"bytes":           serveBytes,
@@ -53,8 +53,8 @@ func (s *Site) builtin(w http.ResponseWriter, r *http.Request, path string) {
 	}
 }
 
-// Pages returns the targets that a crawl from "/" finds when nothing under /private/ may be fetched: "/" and every
-// /page/K. Each host has them.
+// Pages returns the targets that a crawl from "/" finds if it must not fetch /private/: "/" and every /page/K. They are
+// the same for every host.
 func (s *Site) Pages() []string { return append([]string{"/"}, s.numbered("page")...) }
 
 // Private returns every /private/K. A crawl that may fetch them finds them all.
@@ -68,7 +68,7 @@ func (s *Site) numbered(kind string) []string {
 	return targets
 }
 
-// serveHome links to every page and to the odd private ones.
+// serveHome links to every page and to the odd private pages.
 func (s *Site) serveHome(w http.ResponseWriter, _ *http.Request) {
 	links := s.numbered("page")
 	for i, target := range s.Private() {
@@ -79,7 +79,8 @@ func (s *Site) serveHome(w http.ResponseWriter, _ *http.Request) {
 	writeHTML(w, "Home", links)
 }
 
-// servePage links home, to the next page and, from /page/K, to /private/K: so the even private ones are found.
+// servePage links to the home page, to the next page and, from /page/K, to /private/K, so that crawls find the even
+// ones.
 func (s *Site) servePage(w http.ResponseWriter, r *http.Request, kind, rest string) {
 	k, err := strconv.Atoi(rest)
 	if err != nil || k < 1 || k > s.pages {
@@ -112,7 +113,7 @@ func writeHTML(w http.ResponseWriter, title string, links []string) {
 		Links []string
 	}{title, links})
 	if err != nil {
-		panic(err) // the template and its data are ours
+		panic(err) // the template and its data are constant
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Length", strconv.Itoa(page.Len()))
@@ -151,7 +152,7 @@ func serveRedirect(w http.ResponseWriter, r *http.Request, _ string) {
 		http.Error(w, "the target is /redirect?to=URL&code=3xx", http.StatusBadRequest)
 		return
 	}
-	w.Header().Set("Location", query.Get("to")) // as it is: http.Redirect would make it absolute
+	w.Header().Set("Location", query.Get("to")) // unchanged; http.Redirect would make it absolute
 	w.WriteHeader(code)
 }
 
@@ -159,7 +160,7 @@ func serveGzip(w http.ResponseWriter, _ *http.Request, _ string) {
 	var packed bytes.Buffer
 	zip := gzip.NewWriter(&packed)
 	write(zip, strings.Repeat("the same line again\n", 100))
-	_ = zip.Close() // a buffer takes everything
+	_ = zip.Close() // writing to a buffer cannot fail
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Content-Encoding", "gzip")
 	w.Header().Set("Content-Length", strconv.Itoa(packed.Len()))
@@ -184,7 +185,7 @@ func serveHints(w http.ResponseWriter, _ *http.Request, _ string) {
 	write(w, "hinted\n")
 }
 
-// number reads a whole number that the query may leave out.
+// number parses an integer parameter of the query, with a default.
 func number(query url.Values, name string, otherwise int) (int, error) {
 	if !query.Has(name) {
 		return otherwise, nil
@@ -192,5 +193,5 @@ func number(query url.Values, name string, otherwise int) (int, error) {
 	return strconv.Atoi(query.Get(name))
 }
 
-// write sends text. Whether the other side still wants it is not this site's business.
+// write sends text. It ignores errors: the client may have disconnected.
 func write(w io.Writer, text string) { _, _ = io.WriteString(w, text) }

@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// Request is one request as it reached the site.
+// Request is a request as the site received it.
 type Request struct {
-	Start time.Time // when its head was read
-	// End is when the last piece of the answer was about to be sent, or the connection of a WebSocket to be closed: so it is
-	// never later than the moment the other side knew that it had all. Zero while the request is being answered.
+	Start time.Time // when its header was read
+	// End is the time just before the last part of the response was sent, or before the connection of a WebSocket was
+	// closed. So it is never later than the time at which the client had the whole response. Zero until then.
 	End       time.Time
 	TLS       bool
 	Proto     string // "HTTP/1.1", "HTTP/2.0"
 	Method    string
-	Host      string // as sent, with the port if there was one
-	Target    string // as sent, in whatever form
+	Host      string // as sent, with any port
+	Target    string // as sent
 	UserAgent string
-	Header    http.Header // without Host, as net/http has it
-	Status    int         // of the answer; 0 while there is none, and where there was none
+	Header    http.Header // without Host, as in net/http
+	Status    int         // of the response; 0 if it has none yet, or never had one
 }
 
-// String returns the request in one line, for failures and scripts: "GET https://a.example/page/1 200".
+// String returns the request in one line, for test failures and scripts: "GET https://a.example/page/1 200".
 func (r Request) String() string {
 	scheme := "http"
 	if r.TLS {
@@ -35,7 +35,7 @@ func (r Request) String() string {
 	return fmt.Sprintf("%s %s://%s%s %d", r.Method, scheme, r.Host, r.Target, r.Status)
 }
 
-// Requests returns everything that reached the site since it started or was Reset, in order of arrival.
+// Requests returns all requests since the start or the last Reset, in order of arrival.
 func (s *Site) Requests() []Request {
 	if s.recorder == nil {
 		return nil
@@ -43,20 +43,20 @@ func (s *Site) Requests() []Request {
 	return s.recorder.requests()
 }
 
-// Reset forgets the recorded requests.
+// Reset deletes the recorded requests.
 func (s *Site) Reset() {
 	if s.recorder != nil {
 		s.recorder.reset()
 	}
 }
 
-// recorder keeps requests in order of arrival.
+// recorder stores requests in order of arrival.
 type recorder struct {
-	mu   sync.Mutex // guards kept and what its entries point to
+	mu   sync.Mutex // guards kept and its entries
 	kept []*Request
 }
 
-// begin records r. The clock is read under the lock, so that starts and order agree.
+// begin records r. It reads the clock under the lock, so that start times and order agree.
 func (rec *recorder) begin(r *http.Request) *Request {
 	entry := &Request{
 		TLS:       r.TLS != nil,
@@ -80,7 +80,7 @@ func (rec *recorder) setStatus(entry *Request, status int) {
 	entry.Status = status
 }
 
-// end completes entry, once: the first call says the time.
+// end sets the end time of entry. Only the first call has an effect.
 func (rec *recorder) end(entry *Request) {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
@@ -105,22 +105,22 @@ func (rec *recorder) reset() {
 	rec.kept = nil
 }
 
-// record answers r with next and records both.
+// record calls next to answer r, and records both.
 func (rec *recorder) record(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
 	entry := rec.begin(r)
-	defer rec.end(entry) // a handler that breaks off has ended too
+	defer rec.end(entry) // also if next panics
 	response := &recorded{ResponseWriter: w, recorder: rec, entry: entry, left: -1}
 	next(response, r)
 	response.finish()
 }
 
-// recorded is a ResponseWriter that tells the recorder what becomes of the answer.
+// recorded is a ResponseWriter that records the status and the end of the response.
 type recorded struct {
 	http.ResponseWriter
 	recorder *recorder
 	entry    *Request
-	final    bool  // the status is known, or not ours to know
-	left     int64 // octets of Content-Length still to be written; -1 where the handler's return is the end
+	final    bool  // the status is recorded, or the handler hijacked the connection
+	left     int64 // bytes of Content-Length not yet written; -1 if the response ends with the handler
 }
 
 func (w *recorded) WriteHeader(status int) {
@@ -140,16 +140,16 @@ func (w *recorded) Write(p []byte) (int, error) {
 	}
 	if w.left >= 0 {
 		if w.left -= int64(len(p)); w.left <= 0 {
-			w.recorder.end(w.entry) // before the write: after it, the next request may already be here
+			w.recorder.end(w.entry) // before the write: after it, the next request may already have arrived
 		}
 	}
 	return w.ResponseWriter.Write(p)
 }
 
-// Flush implements http.Flusher. What it sends has a status.
+// Flush implements http.Flusher. It sets the status 200 if the handler has set none.
 func (w *recorded) Flush() { _ = w.FlushError() }
 
-// FlushError is what http.ResponseController looks for before Flush.
+// FlushError is like Flush; http.ResponseController prefers it.
 func (w *recorded) FlushError() error {
 	if !w.final {
 		w.WriteHeader(http.StatusOK)
@@ -157,8 +157,8 @@ func (w *recorded) FlushError() error {
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
-// Hijack implements http.Hijacker. A handler that takes the connection writes its own status, which is not recorded
-// unless WriteHeader said it before.
+// Hijack implements http.Hijacker. A handler that hijacks the connection writes its own status, which is recorded only
+// if the handler called WriteHeader before.
 func (w *recorded) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if err != nil {
@@ -168,7 +168,7 @@ func (w *recorded) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return &hijacked{Conn: conn, end: func() { w.recorder.end(w.entry) }}, buffered, nil
 }
 
-// hijacked is a connection whose request ends when it is about to be closed.
+// hijacked is a connection that ends its request just before it is closed.
 type hijacked struct {
 	net.Conn
 	end func()
@@ -180,10 +180,10 @@ func (c *hijacked) Close() error {
 	return c.Conn.Close()
 }
 
-// Unwrap lets http.ResponseController find deadlines and full duplex.
+// Unwrap gives http.ResponseController access to deadlines and full duplex.
 func (w *recorded) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// finish gives a status to an answer whose handler gave none.
+// finish records the status 200 if the handler has set no status.
 func (w *recorded) finish() {
 	if !w.final {
 		w.recorder.setStatus(w.entry, http.StatusOK)

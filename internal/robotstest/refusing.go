@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Refusing returns the address, host and port, of a place of this machine where connections are refused until the test
-// ends. It is the near end of a connection, so that nobody comes to listen there, as at a port that was closed.
+// Refusing returns an address, host and port, of this machine that refuses connections until the test ends. The address
+// is the local end of an open connection, so that no other program can listen there, unlike on a port that was closed.
 func Refusing(tb testing.TB) string {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -19,7 +19,7 @@ func Refusing(tb testing.TB) string {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { near.Close() })
-	far, err := l.Accept() // or the kernel would end the connection with the listener, and free the port
+	far, err := l.Accept() // otherwise the kernel would reset the connection with the listener, and free the port
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-// Package robotstest runs a whole web for tests: one site that answers for every host name, over HTTP and HTTPS.
+// Package robotstest runs a web server for tests that serves every host name, over HTTP and HTTPS.
 //
 //	site := robotstest.New(t) // closed when the test ends
 //	site.SetRobots("a.example", robotstest.Robots{Body: "User-agent: *\nDisallow: /private\nCrawl-delay: 0.1\n"})
@@ -7,12 +7,13 @@
 //		t.Error("two requests at once")
 //	}
 //
-// Start opens two listeners on 127.0.0.1 with free ports. Both serve the same hosts, told apart by the Host field; the
-// second speaks TLS, HTTP/1.1 and HTTP/2, with a leaf for whatever name the client asks for, signed by a CA that is as
-// old as the site (CAFile, CAPool). What arrives is recorded before anything answers it (Requests, Paths, Gaps, Overlap).
+// Start opens two listeners on free ports of 127.0.0.1. Both serve the same hosts, selected by the Host field. The
+// second one uses TLS, with HTTP/1.1 and HTTP/2. It has a leaf for any name that the client asks for, signed by a CA
+// that is made with the site (CAFile, CAPool). Requests are recorded before they are answered (Requests, Paths, Gaps,
+// Overlap).
 //
-// A host's robots.txt is 404 until SetRobots. Every other path of every host is answered by the built-in pages, unless
-// SetPage says otherwise:
+// The robots.txt of a host is 404 until SetRobots. All other paths of all hosts have the built-in pages, unless SetPage
+// replaces them:
 //
 //	/                     HTML with links to all of Pages and to some of Private
 //	/page/K /private/K    HTML with links to others of them
@@ -20,25 +21,25 @@
 //	/stream/N             N lines, each flushed, in chunks          ?every=DURATION
 //	/sse /ndjson          five events or lines, each flushed        ?n=N&every=DURATION
 //	/drip                 ten bytes with Content-Length, one by one ?n=N&every=DURATION
-//	/endless              a body without end
+//	/endless              an infinite body
 //	/status/CODE          that status, from 200 on                  ?retry_after=VALUE
 //	/delay/DURATION       200 after that time
 //	/redirect?to=URL      302 to it                                 &code=CODE
 //	/echo                 the request, as JSON: see Echo
-//	/ws                   WebSocket: every message comes back
-//	/gzip                 a body with Content-Encoding: gzip, whatever the client accepts
+//	/ws                   WebSocket that echoes each message
+//	/gzip                 a body with Content-Encoding: gzip, regardless of Accept-Encoding
 //	/cookies              two Set-Cookie fields, first=1 and then second=2
 //	/trailers             a body followed by the trailer field Checksum
 //	/hints                103 with a Link, then 200
-//	/truncate             a chunked body whose connection is closed before its end
+//	/truncate             a chunked body; the connection is closed before its end
 //	/truncate-length      a body that ends before its Content-Length
 //	/reset                the connection is reset before a status line
 //	/garbage              bytes that are not HTTP (HTTP/1.1 only)
 //
-// A name that begins with "expired.", "wrong-name." or "untrusted." gets a leaf with that fault.
+// A host name that begins with "expired.", "wrong-name." or "untrusted." gets a leaf with that fault.
 //
-// Bodies depend on nothing but the target, so two fetches of one page can be compared byte for byte. The site resolves no
-// names and keeps no rules: whoever asks for a disallowed page gets it, and the record tells.
+// Bodies depend only on the target, so two responses for one page can be compared byte for byte. The site resolves no
+// names and enforces no rules: a client that asks for a disallowed page gets it, and the record shows the request.
 package robotstest
 
 import (
@@ -57,13 +58,13 @@ import (
 	"testing"
 )
 
-// Options are those of Start. The zero value is what New uses.
+// Options configure Start. New uses the zero value.
 type Options struct {
-	Pages      int  // how many of /page/K and of /private/K each host has. If zero, 10.
-	Unrecorded bool // If true, requests are not recorded: for benchmarks, whose requests would fill the memory.
+	Pages      int  // number of /page/K and of /private/K; if zero, 10
+	Unrecorded bool // do not record requests, which would fill the memory in a benchmark
 }
 
-// Site is a running site. Its methods may be called at any time, by several goroutines at once.
+// Site is a running site. It is safe for concurrent use.
 type Site struct {
 	pages    int
 	ca       *authority
@@ -73,10 +74,10 @@ type Site struct {
 	server   http.Server
 	stop     context.CancelFunc
 	running  sync.WaitGroup // the two accept loops and all handlers
-	recorder *recorder      // nil where nothing is recorded
-	http1    atomic.Bool    // TLS offers no HTTP/2
+	recorder *recorder      // nil if requests are not recorded
+	http1    atomic.Bool    // do not offer HTTP/2 over TLS
 
-	mu       sync.RWMutex // guards what follows
+	mu       sync.RWMutex // guards the fields below
 	handlers map[place]http.HandlerFunc
 	closed   bool
 }
@@ -112,7 +113,7 @@ func Start(opts Options) (*Site, error) {
 	return s, nil
 }
 
-// open gets all that can be refused: keys, the CA's file, the listeners.
+// open makes everything that can fail: keys, the CA's file, the listeners.
 func (s *Site) open() (err error) {
 	if s.ca, err = newAuthority(); err != nil {
 		return err
@@ -139,8 +140,8 @@ func writeTemp(data []byte) (name string, err error) {
 func (s *Site) serve() {
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	// The protocols are named because a Server sets up HTTP/2 once: where Serve comes before ServeTLS it would find no
-	// reason to, and the TLS listener would then offer an HTTP/2 that nobody serves.
+	// NextProtos is set because a Server configures HTTP/2 once. If Serve comes before ServeTLS it does not configure
+	// HTTP/2, and the TLS listener would then offer HTTP/2 without serving it.
 	config := &tls.Config{GetCertificate: s.ca.certificate, NextProtos: []string{"h2", "http/1.1"}}
 	http1 := &tls.Config{GetCertificate: s.ca.certificate, NextProtos: []string{"http/1.1"}}
 	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
@@ -153,29 +154,29 @@ func (s *Site) serve() {
 		Handler:                      http.HandlerFunc(s.handle),
 		TLSConfig:                    config,
 		BaseContext:                  func(net.Listener) context.Context { return ctx },
-		ErrorLog:                     log.New(io.Discard, "", 0), // faults are this site's trade
-		DisableGeneralOptionsHandler: true,                       // "OPTIONS *" is recorded too
+		ErrorLog:                     log.New(io.Discard, "", 0), // errors are expected
+		DisableGeneralOptionsHandler: true,                       // record "OPTIONS *" too
 	}
-	s.running.Go(func() { _ = s.server.Serve(s.plain) }) // until Close, which is the only error that it can have
+	s.running.Go(func() { _ = s.server.Serve(s.plain) }) // returns only after Close
 	s.running.Go(func() { _ = s.server.ServeTLS(s.secure, "", "") })
 }
 
-// Close ends all connections, waits for the handlers and removes the CA's file. Handlers given to SetPage and SetRobots
-// must return when their request's context ends.
+// Close ends all connections, waits for the handlers and removes the CA's file. Handlers of SetPage and SetRobots must
+// return when the request's context ends.
 func (s *Site) Close() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
 	_ = s.server.Close()
-	s.stop() // second, so that a handler that ends with its context has nobody left to answer
+	s.stop() // after Close, so that a handler that returns now has no client to answer
 	s.running.Wait()
 	s.release()
 }
 
-// HTTP1Only makes new TLS connections speak HTTP/1.1.
+// HTTP1Only makes the site offer only HTTP/1.1 on new TLS connections.
 func (s *Site) HTTP1Only() { s.http1.Store(true) }
 
-// enter counts a handler that begins, and refuses it once Close waits for those that have begun.
+// enter counts a handler that begins. It reports false if Close already waits for the handlers.
 func (s *Site) enter() bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -186,7 +187,7 @@ func (s *Site) enter() bool {
 	return true
 }
 
-// release gives back what open got. Closing a listener twice is harmless, and so is removing a file that is not there.
+// release undoes open. Closing a listener twice and removing a missing file are harmless.
 func (s *Site) release() {
 	for _, l := range []net.Listener{s.plain, s.secure} {
 		if l != nil {
@@ -198,24 +199,24 @@ func (s *Site) release() {
 	}
 }
 
-// Port returns the port of 127.0.0.1 that speaks HTTP/1.1.
+// Port returns the port of 127.0.0.1 for HTTP/1.1.
 func (s *Site) Port() int { return s.plain.Addr().(*net.TCPAddr).Port }
 
-// TLSPort returns the port of 127.0.0.1 that speaks HTTP/1.1 and HTTP/2 over TLS.
+// TLSPort returns the port of 127.0.0.1 for HTTP/1.1 and HTTP/2 over TLS.
 func (s *Site) TLSPort() int { return s.secure.Addr().(*net.TCPAddr).Port }
 
-// CAFile returns the path of the CA's certificate, in PEM.
+// CAFile returns the path of the CA's certificate in PEM.
 func (s *Site) CAFile() string { return s.caFile }
 
-// CAPool returns a pool that holds the CA's certificate and nothing else.
+// CAPool returns a pool with only the CA's certificate.
 func (s *Site) CAPool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(s.ca.cert)
 	return pool
 }
 
-// Transport returns a new transport for which the site is the whole web: it dials the site's ports whatever the host, for
-// port 80 and for 443, and trusts its CA.
+// Transport returns a new transport that reaches only the site: it dials the site's ports for every host, for port 80
+// and 443, and trusts its CA.
 func (s *Site) Transport() *http.Transport {
 	var dialer net.Dialer
 	return &http.Transport{

@@ -7,34 +7,34 @@ import (
 	"time"
 )
 
-// place is where a handler stands: a host as SetPage takes it, and an escaped path.
+// place is the key of a handler: a host as in SetPage, and an escaped path.
 type place struct{ host, path string }
 
 const robotsPath = "/robots.txt"
 
-// Robots says how a host answers for its robots.txt.
+// Robots is the response of a host for its robots.txt.
 type Robots struct {
-	Status   int              // If zero, 200, or 301 with Redirect.
-	Body     string           // sent as text/plain unless Header says otherwise
-	Header   http.Header      // fields added to the answer
-	Delay    time.Duration    // how long the answer waits
-	Redirect string           // If not empty, the value of Location.
-	Handler  http.HandlerFunc // If not nil, answers (after Delay) in place of all the above.
+	Status   int              // if zero, 200, or 301 with Redirect
+	Body     string           // sent as text/plain unless Header has another type
+	Header   http.Header      // added fields
+	Delay    time.Duration    // before the response
+	Redirect string           // if not empty, the value of Location
+	Handler  http.HandlerFunc // if not nil, responds (after Delay) instead of the fields above
 }
 
-// SetRobots sets the robots.txt of host, in the place of an earlier one. A host with a port ("a.example:8443") goes before
-// the name alone; "" is every host without its own.
+// SetRobots sets the robots.txt of host. It replaces an earlier one. A host with a port ("a.example:8443") takes
+// precedence over the name alone; "" is the default for all hosts.
 func (s *Site) SetRobots(host string, r Robots) { s.SetPage(host, robotsPath, r.serve) }
 
-// SetPage has h answer for path on host, in the place of the built-in page or of an earlier h. Host is as in SetRobots.
-// Path is escaped and without query; "" is every path without its own but /robots.txt.
+// SetPage makes h respond for path on host, instead of the built-in page or an earlier h. Host is as in SetRobots. Path
+// is escaped and has no query; "" is the default for all paths except /robots.txt.
 func (s *Site) SetPage(host, path string, h http.HandlerFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.handlers[place{strings.ToLower(host), path}] = h
 }
 
-// handle is the whole of the site.
+// handle handles all requests of the site.
 func (s *Site) handle(w http.ResponseWriter, r *http.Request) {
 	if !s.enter() {
 		panic(http.ErrAbortHandler)
@@ -56,8 +56,8 @@ func (s *Site) route(w http.ResponseWriter, r *http.Request) {
 	s.builtin(w, r, path)
 }
 
-// handler returns what SetPage set for path: that of the authority, of the host's name, or of all hosts; and if there is
-// none, what it set in the same order for all paths.
+// handler returns the handler that SetPage set for path: that of the authority, of the host name, or of all hosts. If
+// none is set, it returns the default for all paths, in the same order.
 func (s *Site) handler(authority, path string) http.HandlerFunc {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -75,7 +75,7 @@ func (s *Site) handler(authority, path string) http.HandlerFunc {
 	return nil
 }
 
-// hostName returns an authority's host without port, brackets and final dot, in lower case.
+// hostName returns the host of an authority without port, brackets and final dot, in lower case.
 func hostName(authority string) string {
 	host, _, err := net.SplitHostPort(authority)
 	if err != nil {
@@ -108,7 +108,7 @@ func (rb Robots) serve(w http.ResponseWriter, r *http.Request) {
 	write(w, rb.Body)
 }
 
-// pause waits for d, and reports false where the client left before.
+// pause waits for d. It reports false if the client disconnected first.
 func pause(r *http.Request, d time.Duration) bool {
 	if d <= 0 {
 		return true

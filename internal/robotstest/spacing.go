@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Paths returns the targets that host was asked for, each once, sorted. Host is a name without port, as in the other
-// methods of this file: one host is one server, whatever the scheme.
+// Paths returns the targets requested from host, sorted and without duplicates. Host is a name without port, as in the
+// other methods of this file: one host is one server, for HTTP and HTTPS.
 func (s *Site) Paths(host string) []string {
 	targets := map[string]bool{}
 	for _, r := range s.Requests() {
@@ -18,8 +18,8 @@ func (s *Site) Paths(host string) []string {
 	return slices.Sorted(maps.Keys(targets))
 }
 
-// Gaps returns the times between host's requests in order of arrival, fetches of /robots.txt left out: each from the end
-// of all that came before to the start of the next. Where two requests overlap it is negative.
+// Gaps returns the times between host's requests in order of arrival, without those for /robots.txt. Each is measured
+// from the end of all earlier requests to the start of the next. It is negative if they overlap.
 func (s *Site) Gaps(host string) []time.Duration {
 	requests := s.paced(host)
 	var gaps []time.Duration
@@ -30,7 +30,7 @@ func (s *Site) Gaps(host string) []time.Duration {
 	return gaps
 }
 
-// Overlap finds two of host's requests that were there at the same time, fetches of /robots.txt left out.
+// Overlap returns two of host's requests that overlapped, if any, without those for /robots.txt.
 func (s *Site) Overlap(host string) (first, second Request, found bool) {
 	requests := s.paced(host)
 	for i, second := range requests {
@@ -43,7 +43,7 @@ func (s *Site) Overlap(host string) (first, second Request, found bool) {
 	return Request{}, Request{}, false
 }
 
-// paced returns the requests to host that a Crawl-delay is for. One that is still being answered ends now.
+// paced returns the requests to host to which a Crawl-delay applies. A request in progress ends now.
 func (s *Site) paced(host string) []Request {
 	var requests []Request
 	for _, r := range s.Requests() {

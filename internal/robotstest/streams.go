@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// noise is what bytes and endless bodies repeat. Its length is a prime, so that a piece that is lost, doubled or moved by
-// a round number of octets shows.
+// noise is repeated in bytes and endless bodies. Its length is prime, so that tests detect a piece of a round number of
+// bytes that is lost, duplicated or moved.
 var noise = func() []byte {
 	source, octets := rand.NewPCG(1, 2), make([]byte, 65521)
 	for i := range octets {
@@ -18,7 +18,7 @@ var noise = func() []byte {
 	return octets
 }()
 
-// Bytes returns the body of /bytes/N, which is also how /endless begins. It does not compress.
+// Bytes returns the body of /bytes/N, which is also the beginning of /endless. It is not compressible.
 func Bytes(n int) []byte {
 	body := make([]byte, n)
 	for i := 0; i < n; i += len(noise) {
@@ -45,7 +45,7 @@ func serveBytes(w http.ResponseWriter, r *http.Request, rest string) {
 	}
 }
 
-// Endless answers with a body that ends when the client leaves.
+// Endless responds with a body that ends when the client disconnects.
 func Endless(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	if r.Method == http.MethodHead {
@@ -100,7 +100,7 @@ func serveDrip(w http.ResponseWriter, r *http.Request, _ string) {
 	repeat(w, r, n, every, func(int) string { return "." })
 }
 
-// repeat sends n pieces, numbered from 1, each at once and the next after every.
+// repeat sends n pieces, numbered from 1, at intervals of every. It flushes each piece.
 func repeat(w http.ResponseWriter, r *http.Request, n int, every time.Duration, piece func(i int) string) {
 	for i := 1; i <= n; i++ {
 		if i > 1 && !pause(r, every) {
@@ -113,7 +113,7 @@ func repeat(w http.ResponseWriter, r *http.Request, n int, every time.Duration, 
 	}
 }
 
-// interval reads the duration "every", which the query may leave out.
+// interval parses the parameter "every" of the query, with a default.
 func interval(r *http.Request, otherwise time.Duration) (time.Duration, error) {
 	query := r.URL.Query()
 	if !query.Has("every") {

@@ -2,16 +2,16 @@ package robotstest
 
 import "strings"
 
-// Costly is a robots.txt or a request target that is made to cost as much time as possible.
+// Costly is a robots.txt or a request target that takes as much time as possible to judge.
 type Costly struct{ Name, Text string }
 
 const (
-	costlyFile = 500 << 10 // what every crawler reads (RFC 9309 section 2.5)
-	costlyPath = 60 << 10  // what fits a header of 64 KiB
+	costlyFile = 500 << 10 // size that every crawler must read (RFC 9309 section 2.5)
+	costlyPath = 60 << 10  // fits into a header of 64 KiB
 )
 
-// CostlyFiles returns files of 500 KiB, each of which makes another part of a verdict cost as much as it can: for the targets of
-// CostlyTargets, and for the agents "*" and CostlyAgent.
+// CostlyFiles returns files of 500 KiB. Each one maximizes the cost of a different part of a verdict, for the targets
+// of CostlyTargets and the agents "*" and CostlyAgent.
 func CostlyFiles() []Costly {
 	all := func(name, lines string) Costly { return Costly{name, "user-agent:*\n" + fill(lines, costlyFile-13)} }
 	a := func(n int) string { return strings.Repeat("a", n) }
@@ -48,10 +48,10 @@ func CostlyFiles() []Costly {
 	}
 }
 
-// CostlyAgent is a User-Agent of 60 KiB that is made for CostlyFiles.
+// CostlyAgent returns a User-Agent of 60 KiB for CostlyFiles.
 func CostlyAgent() string { return fill("a;", costlyPath) }
 
-// CostlyTargets returns request targets of 60 KiB that are made for CostlyFiles.
+// CostlyTargets returns request targets of 60 KiB for CostlyFiles.
 func CostlyTargets() []Costly {
 	a := strings.Repeat("a", costlyPath)
 	all := func(name, start, piece string) Costly {
@@ -75,7 +75,7 @@ func CostlyTargets() []Costly {
 // fill repeats text up to n bytes.
 func fill(text string, n int) string { return strings.Repeat(text, max(1, n/len(text))) }
 
-// prefixes returns rules, each of which is a prefix of the next.
+// prefixes returns rules of which each is a prefix of the next.
 func prefixes(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -84,7 +84,7 @@ func prefixes(n int) string {
 	return b.String()
 }
 
-// numbered repeats before and after with another number in between, up to n bytes.
+// numbered repeats before and after with a different number in between, up to n bytes.
 func numbered(n int, before, after string) string {
 	var b strings.Builder
 	for i := 0; b.Len() < n-64; i++ {

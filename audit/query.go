@@ -20,7 +20,7 @@ const (
 
 var queryModes = [...]string{QueryMask: "mask", QueryKeep: "keep", QueryHash: "hash", QueryDrop: "drop"}
 
-// ParseQueryMode reads "mask", "keep", "hash" or "drop".
+// ParseQueryMode parses "mask", "keep", "hash" or "drop".
 func ParseQueryMode(s string) (QueryMode, error) {
 	for m, word := range queryModes {
 		if s == word {

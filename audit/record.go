@@ -62,10 +62,11 @@ type Record struct {
 	Dialect         string    `json:"dialect,omitempty"` // with which it was read
 
 	DelayRequired Millis `json:"delay_required_ms,omitempty"`
-	DelaySource   string `json:"delay_source,omitempty"` // floor, crawl-delay, request-rate, backoff, retry-after, default-delay or ip
-	Waited        Millis `json:"waited_ms,omitempty"`
-	Gap           Millis `json:"gap_ms,omitempty"`      // since the previous request to this host; omitted if unknown
-	PacingMode    string `json:"pacing_mode,omitempty"` // redis, spread or local
+	// DelaySource is floor, crawl-delay, request-rate, backoff, retry-after, default-delay or ip.
+	DelaySource string `json:"delay_source,omitempty"`
+	Waited      Millis `json:"waited_ms,omitempty"`
+	Gap         Millis `json:"gap_ms,omitempty"`      // since the previous request to this host; omitted if unknown
+	PacingMode  string `json:"pacing_mode,omitempty"` // redis, spread or local
 
 	SentAt       time.Time `json:"sent_at,omitzero"`
 	FirstByte    Millis    `json:"first_byte_ms,omitempty"` // from SentAt to the response header

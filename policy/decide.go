@@ -23,13 +23,13 @@ import (
 // Options are the operator's configuration.
 type Options struct {
 	Mode          Mode          // for hosts and clients without their own; if zero, Enforce
-	Hosts         []Host        // the first whose pattern matches
-	Exemptions    []Exemption   // deny entries go before allow entries
+	Hosts         []Host        // the first matching pattern applies
+	Exemptions    []Exemption   // deny entries take precedence over allow entries
 	MaxCrawlDelay time.Duration // for clients without their own; if zero, every Crawl-delay and Request-rate is obeyed
 	Dialect       rules.Dialect // for hosts and clients without their own; if zero, RFC 9309
 	Interception  Interception  // for hosts without their own; if zero, Intercept
 	TunnelHosts   []string      // patterns of hosts to tunnel, if Hosts does not set their Interception
-	RefuseOverMax bool          // refuse hosts whose Crawl-delay is above the maximum; if false, clamp it
+	RefuseOverMax bool          // refuse hosts with a Crawl-delay above the maximum; if false, clamp it
 	VisitTime     bool          // obey Visit-time
 }
 

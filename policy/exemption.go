@@ -10,15 +10,15 @@ import (
 	"github.com/robotsproxy/robotsproxy/rules"
 )
 
-// Effect is what an Exemption does. The zero value denies.
+// Effect is the effect of an Exemption. The zero value denies.
 type Effect uint8
 
 const (
-	EffectDeny  Effect = iota // refuse what robots.txt may allow
+	EffectDeny  Effect = iota // refuse requests, even if robots.txt allows them
 	EffectAllow               // forward requests that robots.txt disallows; they are still paced
 )
 
-// ParseEffect reads "allow" or "deny".
+// ParseEffect parses "allow" or "deny".
 func ParseEffect(s string) (Effect, error) {
 	switch s {
 	case "allow":
@@ -36,7 +36,7 @@ type Exemption struct {
 	Path   string // pattern as in robots.txt (RFC 9309 section 2.2.3); empty: every path
 	Client string // name of a client; empty: all of them
 	Effect Effect
-	Reason string    // why
+	Reason string
 	Owner  string    // person or team responsible for it
 	Until  time.Time // when it expires; zero: never
 }

@@ -16,7 +16,7 @@ const (
 
 var interceptions = [...]string{Intercept: "intercept", Tunnel: "tunnel", NoTunnel: "refuse"}
 
-// ParseInterception reads "intercept", "tunnel" or "refuse".
+// ParseInterception parses "intercept", "tunnel" or "refuse".
 func ParseInterception(s string) (Interception, error) {
 	for i, word := range interceptions {
 		if s == word {

@@ -13,7 +13,7 @@ const (
 
 var modes = [...]string{Enforce: "enforce", Report: "report", Off: "off"}
 
-// ParseMode reads "enforce", "report" or "off".
+// ParseMode parses "enforce", "report" or "off".
 func ParseMode(s string) (Mode, error) {
 	for m, word := range modes {
 		if s == word {

@@ -55,7 +55,7 @@ var _ robots.Store = (*State)(nil)
 // readers is the number of concurrent reads. Each needs a connection with a page cache of up to 2 MB.
 const readers = 4
 
-// Open opens the database at o.Path. The State must be closed.
+// Open opens the database at o.Path. The caller must Close the State.
 func Open(o Options) (*State, error) {
 	if o.Path == "" {
 		return nil, errors.New("store: no path for the database")

@@ -24,6 +24,7 @@ func (l *loader) check(now time.Time) {
 	l.checkListeners()
 	atMost(l, "robots.min_ttl", &c.Robots.MinTTL, "robots.ttl", c.Robots.TTL)
 	atMost(l, "robots.max_size", &c.Robots.MaxSize, "robots.cache_size", c.Robots.CacheSize)
+	atMost(l, "robots.max_size", &c.Robots.MaxSize, "store.max_size", c.Store.MaxSize)
 	atMost(l, "pacing.max_queue_per_client", &c.Pacing.MaxQueuePerClient, "pacing.max_queue", c.Pacing.MaxQueue)
 	atMost(l, "admin.connections_per_client", &c.Admin.ConnectionsPerClient, "admin.connections", c.Admin.Connections)
 	atMost(l, "limits.connections_per_client", &c.Limits.ConnectionsPerClient, "limits.connections", orMax(c.Limits.Connections))

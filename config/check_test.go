@@ -74,6 +74,7 @@ func TestChecks(t *testing.T) {
 		{"tunnel hosts that are addresses", "intercept: {tunnel_hosts: [\"::1\", \"[::2]\", 192.0.2.1]}", ""},
 		{"tunnel hosts that are nearly addresses", "intercept: {tunnel_hosts: [\"::1::\"]}", `f:1:28: intercept.tunnel_hosts[0]: found "::1::", expected a host such as a.example, or *.example for every host below it; host "::1::" is not an IPv6 address`},
 		{"cache too small", "robots: {cache_size: 1MiB, max_size: 2MiB}", "f:1:38: robots.max_size: found 2MiB, expected no more than robots.cache_size, which is 1MiB (f:1:22)"},
+		{"state.db too small", "robots: {max_size: 2MiB}\nstore: {max_size: 1MiB}", "f:1:20: robots.max_size: found 2MiB, expected no more than store.max_size, which is 1MiB (f:2:19)"},
 		{"key without certificate", "intercept: {ca_key: dir/key}", "config: 2 faults\n" +
 			"f:1:21: intercept.ca_cert: found none, expected one beside intercept.ca_key\n" +
 			"f:1:21: intercept.ca_key: expected a file that can be read: stat dir/dir/key: no such file or directory"},

@@ -45,6 +45,7 @@ type Config struct {
 	ResponseFields bool
 	Grace          time.Duration `range:"0s..1h"`
 	Audit          Audit
+	Store          Store
 	Redis          Redis
 	Log            Log
 	Clients        []Client           // the first match applies; if empty, every user of Auth, and without Required everyone
@@ -161,6 +162,11 @@ type Audit struct {
 	Instance  int `range:"-1..1023"` // the number in the records' ids; -1: chosen at the start
 }
 
+// Store configures state.db, which keeps robots.txt files over a restart.
+type Store struct {
+	MaxSize Size `range:"1MiB..1TiB"` // on disk, with its write-ahead log
+}
+
 // Redis configures the pace that several instances share. If URL and URLFile are empty, this instance is alone.
 type Redis struct {
 	URL     string `as:"redis"`
@@ -250,6 +256,7 @@ func Default() Config {
 		Refusal: Refusal{Status: 403},
 		Grace:   30 * time.Second,
 		Audit:   Audit{Buffer: 100_000, OnFailure: OnFailureRefuse, Query: QueryMask, Instance: -1},
+		Store:   Store{MaxSize: gibi},
 		Redis:   Redis{Prefix: "robotsproxy:", OnDown: OnDownSpread},
 		Log:     Log{Level: slog.LevelInfo, Format: LogAuto},
 	}

@@ -141,6 +141,7 @@ func (c *Cache) Snapshot(ctx context.Context, o origin.Origin, asker Asker) (*Sn
 	}
 	c.counts.hits.Add(1)
 	c.counts.served(snap)
+	snap.use()
 	if snap.dueAt(now) {
 		c.start(errand{origin: o, key: key, asker: asker, purpose: early}, false) // what it fails with is met again when snap expires
 	}
@@ -169,6 +170,13 @@ func (c *Cache) Peek(ctx context.Context, o origin.Origin) (*Snapshot, error) {
 // Kept returns the copy of o in memory, fresh or not, and nil if there is none. It is for judging once more what was judged
 // by a Snapshot before: it asks neither the Store nor the origin, and does not wait.
 func (c *Cache) Kept(o origin.Origin) *Snapshot { return c.inMemory(c.key(o), o) }
+
+// Used reports whether the Snapshot of o in memory has answered a look-up since the last call for o. A Store that drops what
+// is not in use can ask it.
+func (c *Cache) Used(o origin.Origin) bool {
+	snap := c.inMemory(c.key(o), o)
+	return snap != nil && snap.flags.And(^uint32(flagUsed))&flagUsed != 0
+}
 
 func (c *Cache) key(o origin.Origin) uint64 { return maphash.Comparable(c.seed, o) }
 

@@ -246,6 +246,7 @@ func (c *Cache) spare(f *flight, before *Snapshot) *Snapshot {
 // keep saves snap, which has left header to prepare, takes it into the memory, and tells of it if it is not what was kept
 // before.
 func (c *Cache) keep(f *flight, snap, before *Snapshot, header http.Header) {
+	snap.Client = f.asker.Client
 	change := changeOf(before, snap)
 	c.save(f.pass, record{snap, header, change})
 	c.remember(f.key, snap)

@@ -41,6 +41,9 @@ type Snapshot struct {
 	Availability Availability
 	Truncated    bool           // Body is cut
 	Marks        Marks          // what is worth knowing beside the state
+	Stale        bool           // Body is an older copy, which counts while the origin does not give a better one
+	flags        atomic.Uint32  // see flagRenewing; here, it takes the room that alignment leaves
+	Client       string         // for which it was fetched: the Asker's. A Store learns by it whose share it takes, and need not keep it.
 	Status       int            // of the last answer, also where Stale; 0 where there was none, or not the whole of it; 304 where it renewed Body
 	Redirects    []string       // URLs after the first, in order
 	Fetched      time.Time      // when the answer that counts, or the failure, came; a revalidation (304) is an answer
@@ -55,14 +58,18 @@ type Snapshot struct {
 	Cause        string         // where Unreachable or Stale, or Unavailable since that lasted: why, as an error type of RFC 9209 section 2.3
 	Err          error          // the same for our log, with addresses
 
-	Stale    bool      // Body is an older copy, which counts while the origin does not give a better one
 	Since    time.Time // where there is a Cause: when that began
 	Failures int       // in a row, this one included; 0 unless there is a Cause
 
-	renewal  time.Time   // see Renewal; zero in what has not been in a Cache
-	renewing atomic.Bool // whether somebody has begun with that
-	others   sync.Map    // of rules.Dialect to *rules.Ruleset; see RulesFor
+	renewal time.Time // see Renewal; zero in what has not been in a Cache
+	others  sync.Map  // of rules.Dialect to *rules.Ruleset; see RulesFor
 }
+
+// The bits of Snapshot.flags.
+const (
+	flagRenewing = 1 << iota // a renewal has begun
+	flagUsed                 // it has answered a look-up since the last call of Cache.Used
+)
 
 // State returns the word for the records: found, empty, unavailable, unreachable, html, oversize or stale.
 func (s *Snapshot) State() string {
@@ -133,13 +140,20 @@ func (s *Snapshot) freshAt(now time.Time) bool {
 
 // dueAt reports whether s should be renewed, and is true for one caller only.
 func (s *Snapshot) dueAt(now time.Time) bool {
-	return !s.renewal.IsZero() && !now.Before(s.renewal) && s.renewing.CompareAndSwap(false, true)
+	return !s.renewal.IsZero() && !now.Before(s.renewal) && s.flags.Or(flagRenewing)&flagRenewing == 0
+}
+
+// use marks s as used. It writes only if s is not marked, since many goroutines may use s at once.
+func (s *Snapshot) use() {
+	if s.flags.Load()&flagUsed == 0 {
+		s.flags.Or(flagUsed)
+	}
 }
 
 // copy returns another Snapshot of the same answer.
 func (s *Snapshot) copy() *Snapshot {
 	return &Snapshot{
-		Origin: s.Origin, Availability: s.Availability, Status: s.Status, Redirects: s.Redirects, Fetched: s.Fetched, Expires: s.Expires,
+		Origin: s.Origin, Client: s.Client, Availability: s.Availability, Status: s.Status, Redirects: s.Redirects, Fetched: s.Fetched, Expires: s.Expires,
 		SHA256: s.SHA256, Body: s.Body, Truncated: s.Truncated, ContentType: s.ContentType, ETag: s.ETag, LastModified: s.LastModified,
 		Header: s.Header, Marks: s.Marks, Rules: s.Rules, Cause: s.Cause, Err: s.Err, Stale: s.Stale, Since: s.Since, Failures: s.Failures,
 	}

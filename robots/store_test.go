@@ -27,6 +27,7 @@ type shelf struct {
 	mu      sync.Mutex
 	kept    map[origin.Origin]*robots.Snapshot
 	changes []robots.Change
+	client  string // of the last Save
 	calls   map[string]int
 }
 
@@ -69,6 +70,7 @@ func (s *shelf) Save(ctx context.Context, snap *robots.Snapshot, c *robots.Chang
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.kept[snap.Origin] = onPaper(snap)
+	s.client = snap.Client
 	if c != nil {
 		s.changes = append(s.changes, *c)
 	}
@@ -83,6 +85,41 @@ func (s *shelf) Delete(ctx context.Context, o origin.Origin) error {
 	defer s.mu.Unlock()
 	delete(s.kept, o)
 	return nil
+}
+
+// TestStoreHearsOfTheClient has a client ask first, and another one when the file has expired: each answer is its own.
+func TestStoreHearsOfTheClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newShelf()
+		c := newCache(t, robots.CacheOptions{Fetch: slowly, Store: store})
+		o := mustOrigin(t, "http://a.example")
+		for _, client := range []string{"one", "other"} {
+			for range 2 {
+				if _, err := c.Snapshot(t.Context(), o, robots.Asker{Client: client}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := store.client; got != client {
+				t.Errorf("the Store was told of the client %q, want %q", got, client)
+			}
+			time.Sleep(time.Hour)
+		}
+	})
+}
+
+// TestUsed says what has answered a look-up since it was asked last.
+func TestUsed(t *testing.T) {
+	c := newCache(t, robots.CacheOptions{Fetch: finds})
+	a, b := mustOrigin(t, "http://a.example"), mustOrigin(t, "http://b.example")
+	lookUp(t, c, a)
+	if c.Used(a) || c.Used(b) {
+		t.Errorf("what was fetched, or is not known, is in use: %t, %t", c.Used(a), c.Used(b))
+	}
+	lookUp(t, c, a)
+	lookUp(t, c, a)
+	if first, second := c.Used(a), c.Used(a); !first || second {
+		t.Errorf("after two look-ups, Used = %t and then %t, want true and then false", first, second)
+	}
 }
 
 // onPaper is snap as it comes out of a file: without rules, with times of the wall, and an error that is a text.

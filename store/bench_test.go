@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -54,6 +55,32 @@ func BenchmarkSave(b *testing.B) {
 				i++
 			}
 		})
+	}
+}
+
+// BenchmarkSaveInto saves new texts of two sizes, into a file that has room for them and into one that is full.
+func BenchmarkSaveInto(b *testing.B) {
+	for _, size := range []int{2_000, 500_000} {
+		for _, file := range []struct {
+			name string
+			size int64
+		}{{"room", 1 << 40}, {"full", 64 << 20}} {
+			b.Run(fmt.Sprintf("%s %d", file.name, size), func(b *testing.B) {
+				s := bounded(b, filepath.Join(b.TempDir(), "state.db"), file.size, nil)
+				i := 0
+				add := func() {
+					saveFor(b, s, "one", hostN(b, i), unique(size))
+					i++
+				}
+				for file.name == "full" && i < int(file.size)/(size+1000) {
+					add()
+				}
+				b.ReportAllocs()
+				for b.Loop() {
+					add()
+				}
+			})
+		}
 	}
 }
 

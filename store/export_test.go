@@ -3,7 +3,9 @@ package store
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"strings"
+	"time"
 )
 
 // Migrations is how many versions of the tables there are.
@@ -12,10 +14,40 @@ func Migrations() int {
 	return len(files)
 }
 
+// MakeOld makes a database at path as the program of that version of the tables made it, and runs texts on it.
+func MakeOld(path string, version int, texts ...string) error {
+	db, err := connect(path, time.Second, 1)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	files, err := migrations.ReadDir("migrations")
+	if err != nil {
+		return err
+	}
+	var tables []string
+	for _, file := range files[:version] {
+		text, err := migrations.ReadFile("migrations/" + file.Name())
+		if err != nil {
+			return err
+		}
+		tables = append(tables, string(text))
+	}
+	texts = append(tables, texts...)
+	texts = append(texts, fmt.Sprintf("PRAGMA application_id = %d", applicationID), fmt.Sprintf("PRAGMA user_version = %d", version))
+	for _, text := range texts {
+		if _, err := db.Exec(text); err != nil {
+			return fmt.Errorf("%s: %w", text, err)
+		}
+	}
+	return nil
+}
+
 // Texts are all that is asked and done.
 var Texts = append([]string{
 	loadSQL, hasBodySQL, addBodySQL, replaceSQL, prolongSQL, addVersionSQL, dropVersionsSQL, addChangeSQL, deleteSQL,
 	originsSQL, hostOriginsSQL, versionsSQL, changesSQL, bodySQL,
+	shareSQL, largestSQL, oldestSQL, spareSQL, passSQL, dropSnapshotSQL, dropTextsSQL, dropChangesSQL, dropOldestSQL,
 }, pruneSQL...)
 
 // Plan says how SQLite goes about text, a step in a line.

@@ -19,7 +19,8 @@ var pruneSQL = []string{
 
 // Prune deletes snapshots fetched, versions last seen and changes made before the given time, and returns their number.
 // A body is deleted with the last row that refers to it, so a remaining snapshot keeps its body. Prune works in small
-// transactions: if ctx ends, those that are done remain. The file does not shrink; SQLite reuses its free pages.
+// transactions: if ctx ends, those that are done remain. The file does not shrink; SQLite reuses its free
+// pages.
 func (s *State) Prune(ctx context.Context, before time.Time) (gone int64, err error) {
 	for _, text := range pruneSQL {
 		for {

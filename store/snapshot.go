@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/robots"
@@ -70,8 +71,27 @@ func scanSnapshot(row *sql.Row) (*robots.Snapshot, error) {
 // get the body too.
 func (s *State) Save(ctx context.Context, snap *robots.Snapshot, c *robots.Change) error {
 	err := s.change(ctx, func(tx *sql.Tx) error {
-		if err := s.keepBody(ctx, tx, snap); err != nil {
+		newText, err := s.isNew(ctx, tx, snap)
+		if err != nil {
 			return err
+		}
+		need := int64(rowBytes)
+		if newText {
+			need += int64(len(snap.Body))
+		}
+		dropped, err := s.makeRoom(ctx, tx, snap, need)
+		if err != nil {
+			return err
+		}
+		if dropped && !newText { // the text may have been dropped too
+			if newText, err = s.isNew(ctx, tx, snap); err != nil {
+				return err
+			}
+		}
+		if newText {
+			if err := s.keepBody(ctx, tx, snap); err != nil {
+				return err
+			}
 		}
 		if err := s.keepSnapshot(ctx, tx, snap); err != nil {
 			return err
@@ -81,6 +101,9 @@ func (s *State) Save(ctx context.Context, snap *robots.Snapshot, c *robots.Chang
 		}
 		return s.keepChange(ctx, tx, c)
 	})
+	if err == nil {
+		s.limitLog()
+	}
 	return s.fail("saving the robots.txt of "+snap.Origin.String(), err)
 }
 
@@ -90,34 +113,41 @@ const (
 	addBodySQL = "INSERT INTO bodies (sha256, body) VALUES (?, ?) ON CONFLICT (sha256) DO UPDATE SET body = excluded.body"
 )
 
-func (s *State) keepBody(ctx context.Context, tx *sql.Tx, snap *robots.Snapshot) error {
+// isNew reports whether snap has a text that is not stored yet.
+func (s *State) isNew(ctx context.Context, tx *sql.Tx, snap *robots.Snapshot) (bool, error) {
 	if snap.SHA256 == "" && len(snap.Body) == 0 {
-		return nil
-	}
-	body := snap.Body
-	if body == nil {
-		body = []byte{} // an empty file; nil would be NULL
+		return false, nil
 	}
 	var kept bool
-	if err := tx.StmtContext(ctx, s.hasBody).QueryRowContext(ctx, snap.SHA256, body).Scan(&kept); err != nil || kept {
-		return err
+	err := tx.StmtContext(ctx, s.hasBody).QueryRowContext(ctx, snap.SHA256, text(snap)).Scan(&kept)
+	return !kept, err
+}
+
+// text returns the body of snap. It is not nil, since nil would be NULL.
+func text(snap *robots.Snapshot) []byte {
+	if snap.Body == nil {
+		return []byte{}
 	}
-	if hash := hashOf(body); hash != snap.SHA256 {
+	return snap.Body
+}
+
+func (s *State) keepBody(ctx context.Context, tx *sql.Tx, snap *robots.Snapshot) error {
+	if hash := hashOf(snap.Body); hash != snap.SHA256 {
 		return fmt.Errorf("its body has the hash %s, and not %q", hash, snap.SHA256)
 	}
-	_, err := tx.StmtContext(ctx, s.addBody).ExecContext(ctx, snap.SHA256, body)
+	_, err := tx.StmtContext(ctx, s.addBody).ExecContext(ctx, snap.SHA256, text(snap))
 	return err
 }
 
 const replaceSQL = `
 INSERT INTO snapshots (origin, host, availability, status, redirects, fetched, expires, sha256, truncated, content_type, etag,
-	last_modified, header, marks, cause, err, stale, since, failures)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	last_modified, header, marks, cause, err, stale, since, failures, client, saved)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (origin) DO UPDATE SET availability = excluded.availability, status = excluded.status, redirects = excluded.redirects,
 	fetched = excluded.fetched, expires = excluded.expires, sha256 = excluded.sha256, truncated = excluded.truncated,
 	content_type = excluded.content_type, etag = excluded.etag, last_modified = excluded.last_modified, header = excluded.header,
 	marks = excluded.marks, cause = excluded.cause, err = excluded.err, stale = excluded.stale, since = excluded.since,
-	failures = excluded.failures`
+	failures = excluded.failures, client = excluded.client, saved = excluded.saved`
 
 func (s *State) keepSnapshot(ctx context.Context, tx *sql.Tx, snap *robots.Snapshot) error {
 	var fault sql.Null[string]
@@ -127,7 +157,8 @@ func (s *State) keepSnapshot(ctx context.Context, tx *sql.Tx, snap *robots.Snaps
 	_, err := tx.StmtContext(ctx, s.replace).ExecContext(ctx, snap.Origin.String(), snap.Origin.Host(), int64(snap.Availability),
 		snap.Status, listText(snap.Redirects), micros(snap.Fetched), micros(snap.Expires),
 		sql.Null[string]{V: snap.SHA256, Valid: snap.SHA256 != ""}, snap.Truncated, snap.ContentType, snap.ETag, snap.LastModified,
-		headerText(snap.Header), snap.Marks.String(), snap.Cause, fault, snap.Stale, micros(snap.Since), snap.Failures)
+		headerText(snap.Header), snap.Marks.String(), snap.Cause, fault, snap.Stale, micros(snap.Since), snap.Failures,
+		snap.Client, micros(time.Now()))
 	return err
 }
 

@@ -12,7 +12,8 @@
 // network file system. A copy of the file without its -wal is not a backup.
 //
 // A text is stored once, by its SHA-256, for all origins that have it. Data does not expire: the caller must call Prune
-// regularly. A damaged file is reported and never removed. The package does not parse rules and makes no requests.
+// regularly. Options.MaxSize bounds the file, which the clients share. A damaged file is reported and never removed. The
+// package does not parse rules and makes no requests.
 package store
 
 import (
@@ -30,6 +31,7 @@ import (
 
 	"modernc.org/sqlite"
 
+	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/robots"
 )
 
@@ -37,15 +39,26 @@ import (
 type Options struct {
 	Path string        // of the file; created if needed, with mode 0600 in a folder of mode 0700
 	Wait time.Duration // maximum wait while another process writes; if zero, 5 s
+
+	// MaxSize is the maximum size in bytes of the file and its write-ahead log, without the last text saved. If there is
+	// no room, Save drops the least recently used origins of the client that takes the most. If zero, DefaultMaxSize.
+	MaxSize int64
+
+	// Used reports whether an origin was used since the last call for it. Save does not drop such an origin. If nil, Save
+	// goes by the times of Save alone.
+	Used func(origin.Origin) bool
 }
 
 // State is the database of one instance. It is safe for concurrent use: reads do not wait for writes, and writes run
 // one after another.
 type State struct {
-	path  string
-	wait  time.Duration
-	write *sql.DB // one connection
-	read  *sql.DB // up to readers connections, read-only
+	path   string
+	wait   time.Duration
+	limits limits
+	used   func(origin.Origin) bool
+	grown  int64   // bytes since makeRoom counted the pages; guarded by the transaction on write
+	write  *sql.DB // one connection
+	read   *sql.DB // up to readers connections, read-only
 
 	load, hasBody, addBody, replace, prolong, addVersion, dropVersions, addChange *sql.Stmt
 }
@@ -67,8 +80,14 @@ func Open(o Options) (*State, error) {
 	if o.Wait == 0 {
 		o.Wait = 5 * time.Second
 	}
+	if o.MaxSize == 0 {
+		o.MaxSize = DefaultMaxSize
+	}
+	if o.Used == nil {
+		o.Used = func(origin.Origin) bool { return false }
+	}
 	for end := time.Now().Add(o.Wait); ; time.Sleep(again) {
-		s := &State{path: path, wait: o.Wait}
+		s := &State{path: path, wait: o.Wait, limits: newLimits(o.MaxSize), used: o.Used}
 		err := s.open()
 		if err == nil {
 			return s, nil
@@ -89,7 +108,11 @@ func (s *State) open() (err error) {
 	if err = create(s.path); err != nil {
 		return err
 	}
-	if s.write, err = connect(s.path, s.wait, 1, "_journal_mode=WAL", "_txlock=immediate"); err != nil {
+	log := []string{
+		fmt.Sprintf("_pragma=journal_size_limit(%d)", s.limits.log), // truncates the log after a burst of writes
+		fmt.Sprintf("_pragma=wal_autocheckpoint(%d)", min(1000, max(16, s.limits.log/2/pageSize))),
+	}
+	if s.write, err = connect(s.path, s.wait, 1, append(log, "_journal_mode=WAL", "_txlock=immediate")...); err != nil {
 		return err
 	}
 	if err = migrate(context.Background(), s.write); err != nil {
@@ -125,7 +148,6 @@ func connect(path string, wait time.Duration, n int, settings ...string) (*sql.D
 	settings = append(settings,
 		"_busy_timeout="+strconv.FormatInt(wait.Milliseconds(), 10),
 		"_synchronous=NORMAL", "_foreign_keys=1",
-		"_pragma=journal_size_limit(67108864)", // truncates the log after a burst of writes
 		"_dqs=0", "_defensive=1", "_error_rc=1",
 	)
 	file := url.URL{Scheme: "file", Path: "/" + strings.TrimPrefix(filepath.ToSlash(path), "/"), RawQuery: strings.Join(settings, "&")}

@@ -143,6 +143,9 @@ func prune(ctx context.Context, state *store.State, log *slog.Logger) {
 	if _, err := state.Prune(ctx, time.Now().Add(-keepVersions)); err != nil && ctx.Err() == nil {
 		log.Warn("old robots.txt files cannot be dropped", "err", err)
 	}
+	if err := state.Shrink(ctx); err != nil && ctx.Err() == nil {
+		log.Warn("state.db cannot be made as small as store.max_size", "err", err)
+	}
 }
 
 func logChange(log *slog.Logger, c robots.Change) {

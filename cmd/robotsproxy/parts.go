@@ -66,7 +66,7 @@ func newParts(cfg *config.Config, log *slog.Logger, observers ...observer) (_ *p
 	if err != nil {
 		return nil, err
 	}
-	if p.state, err = store.Open(store.Options{Path: stateFile(cfg)}); err != nil {
+	if p.state, err = store.Open(store.Options{Path: stateFile(cfg), MaxSize: int64(cfg.Store.MaxSize), Used: p.isUsed}); err != nil {
 		return nil, err
 	}
 	if p.redis, err = newRedis(cfg, log); err != nil {
@@ -174,6 +174,9 @@ func orNone[T int | time.Duration](v T) T {
 	}
 	return v
 }
+
+// isUsed reports whether a robots.txt in memory was used lately.
+func (p *parts) isUsed(o origin.Origin) bool { return p.files != nil && p.files.Used(o) }
 
 func newLimiter(cfg *config.Config, redis *ratelimit.Redis, pauses ratelimit.Pauses) (*ratelimit.Limiter, error) {
 	var shared ratelimit.Shared

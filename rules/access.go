@@ -1,7 +1,6 @@
 package rules
 
-// Access is what a crawler may do after an answer to its request for robots.txt, before any rule is read. The zero value
-// refuses.
+// Access is the meaning of a response to a request for robots.txt, before any rule is read. The zero value refuses.
 type Access uint8
 
 const (
@@ -11,12 +10,12 @@ const (
 	AccessUnknown               // the dialect leaves it to its caller: the answer is an error there
 )
 
-// Access returns what status, that of the last answer, means in the dialect. It is data for who fetches files; nothing
-// in this package depends on it.
+// Access returns the meaning of the last response's status in the dialect. It is data for programs that fetch files; nothing in
+// this package depends on it.
 //
-// RFC 9309 section 2.3.1 has rules for 2xx, allows all for 4xx and none for 5xx; a redirect that leads nowhere counts as
-// 4xx. Departure: 429 allows none, since a server that asks for fewer requests does not mean to allow all; Google's
-// crawler does the same. The older parsers refuse for 401 and 403.
+// By RFC 9309 section 2.3.1, 2xx has rules, 4xx allows everything and 5xx nothing; a redirect without a target counts as 4xx.
+// Departure: 429 allows nothing, since a server that asks for fewer requests does not mean to allow everything. Google's crawler
+// does the same. The older parsers refuse for 401 and 403.
 func (d Dialect) Access(status int) Access {
 	if status >= 200 && status < 300 {
 		return AccessRules

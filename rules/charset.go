@@ -9,9 +9,9 @@ import (
 	"golang.org/x/net/html/charset"
 )
 
-// toUTF8 decodes a body by the charset that its Content-Type names, or that the dialect takes for granted in a response
-// that names none. It returns body itself where that is UTF-8, is not known, or where the body shows that the label, which
-// comes from a server's configuration and not from who wrote the file, is false: it must not turn rules into nothing.
+// toUTF8 decodes a body by the charset of its Content-Type, or by the dialect's default. It returns body unchanged if the charset
+// is UTF-8 or unknown, or if the body contradicts it. The label comes from a server's configuration, not from the author of the
+// file, and a false label must not hide rules.
 func toUTF8(body []byte, opts Options) []byte {
 	if opts.ContentType == "" || marked(body) {
 		return body
@@ -36,8 +36,8 @@ func toUTF8(body []byte, opts Options) []byte {
 	return text
 }
 
-// isUTF8 reports whether body is UTF-8 that is more than ASCII, which text in another charset hardly ever is. A character
-// that is cut at its end says nothing, and what has a NUL is another charset's.
+// isUTF8 reports whether body is UTF-8 with characters outside ASCII: text in another charset hardly ever is. It ignores an
+// incomplete character at the end. A body with a NUL is in another charset.
 func isUTF8(body []byte) bool {
 	for n := 1; n < min(utf8.UTFMax, len(body)+1); n++ {
 		if last := body[len(body)-n:]; utf8.RuneStart(last[0]) && !utf8.FullRune(last) {
@@ -52,7 +52,7 @@ func isUTF8(body []byte) bool {
 // decode returns a body, or the beginning of one, in UTF-8 and without a byte order mark.
 func (o Options) decode(body []byte) []byte { return decode(toUTF8(body, o)) }
 
-// marked reports whether a body begins with a byte order mark that says what its charset is.
+// marked reports whether a body begins with a byte order mark that determines its charset.
 func marked(body []byte) bool {
 	return bytes.HasPrefix(body, []byte("\xEF\xBB\xBF")) || markedUTF16(body)
 }

@@ -2,12 +2,12 @@ package rules
 
 import "strings"
 
-// Closed reports whether the agent may access nothing at all: it has no Allow rule, and a Disallow rule that matches every
-// path, whose verdict is returned. It is for who can see no path, such as a proxy whose client asks for a tunnel. An
-// agent that is allowed a single page is not shut out, nor is one to whom only "/$", the root, is disallowed. The path
-// "/robots.txt" does not count.
+// Closed reports whether the agent may access no path: it has no Allow rule, and a Disallow rule that matches every path. It
+// returns the verdict of that rule. It is for callers that cannot see a path, such as a proxy that opens a tunnel. A site that
+// allows a single page is not closed, nor is one that disallows only "/$", the root. "/robots.txt" does not count.
 //
-// An agent whose groups could not be found (see Verdict.TooComplex) is shut out. Closed looks at each rule of the agent once.
+// If the search for the agent's groups took too many steps (see Verdict.TooComplex), Closed returns true. It reads each rule of the
+// agent once.
 func (a Agent) Closed() (Verdict, bool) {
 	if a.tooComplex {
 		return Verdict{TooComplex: true}, true
@@ -35,8 +35,8 @@ func (a Agent) Closed() (Verdict, bool) {
 	return r.verdictBy(closes), true
 }
 
-// matchesAll reports whether the pattern of x matches every path: "/" or "*", or a star up to the end. Stars at the end
-// are not kept, so "/*" is "/" here.
+// matchesAll reports whether the pattern of x matches every path: "/", "*", or a star up to the end. Trailing stars are not
+// stored, so "/*" is "/" here.
 func (r *Ruleset) matchesAll(x *rule) bool {
 	rest := strings.TrimPrefix(r.text(span{x.pattern, uint32(x.patternLength)}), "/")
 	if x.ends {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// node is one literal prefix of a block, and the rules whose pattern begins with it and goes on with a wildcard, the
-// end, or nothing. The rules of nodes[i] are rules[nodes[i].rules:nodes[i+1].rules]; nodes ends with a sentinel.
+// node is a literal prefix of a block, with the rules whose pattern is that prefix and then a wildcard, the end, or nothing. The
+// rules of nodes[i] are rules[nodes[i].rules:nodes[i+1].rules]; nodes ends with a sentinel.
 type node struct {
 	prefix       uint32
 	rules        uint32
@@ -16,8 +16,8 @@ type node struct {
 	prefixLength uint16
 }
 
-// compile makes the Ruleset of what was gathered. It costs n log n, and memory in proportion to the file, whatever the
-// agents have in common: rules are not copied for each agent but shared in blocks.
+// compile makes the Ruleset from the parsed lines. It takes n log n time and linear memory, however many agents share rules:
+// rules are in blocks, not copied for each agent.
 func (p *parser) compile() *Ruleset {
 	p.endGroup()
 	set := &Ruleset{
@@ -33,8 +33,8 @@ func (p *parser) compile() *Ruleset {
 	return set
 }
 
-// order puts the user-agent lines in the order of the tokens. Where groups are merged, that is by name, which brings the
-// lines of one token together (2.2.1).
+// order sorts the user-agent lines in the order of the tokens. If groups are merged, that is by name, so the lines of one token
+// are adjacent (2.2.1).
 func (r *Ruleset) order(agents []agentLine, rules []rule) []agentLine {
 	for i := range r.names {
 		r.names[i].token = uint32(len(agents))
@@ -77,7 +77,7 @@ func (r *Ruleset) ruleless(group int, rules []rule) bool {
 	return r.groups[group].firstRule == end
 }
 
-// addTokens makes the tokens of the user-agent lines. The largest of several delays holds.
+// addTokens makes the tokens of the user-agent lines. The largest of several delays applies.
 func (r *Ruleset) addTokens(agents []agentLine, delays []milliseconds) {
 	count := 0
 	for range r.byToken(agents) {
@@ -104,7 +104,7 @@ func (r *Ruleset) byToken(agents []agentLine) iter.Seq[[]agentLine] {
 	})
 }
 
-// addHeld says which blocks each token is held to, and returns the block of each group.
+// addHeld sets the blocks that apply to each token, and returns the block of each group.
 func (r *Ruleset) addHeld(agents []agentLine) (blockOf []uint32) {
 	blockOf, count := r.partition(agents)
 	r.blocks = make([]uint32, count+1)
@@ -126,11 +126,11 @@ func (r *Ruleset) addHeld(agents []agentLine) (blockOf []uint32) {
 	return blockOf
 }
 
-// partition gives groups one block only if they have the same agents, and block 0 to the groups that have none. It
-// starts with one block for all and splits, for each token, every block into the groups that have the token and those
-// that do not, so that the whole costs one step a user-agent line.
+// partition gives groups the same block if they have the same agents, and block 0 to groups without agents. It starts with one
+// block. For each token it splits every block into the groups with the token and those without. That costs one step for each
+// user-agent line.
 //
-// Where groups are not merged, each has a block of its own.
+// If groups are not merged, each has a separate block.
 func (r *Ruleset) partition(agents []agentLine) (blockOf []uint32, count int) {
 	if !r.dialect.switches().agents.merged() {
 		blockOf = make([]uint32, len(r.groups))
@@ -174,8 +174,8 @@ func number(blockOf []uint32, blocks int) ([]uint32, int) {
 	return blockOf, int(count)
 }
 
-// addRules sorts the rules of each block by literal prefix, so that the ones which can match a path are found in a
-// time that grows with the path, and links them up as nodes.
+// addRules sorts the rules of each block by literal prefix and links them as nodes, so that the time to find the rules that can
+// match depends on the path only.
 func (r *Ruleset) addRules(p *parser, blockOf []uint32) {
 	p.keys = r.sortKeys(p, blockOf)
 	r.rules = make([]rule, 0, len(p.keys))
@@ -193,14 +193,14 @@ func (r *Ruleset) addRules(p *parser, blockOf []uint32) {
 	r.nodes = exact(p.nodes)
 }
 
-// exact returns a copy of s without room to grow.
+// exact returns a copy of s without spare capacity.
 func exact[T any](s []T) []T {
 	out := make([]T, len(s))
 	copy(out, s)
 	return out
 }
 
-// addRule appends rule to the last of nodes, or to a new one if its prefix differs; its block begins with nodes[first].
+// addRule appends rule to the last node, or to a new node if its prefix differs. Its block begins with nodes[first].
 func (r *Ruleset) addRule(nodes []node, first int, add *rule) []node {
 	prefix := r.literal(add)
 	if len(nodes) == first || r.prefix(&nodes[len(nodes)-1]) != prefix {
@@ -220,8 +220,8 @@ func (r *Ruleset) addRule(nodes []node, first int, add *rule) []node {
 	return nodes
 }
 
-// literal returns what stands before the first wildcard of a rule's pattern.
+// literal returns the part of a rule's pattern before its first wildcard.
 func (r *Ruleset) literal(x *rule) string { return r.arena[x.pattern : x.pattern+uint32(x.literal)] }
 
-// prefix returns the literal prefix that the rules of a node have in common.
+// prefix returns the literal prefix of a node's rules.
 func (r *Ruleset) prefix(n *node) string { return r.arena[n.prefix : n.prefix+uint32(n.prefixLength)] }

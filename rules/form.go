@@ -1,6 +1,6 @@
 package rules
 
-// form is what patterns and paths are turned into before they are compared, octet by octet.
+// form is the normal form in which patterns and paths are compared.
 type form uint8
 
 const (
@@ -11,7 +11,7 @@ const (
 	formDecodedButDelimiters             // decoded, except "%26", "%2F", "%3D" and "%3F"
 )
 
-// appendPattern appends what a pattern of a file is compared as.
+// appendPattern appends the normal form of a pattern.
 func (f form) appendPattern(dst, pattern []byte) []byte {
 	if f != formWritten {
 		return appendForm(f, dst, pattern)
@@ -30,7 +30,7 @@ func (f form) appendPattern(dst, pattern []byte) []byte {
 	return dst
 }
 
-// appendPath appends what a path and query are compared as, without a fragment and with a slash in front.
+// appendPath appends the normal form of a path and query, without a fragment and with a leading slash.
 func (f form) appendPath(dst []byte, path string) []byte {
 	if f == formNormal {
 		return appendPath(dst, path)
@@ -42,8 +42,8 @@ func (f form) appendPath(dst []byte, path string) []byte {
 	return appendForm(f, dst, path)
 }
 
-// appendForm appends s in a form that is the same for patterns and paths. NULs are never decoded, since the order of the
-// rules depends on there being none.
+// appendForm appends s in the form that patterns and paths share. It never decodes a NUL: the order of the rules relies on their
+// absence.
 func appendForm[T octets](f form, dst []byte, s T) []byte {
 	for i := 0; i < len(s); i++ {
 		c := s[i]

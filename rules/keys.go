@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// parseField reads a line in a dialect. Its key is keyOther where the line says nothing that this package reads.
+// parseField parses a line in a dialect. Its key is keyOther if this package does not read the record.
 func (s *switches) parseField(line []byte) field {
 	switch s.nul {
 	case nulEnds:
@@ -28,8 +28,7 @@ func (s *switches) parseField(line []byte) field {
 	return parseField(line)
 }
 
-// prefixField recognises keys that go on behind the end of a known one, as Google's parser does, which asks whether a key
-// begins with one.
+// prefixField recognises keys that begin with a known one, as Google's parser does.
 func prefixField(f field) field {
 	if f.key != keyOther {
 		return f
@@ -58,7 +57,7 @@ func prefixField(f field) field {
 	return f
 }
 
-// strictField reads a record that has its colon.
+// strictField parses a record with a colon.
 func strictField(line []byte, c comments) field {
 	i := bytes.IndexByte(line, ':')
 	if i < 0 {
@@ -79,7 +78,7 @@ func strictField(line []byte, c comments) field {
 	return onlyField(f, "user-agent", "useragent", "allow", "disallow", "sitemap")
 }
 
-// commentAfterSpace returns where in a value the first "#" behind white space, and that white space, begins.
+// commentAfterSpace returns the offset of the white space before the first "#" that follows white space in a value.
 func commentAfterSpace(value []byte) int {
 	for i := 1; i < len(value); i++ {
 		if value[i] == '#' && isSpace(value[i-1]) {
@@ -89,7 +88,7 @@ func commentAfterSpace(value []byte) int {
 	return len(value)
 }
 
-// onlyField makes another record of one that makes or fills groups, or is a sitemap, by a key that is not among names.
+// onlyField turns a record of a group or a sitemap into another record if its key is not among names.
 func onlyField(f field, names ...string) field {
 	switch f.key {
 	case keyUserAgent, keyAllow, keyDisallow, keySitemap:
@@ -101,7 +100,7 @@ func onlyField(f field, names ...string) field {
 	return f
 }
 
-// fieldAnywhere reads the first key in a line that has its colon at once behind it, whatever stands in front.
+// fieldAnywhere parses the first key of a line that a colon follows immediately. Anything may precede it.
 func fieldAnywhere(line []byte) field {
 	line, _, _ = bytes.Cut(line, []byte{'#'})
 	for i := 0; i < len(line); i++ {
@@ -129,7 +128,7 @@ func fieldAnywhere(line []byte) field {
 	return f
 }
 
-// scrubbed returns the record that begins a line, without control characters in its value.
+// scrubbed returns the record at the beginning of a line, without control characters in its value.
 func scrubbed(k key, line []byte, colon int) field {
 	value := line[colon+1:]
 	if slices.ContainsFunc(value, isControl) {

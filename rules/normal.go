@@ -2,7 +2,7 @@ package rules
 
 import "strings"
 
-// Patterns and paths are compared octet by octet once both are in the same normal form (2.2.2):
+// Patterns and paths are compared byte by byte in one normal form (2.2.2):
 //
 //	unreserved octets are decoded                        %7Ejoe  ->  ~joe
 //	octets outside of reserved and unreserved, encoded   ツ      ->  %E3%83%84
@@ -10,12 +10,12 @@ import "strings"
 //	a "%" that begins no escape is itself encoded        100%    ->  100%25
 //	a literal "*" or "$" is encoded                      a$b     ->  a%24b
 //
-// Departure: the RFC's table of examples can be read as if reserved octets were to be encoded too. Here they stay as
-// they were written, so that "%2F" is not "/": servers give the two different resources, and Google's parser, the 1996
-// draft and crawler-commons keep them apart as well. The last line of the table is the exception that section 2.2.3
-// asks for: "%2A" and "%24" in a rule match those characters, however the path has them.
+// Departure: the RFC's table of examples can be read so that reserved octets are encoded too. Here they stay as written, so
+// "%2F" is not "/": servers give them different resources, and Google's parser, the 1996 draft and crawler-commons distinguish
+// them. The last line of the table is the exception of section 2.2.3: "%2A" and "%24" in a rule match those characters in either
+// form.
 
-// Classes of octets.
+// Classes of bytes.
 const (
 	unreserved = 1 << iota
 	reserved   // and never in need of another form: without "*", "$" and "#"
@@ -37,10 +37,10 @@ var classes = func() (t [256]uint8) {
 	return t
 }()
 
-// octets is text in either of the two types that Go has for it.
+// octets is text of either Go type.
 type octets interface{ ~string | ~[]byte }
 
-// isPlain reports whether s is in normal form at first sight: without escapes and without special characters.
+// isPlain reports whether s has no escapes and no special characters, and so is in normal form.
 func isPlain[T octets](s T) bool {
 	for i := range len(s) {
 		if classes[s[i]]&(unreserved|reserved) == 0 {
@@ -64,7 +64,7 @@ func isNormal(s string) bool {
 	return true
 }
 
-// appendOctet appends the normal form of the octet, or the escape, that s has at i, and returns where the next is.
+// appendOctet appends the normal form of the byte or escape at s[i], and returns the index of the next.
 func appendOctet[T octets](dst []byte, s T, i int) ([]byte, int) {
 	c := s[i]
 	if classes[c]&(unreserved|reserved) != 0 {
@@ -83,7 +83,7 @@ func isEscape[T octets](s T, i int) bool {
 	return i+2 < len(s) && classes[s[i+1]]&hexadecimal != 0 && classes[s[i+2]]&hexadecimal != 0
 }
 
-// unescape returns the octet that the escape at i stands for.
+// unescape decodes the escape at i.
 func unescape[T octets](s T, i int) byte { return fromHex(s[i+1])<<4 | fromHex(s[i+2]) }
 
 func fromHex(c byte) byte {
@@ -100,8 +100,8 @@ func appendEscape(dst []byte, c byte) []byte {
 	return append(dst, '%', digits[c>>4], digits[c&15])
 }
 
-// pathOf returns the path and query of a request target: what is left of an absolute URL behind its authority. A
-// target that begins with "//" is a path, as in the request line of HTTP (RFC 9112, section 3.2.1).
+// pathOf returns the path and query of a request target, which may be an absolute URL. A target that begins with "//" is a path,
+// as in the request line of HTTP (RFC 9112 section 3.2.1).
 func pathOf(target string) string {
 	if strings.HasPrefix(target, "/") {
 		return target
@@ -116,8 +116,8 @@ func pathOf(target string) string {
 	return ""
 }
 
-// pathOf does what the function does. As the library of the dialect that has targets begin with a host without a scheme,
-// it also knows those; but "//" begins a path there too, since it is the target of a request that is judged here.
+// pathOf is the function pathOf. In a dialect with targets that begin with a host, without a scheme, it removes the host. A target
+// that begins with "//" is a path in every dialect.
 func (s *switches) pathOf(target string) string {
 	path := pathOf(target)
 	if !s.authority || path == "" || path[0] == '/' || len(path) != len(target) {
@@ -146,7 +146,7 @@ func withoutFragment(path string) string {
 	return path
 }
 
-// appendPath appends the normal form of a path and query, without a fragment and with a slash in front.
+// appendPath appends the normal form of a path and query, without a fragment and with a leading slash.
 func appendPath(dst []byte, path string) []byte {
 	path = withoutFragment(path)
 	if !strings.HasPrefix(path, "/") {

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// parser turns records into groups, rules and delays. What it gathers is in the order of the file; compile sorts it.
+// parser turns records into groups, rules and delays, in the order of the file. compile sorts them.
 type parser struct {
 	*switches
 	dialect Dialect
@@ -32,7 +32,7 @@ type parser struct {
 	listEnded  bool   // the next user-agent line starts a list
 }
 
-// parsers keeps what was gathered for the next file: nothing of it is part of a Ruleset.
+// parsers is a pool: a Ruleset refers to no part of a parser.
 var parsers = sync.Pool{New: func() any { return new(parser) }}
 
 func (p *parser) reset(d Dialect, robotsURL string) {
@@ -47,14 +47,14 @@ func (p *parser) reset(d Dialect, robotsURL string) {
 	}
 }
 
-// agentLine is a user-agent line under the name by which it is found.
+// agentLine is a user-agent line, by its name.
 type agentLine struct {
 	name  span // in lower case
 	group uint32
 	at    uint32 // in names
 }
 
-// line reads the line with this number (2.2).
+// line parses the line with this number (2.2).
 func (p *parser) line(number int, line []byte) {
 	if p.switches.groups != groupEndsAtRule && len(trimSpace(line)) == 0 {
 		p.open, p.groupEnded, p.listEnded = false, true, true
@@ -77,9 +77,8 @@ func (p *parser) line(number int, line []byte) {
 	}
 }
 
-// userAgent reads a startgroupline (2.1): one that comes after a rule starts a group, any other joins the open one. A
-// value that is no product token starts a group all the same: its rules are nobody's, and must not become those of the
-// group before.
+// userAgent parses a startgroupline (2.1). After a rule it starts a group; otherwise it joins the open one. A value that is not a
+// product token also starts a group: its rules apply to no agent, and must not join the previous group.
 func (p *parser) userAgent(number int, value []byte) {
 	if !p.open || p.groupEnded {
 		p.startGroup(number)
@@ -102,19 +101,19 @@ func (p *parser) startGroup(number int) {
 	p.open, p.groupEnded, p.listEnded = true, false, true
 }
 
-// named keeps a user-agent line's value, behind those of its group.
+// named stores the value of a user-agent line, after those of its group.
 func (p *parser) named(number int, value []byte) name {
 	if len(p.joined) > 0 {
 		p.joined = append(p.joined, ", "...)
 	}
-	// The start is counted from that of joined, which has no place in the arena yet.
+	// The offset is relative to joined, which is not in the arena yet.
 	n := name{line: uint32(number), list: uint32(len(p.delays)), value: span{uint32(len(p.joined)), uint32(len(value))}}
 	p.joined = append(p.joined, value...)
 	return n
 }
 
-// agentName keeps the name under which a user-agent line is found. With tokens that is "*", or the token that the value
-// begins with: anything may follow it ("Googlebot Images", "FooBot/1.0"), as in Google's parser.
+// agentName stores the name of a user-agent line. With tokens that is "*", or the token at the beginning of the value; anything may
+// follow it ("Googlebot Images", "FooBot/1.0"), as in Google's parser.
 func (p *parser) agentName(value []byte) (name span, ok bool) {
 	n := len(value)
 	switch p.switches.agents {
@@ -137,8 +136,8 @@ func (p *parser) agentName(value []byte) (name span, ok bool) {
 	return span{uint32(start), uint32(len(p.arena) - start)}, true
 }
 
-// rule reads an Allow or Disallow line. Before any group it is ignored (2.2.2). In the RFC's reading an empty pattern
-// matches no path, but it is a rule, and so it ends the list of user-agent lines.
+// rule parses an Allow or Disallow line. It ignores a line before any group (2.2.2). In the RFC's reading an empty pattern matches
+// no path, but it is a rule, so it ends the list of user-agent lines.
 func (p *parser) rule(number int, f *field) {
 	if !p.open {
 		if !p.orphans || p.addressed {
@@ -185,7 +184,7 @@ func (p *parser) addRule(number int, text span, allow bool, value []byte, writte
 	p.pattern(r, value, written)
 }
 
-// addOthers adds the rules that a dialect reads in a line besides what it says.
+// addOthers adds the further rules that a dialect reads in a line.
 func (p *parser) addOthers(number int, text span, allow bool, value []byte) {
 	if before, ok := bytes.CutSuffix(value, []byte("$")); ok && p.beforeQuery {
 		p.addRule(number, text, allow, slices.Concat(before, []byte("?")), notWritten)
@@ -195,9 +194,9 @@ func (p *parser) addOthers(number int, text span, allow bool, value []byte) {
 	}
 }
 
-// crawlDelay reads a Crawl-delay line, which has no standard. Departure: the RFC lets no other record end a group
-// (2.2.4), and here none does; but files that name one delay under each of several user-agent lines mean one delay for
-// each. So a delay belongs to the user-agent lines above it as far as the delay or the rule before those.
+// crawlDelay parses a Crawl-delay line. The field has no standard, and in the RFC no other record ends a group (2.2.4). But files
+// with one delay after each of several user-agent lines mean one delay for each. Departure: a delay applies to the user-agent
+// lines above it, up to the previous delay or rule.
 func (p *parser) crawlDelay(value []byte) {
 	d, ok := parseDelay(value)
 	if !ok {
@@ -211,8 +210,8 @@ func (p *parser) crawlDelay(value []byte) {
 	}
 }
 
-// parseDelay reads seconds written as a decimal, and rounds them up to a millisecond. Signs, exponents, units, commas,
-// "NaN" and "inf" are all no decimals.
+// parseDelay parses decimal seconds and rounds them up to a millisecond. It refuses signs, exponents, units, commas, "NaN" and
+// "inf".
 func parseDelay(s []byte) (d milliseconds, ok bool) {
 	const largest = math.MaxInt64 / 1_000_000 // that a time.Duration holds
 	unit := milliseconds(1000)                // of the digit just read
@@ -239,7 +238,7 @@ func parseDelay(s []byte) (d milliseconds, ok bool) {
 	return d + roundUp, digits
 }
 
-// endGroup keeps the open group's agents, now that no more can come.
+// endGroup stores the agents of the open group.
 func (p *parser) endGroup() {
 	if len(p.groups) == 0 {
 		return

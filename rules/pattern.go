@@ -10,10 +10,9 @@ import (
 
 // rule is an Allow or Disallow line, compiled.
 //
-// Its pattern is kept in the form in which it is matched: normalised (see form), stars that follow a star left out, a
-// star at the end left out (a pattern matches from the first octet on, so that it says nothing), and "$" at the end
-// turned into ends. A "*" in it, behind what is literal, is a wildcard, always. Where that form is a part of the line as
-// written, which is the rule, it is not kept twice.
+// Its pattern is stored in the form in which it is matched: normalised (see form), without stars that follow a star, without a
+// trailing star (which has no effect), and with a "$" at the end as ends. A "*" after the literal prefix is always a wildcard. If
+// this form is part of the line as written, as for most rules, it is not stored twice.
 type rule struct {
 	text          uint32 // the line as written
 	pattern       uint32
@@ -34,8 +33,8 @@ func (r *rule) compare(other *rule) int {
 	return int(r.line) - int(other.line)
 }
 
-// weigh gives r its weight: the octets of its pattern as written, normalised, then Allow before Disallow (2.2.2); or,
-// where the first rule decides, the line alone.
+// weigh sets the weight of r: the length of its normalised pattern, then Allow before Disallow (2.2.2). If the first rule
+// decides, the line alone counts.
 func (r *rule) weigh(firstMatch bool, octets int) {
 	r.weight = uint32(octets) << 1
 	if r.allow {
@@ -46,7 +45,7 @@ func (r *rule) weigh(firstMatch bool, octets int) {
 	}
 }
 
-// pattern compiles the pattern of r. Where it is the end of the text that was kept last, written says where it begins.
+// pattern compiles the pattern of r. If it is the end of the text that was stored last, written is its offset.
 func (p *parser) pattern(r *rule, value []byte, written uint32) {
 	if written != notWritten && isPlain(value) {
 		r.pattern, r.patternLength, r.literal = written, uint16(len(value)), uint16(len(value))
@@ -72,10 +71,10 @@ func (p *parser) pattern(r *rule, value []byte, written uint32) {
 	}
 }
 
-// notWritten is where a pattern begins that is no part of a line.
+// notWritten is the offset of a pattern that is not part of a line.
 const notWritten = math.MaxUint32
 
-// appendPattern does what the function does, in another form than the RFC's.
+// appendPattern is the function appendPattern for another form than the RFC's.
 func (s *switches) appendPattern(dst, value []byte) (form []byte, octets int, ends bool) {
 	start := len(dst)
 	dst = s.form.appendPattern(dst, value)
@@ -83,7 +82,7 @@ func (s *switches) appendPattern(dst, value []byte) (form []byte, octets int, en
 	if s.literal || octets == 0 {
 		return dst, octets, false
 	}
-	// An encoded "$" ends a pattern where everything is decoded before it is read.
+	// An encoded "$" ends a pattern if everything is decoded first.
 	if last := len(dst) - 1; dst[last] == '$' && (value[len(value)-1] == '$' || s.form == formDecodedButSlash) {
 		dst, ends = dst[:last], true
 	}
@@ -94,12 +93,12 @@ func (s *switches) appendPattern(dst, value []byte) (form []byte, octets int, en
 	return dst, octets, ends
 }
 
-// collapseStars leaves out stars that follow a star.
+// collapseStars removes stars that follow a star.
 func collapseStars(b []byte) []byte {
 	return slices.CompactFunc(b, func(a, b byte) bool { return a == '*' && b == '*' })
 }
 
-// appendPattern appends the form in which a pattern is matched, and counts the octets that it has as written.
+// appendPattern appends the form in which a pattern is matched, and returns the length that decides.
 func appendPattern(dst, value []byte) (form []byte, octets int, ends bool) {
 	start := len(dst)
 	if n := len(value) - 1; value[n] == '$' {
@@ -132,9 +131,9 @@ func appendPattern(dst, value []byte) (form []byte, octets int, ends bool) {
 // matchWildcards reports whether path matches pattern, which begins with "*"; with ends, up to its end. It also returns the
 // steps that it took.
 //
-// Each literal between two stars is searched for from where the one before it was found, leftmost, and that is enough:
-// whatever a later start would leave over, the leftmost leaves too. So each octet of the path is passed once, whatever
-// the number of stars, where a matcher that goes back costs path times pattern, or is exponential.
+// It searches each literal between two stars leftmost, after the previous one. That suffices: a later match leaves no more of the
+// path than the leftmost one. So it reads each byte of the path once, whatever the number of stars. A matcher that backtracks costs
+// path times pattern, or exponential time.
 func matchWildcards(pattern, path string, ends bool) (matched bool, steps int) {
 	steps = len(pattern) / scanned
 	for {

@@ -5,15 +5,14 @@
 //	v := agent.Verdict("/private/report?id=1")
 //	fmt.Println(v.Allowed, v.Line, v.Rule) // false 2 Disallow: /private/
 //
-// A file is parsed once into a Ruleset, which is never edited afterwards and may be used by any number of goroutines.
-// Ruleset.Agent finds the groups that hold for a crawler; the Agent that it returns is a small value, made to be kept
-// for as long as the same crawler asks. Agent.Verdict judges one path and allocates nothing.
+// Parse turns a file into a Ruleset, which is immutable and safe for concurrent use. Ruleset.Agent finds the groups for a crawler.
+// An Agent is a small value: keep it as long as the same crawler asks. Agent.Verdict judges one path and allocates nothing.
 //
-// Options.Dialect has the file read as another program reads it. Ruleset.Explain tells why a verdict is what it is,
-// and Ruleset.Lint what in the file is likely a mistake.
+// Options.Dialect selects the reading of another program. Ruleset.Explain gives the reasons of a verdict, and Ruleset.Lint the
+// likely mistakes in the file.
 //
-// A file is never an error: lines that cannot be understood are passed over, as section 2.3.1.5 asks. The package
-// fetches nothing, reads no clock, and does not know which origin a file came from.
+// No file is an error: lines that are not understood are ignored, as section 2.3.1.5 requires. The package fetches nothing, reads
+// no clock, and does not know the origin of a file.
 package rules
 
 import (
@@ -22,32 +21,31 @@ import (
 	"unsafe"
 )
 
-// defaultMaxSize is what section 2.5 asks every crawler to read.
+// defaultMaxSize is the size that every crawler must read (section 2.5).
 const defaultMaxSize = 500 << 10
 
-// largestSize keeps every offset into a Ruleset's arena within 32 bits, also where each octet becomes three.
+// largestSize keeps every offset into a Ruleset's arena within 32 bits, even if each byte becomes three.
 const largestSize = 256 << 20
 
-// Options say how a file is read.
+// Options configure Parse.
 type Options struct {
-	// MaxSize is the number of octets that are read. If zero or less, 512000, the 500 KiB of section 2.5; at most
-	// 256 MiB. A line that would be cut by it is left out: half a pattern would forbid, or allow, more than its
-	// author wrote.
+	// MaxSize is the number of bytes that are read. If zero or less, 512000, the 500 KiB of section 2.5; at most 256 MiB.
+	// A line across the limit is ignored: half a pattern would match more than its author wrote.
 	MaxSize int
 
-	// Dialect is whose reading of the language counts. If zero, that of RFC 9309.
+	// Dialect selects a reading of the language. If zero, that of RFC 9309.
 	Dialect Dialect
 
-	// RobotsURL is where the file was found. WWWRobotRules alone needs it, to tell the URLs in rules that are of the
-	// file's own origin, and to judge those alone. If empty, all URLs are taken to be.
+	// RobotsURL is the URL of the file. Only WWWRobotRules uses it: it ignores rules with URLs of another origin, and does not
+	// judge such targets. If empty, it takes all URLs for the file's origin.
 	RobotsURL string
 
-	// ContentType is the Content-Type of the response that brought the file. The file is decoded by the charset in it;
-	// where it has none, RobotstxtRB, RobotsCR, MK1996 and GYM2008 take ISO-8859-1 for granted, and the others UTF-8. If
-	// empty, the file is text in UTF-8 already. A byte order mark counts more than either.
+	// ContentType is the Content-Type of the response with the file. Its charset decodes the file. If it has no charset,
+	// RobotstxtRB, RobotsCR, MK1996 and GYM2008 assume ISO-8859-1, and the others UTF-8. If ContentType is empty, the file is
+	// in UTF-8. A byte order mark takes precedence.
 	ContentType string
 
-	// KeepSource has the Ruleset keep a copy of the whole file, which Ruleset.Lint needs.
+	// KeepSource makes the Ruleset keep a copy of the whole file, for Ruleset.Lint.
 	KeepSource bool
 }
 
@@ -60,19 +58,19 @@ func (o Options) maxSize() int {
 
 // Ruleset is a robots.txt file, compiled. The zero value is an empty file: it allows everything.
 //
-// All text is kept in one arena, and everything else refers to it by offset, so that a file of ten thousand rules is
-// a handful of objects for the garbage collector. From the arena up:
+// All text is in one arena, and everything else refers to it by offset, so a file of ten thousand rules is few objects for the
+// garbage collector. From the arena up:
 //
 //	rules    one per Allow or Disallow line with a pattern, in the order in which a block's nodes need them
 //	nodes    the distinct literal prefixes of a block's rules, sorted, each linked to its longest proper prefix
 //	blocks   the rules of all groups that have exactly the same agents (2.2.1 merges them); a range of nodes
-//	tokens   one per product token, sorted by name, with the blocks that hold for it
-//	groups   the groups as they stand in the file, for the answer to "which one?"
+//	tokens   one per product token, sorted by name, with the blocks that apply to it
+//	groups   the groups in the order of the file, for Verdict.Group
 //	names    the user-agent lines, and
-//	records  the lines of all other kinds, as they stand in the file
+//	records  all other lines, in the order of the file
 //
-// Where the first group that fits an agent is the only one that holds (see switches), there is a token for each
-// user-agent line instead, in the order in which they are tried, and a block for each group.
+// If only the first matching group of an agent applies (see switches), there is a token for each user-agent line instead, in the
+// order in which they are tried, and a block for each group.
 type Ruleset struct {
 	dialect   Dialect
 	truncated bool
@@ -92,14 +90,14 @@ type Ruleset struct {
 // span is a piece of the arena.
 type span struct{ start, length uint32 }
 
-// group is a group of the file as it was written.
+// group is a group of the file as written.
 type group struct {
 	line      uint32
 	firstRule uint32 // in the parser's rules, which are in the order of the file
 	agents    span
 }
 
-// name is a user-agent line whose value could be understood.
+// name is a user-agent line that was understood.
 type name struct {
 	line  uint32
 	list  uint32 // of user-agent lines that have their delay in common, from 1
@@ -107,22 +105,22 @@ type name struct {
 	value span
 }
 
-// token is a name under which the file addresses agents, or "*".
+// token is a name by which the file addresses agents, or "*".
 type token struct {
 	name  span
 	held  uint32
 	delay milliseconds
 }
 
-// milliseconds is a Crawl-delay; noDelay where there is none.
+// milliseconds is a Crawl-delay; noDelay means that the file has no delay.
 type milliseconds int64
 
 const noDelay milliseconds = -1
 
-// Parse reads a robots.txt file. It never fails: what cannot be understood is passed over. It keeps no part of body.
+// Parse parses a robots.txt file. It never fails: it ignores lines that it does not understand. It keeps no part of body.
 //
-// To have a file that is too long noticed (Ruleset.Truncated) and its last line judged whole or not at all, give it
-// at least one octet more than Options.MaxSize.
+// If a file may be longer than Options.MaxSize, give Parse at least one byte more. Then Ruleset.Truncated reports it, and the last
+// line is read whole or not at all.
 func Parse(body []byte, opts Options) *Ruleset {
 	s := opts.Dialect.switches()
 	text, truncated := readableIn(body, opts.maxSize(), opts.decode)
@@ -144,13 +142,13 @@ func Parse(body []byte, opts Options) *Ruleset {
 	return set
 }
 
-// Dialect returns the reading by which the file was parsed.
+// Dialect returns the dialect by which the file was parsed.
 func (r *Ruleset) Dialect() Dialect { return r.dialect }
 
-// Truncated reports whether the file was longer than Options.MaxSize, so that its end was not read.
+// Truncated reports whether the file was longer than Options.MaxSize.
 func (r *Ruleset) Truncated() bool { return r.truncated }
 
-// Size returns the octets of memory that r keeps, for a cache's account.
+// Size returns the bytes of memory that r occupies.
 func (r *Ruleset) Size() int {
 	return int(unsafe.Sizeof(*r)) + len(r.arena) + r.source.size() +
 		cap(r.rules)*int(unsafe.Sizeof(rule{})) +

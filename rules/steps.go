@@ -39,7 +39,7 @@ func index(s, sub string) (at, steps int) {
 	return -1, steps
 }
 
-// indexLinear does what index does in a time that does not depend on what s and sub have in common.
+// indexLinear is index with a time that does not depend on the content of s and sub.
 func indexLinear(s, sub string) (at, steps int) {
 	if len(sub) < scanned { // strings.Index compares that many bytes at once
 		at = strings.Index(s, sub)

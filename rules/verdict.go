@@ -10,18 +10,18 @@ import (
 	"unsafe"
 )
 
-// Agent is what a Ruleset holds for one crawler. It is a small value; find it once with Ruleset.Agent and keep it. The
-// zero value is held to nothing.
+// Agent is the part of a Ruleset for one crawler. It is a small value: find it once with Ruleset.Agent and keep it. The zero
+// value allows everything.
 type Agent struct {
 	set        *Ruleset
 	token      int  // in set.tokens
 	tooComplex bool // the search for its groups was given up; token means nothing
 }
 
-// found reports whether a group of the file holds for the agent.
+// found reports whether the file has a group for the agent.
 func (a Agent) found() bool { return a.set != nil && !a.tooComplex }
 
-// Verdict is the answer to whether a crawler may access a path, and why.
+// Verdict says whether a crawler may access a path, and why.
 type Verdict struct {
 	Allowed bool
 
@@ -29,19 +29,19 @@ type Verdict struct {
 	// for it. Nothing is allowed then, and the other fields are zero.
 	TooComplex bool
 
-	Line  int    // where the rule that decided stands in the file, from 1; 0 if none did
+	Line  int    // line of the rule that decided, from 1; 0 if no rule did
 	Rule  string // that rule as written, without its comment, as in "Disallow: /x"
 	Group Group  // the group that the rule belongs to
 }
 
-// Group is a group as it stands in the file, before groups are merged.
+// Group is a group of the file, before groups are merged.
 type Group struct {
 	Line   int    // of its first User-agent line
 	Agents string // the values of its User-agent lines, joined with ", "
 }
 
-// Token returns the product token under which the file addresses the agent, in lower case: "*" where only the groups
-// for everyone hold, "" where none does.
+// Token returns the product token by which the file addresses the agent, in lower case: "*" if only the groups for all agents
+// apply, "" if no group applies.
 func (a Agent) Token() string {
 	if !a.found() {
 		return ""
@@ -49,8 +49,8 @@ func (a Agent) Token() string {
 	return a.set.text(a.set.tokens[a.token].name)
 }
 
-// CrawlDelay returns the largest Crawl-delay that the file has for the agent, and whether it has one. The delay of "*"
-// does not hold for an agent that is named, even if no delay is given with its name: neither do the rules of "*".
+// CrawlDelay returns the largest Crawl-delay for the agent, and whether there is one. The delay of "*" does not apply to an agent
+// that the file names, even if its groups have no delay: the rules of "*" do not apply either.
 func (a Agent) CrawlDelay() (time.Duration, bool) {
 	if !a.found() {
 		return 0, false
@@ -58,12 +58,11 @@ func (a Agent) CrawlDelay() (time.Duration, bool) {
 	return a.set.tokens[a.token].delay.duration()
 }
 
-// Verdict judges a target: a path with its query as it is sent, or an absolute URL, of which scheme, authority and
-// fragment do not count. It allocates only where a target of more than 1,000 octets is not in normal form.
+// Verdict judges a target: a path and query as they are sent, or an absolute URL. It ignores scheme, authority and fragment. It
+// allocates only for a target of more than 1,000 bytes that is not in normal form.
 //
-// The rule with the most octets among those that match decides, Allow if it ties with Disallow, and the earlier line
-// if two of one kind tie; where no rule matches, and for "/robots.txt" itself, the path is allowed (2.2.2). In most
-// other dialects the first rule that matches decides.
+// The longest matching rule decides. An Allow wins a tie with a Disallow, and the earlier line wins a tie of one kind. If no rule
+// matches, and for "/robots.txt", the path is allowed (2.2.2). In most other dialects the first matching rule decides.
 func (a Agent) Verdict(target string) Verdict {
 	v, _ := a.verdict(target, 0)
 	return v
@@ -85,7 +84,7 @@ func (a Agent) VerdictOf(target string, forms []string) Verdict {
 	return v
 }
 
-// VerdictURL judges the path and the query that a request for u asks for.
+// VerdictURL judges the path and query of u.
 func (a Agent) VerdictURL(u *url.URL) Verdict { return a.Verdict(u.RequestURI()) }
 
 // verdict does what Verdict does, after so many steps for other forms of the target. It returns the steps of all.
@@ -108,7 +107,7 @@ func (a Agent) verdict(target string, steps int) (Verdict, int) {
 	return a.judgeIn(formNormal, path, steps)
 }
 
-// verdictIn does what verdict does, in any dialect.
+// verdictIn is verdict in any dialect.
 func (a Agent) verdictIn(s *switches, target string, steps int) (Verdict, int) {
 	path := s.pathOf(target)
 	if a.set.elsewhere(target) || !s.robotsTxt && path == "/robots.txt" {
@@ -120,8 +119,8 @@ func (a Agent) verdictIn(s *switches, target string, steps int) (Verdict, int) {
 	return a.judgeIn(s.form, path, steps)
 }
 
-// judgeIn is apart from verdict so that only paths which need the buffer pay for it. The string does not outlive the
-// buffer: a Verdict is made of the Ruleset's own text.
+// judgeIn is separate from verdict so that only paths that need the buffer pay for it. The string does not outlive the buffer: a
+// Verdict refers to the Ruleset's own text.
 func (a Agent) judgeIn(f form, path string, steps int) (Verdict, int) {
 	var buf [1024]byte
 	normal := f.appendPath(buf[:0], path)
@@ -132,7 +131,7 @@ func (a Agent) judgeIn(f form, path string, steps int) (Verdict, int) {
 	return a.judge(unsafe.String(unsafe.SliceData(normal), len(normal)), steps)
 }
 
-// judge judges a path in the form in which the Ruleset's patterns are.
+// judge judges a path in the form of the Ruleset's patterns.
 func (a Agent) judge(path string, steps int) (Verdict, int) {
 	r := a.set
 	w := walk{set: r, path: path, steps: steps}
@@ -148,14 +147,14 @@ func (a Agent) judge(path string, steps int) (Verdict, int) {
 	return r.verdictBy(w.best), w.steps
 }
 
-// verdictBy is the verdict that a rule gives.
+// verdictBy returns the verdict of a rule.
 func (r *Ruleset) verdictBy(x *rule) Verdict {
 	return Verdict{Allowed: x.allow, Line: int(x.line), Rule: r.ruleText(x), Group: r.groupAt(x.line)}
 }
 
 func (r *Ruleset) ruleText(x *rule) string { return r.text(span{x.text, uint32(x.textLength)}) }
 
-// walk looks for the rule that decides about a path.
+// walk searches for the rule that decides.
 type walk struct {
 	set   *Ruleset
 	path  string
@@ -163,14 +162,14 @@ type walk struct {
 	steps int // that it took
 }
 
-// spent reports whether there are no steps left. What was found then is no verdict.
+// spent reports whether no steps are left. The result of the walk is then not a verdict.
 func (w *walk) spent() bool { return w.steps > maxVerdictSteps }
 
-// search finds the rule that decides about the path among best and those of a block.
+// search finds the rule that decides among best and the rules of a block.
 //
-// The prefixes of path that the block has are all ancestors of the last prefix that sorts before path, or that prefix
-// itself: what sorts between a prefix of path and path begins with that prefix too. So one binary search finds them,
-// and a block costs the logarithm of its size, plus the rules that begin as path does.
+// The block's prefixes of path are the last prefix that sorts before path, and its ancestors: every string that sorts between a
+// prefix of path and path begins with that prefix. So one binary search finds them. A block costs the logarithm of its size, plus
+// the rules whose prefix matches.
 func (w *walk) search(block int) {
 	if w.steps += blockSteps; w.spent() {
 		return
@@ -196,8 +195,8 @@ func (w *walk) search(block int) {
 	}
 }
 
-// try finds the rule that decides among best and those of a node, which are in the order in which they decide: the
-// first match ends it.
+// try finds the rule that decides among best and the rules of a node. These are in order of precedence, so the first match
+// ends the search.
 func (w *walk) try(rules []rule, rest string) {
 	for j := range rules {
 		x := &rules[j]
@@ -212,7 +211,7 @@ func (w *walk) try(rules []rule, rest string) {
 	}
 }
 
-// lastBefore returns the last node whose prefix does not sort after path, or -1.
+// lastBefore returns the last node with a prefix that does not sort after path, or -1.
 func (r *Ruleset) lastBefore(nodes []node, path string) int {
 	low, high := 0, len(nodes)
 	for low < high {
@@ -226,7 +225,7 @@ func (r *Ruleset) lastBefore(nodes []node, path string) int {
 	return low - 1
 }
 
-// matches reports whether what is left of a path behind the literal prefix of x matches what is left of its pattern.
+// matches reports whether the rest of a path, after the literal prefix of x, matches the rest of its pattern.
 func (w *walk) matches(x *rule, rest string) bool {
 	if x.literal == x.patternLength {
 		return !x.ends || rest == ""
@@ -237,7 +236,7 @@ func (w *walk) matches(x *rule, rest string) bool {
 	return matched
 }
 
-// groupAt returns the group in which a line stands: the last that begins before it.
+// groupAt returns the group of a line: the last that begins before it.
 func (r *Ruleset) groupAt(line uint32) Group {
 	i, found := slices.BinarySearchFunc(r.groups, line, func(g group, line uint32) int { return cmp.Compare(g.line, line) })
 	if !found { // a rule in front of all user-agent lines begins its group
@@ -250,7 +249,7 @@ func (r *Ruleset) groupAt(line uint32) Group {
 	return Group{Line: int(g.line), Agents: r.text(g.agents)}
 }
 
-// commonPrefix returns how many octets a and b begin with in common. It compares eight at a time as long as both have them.
+// commonPrefix returns the length of the common prefix of a and b. It compares eight bytes at a time.
 func commonPrefix(a, b string) int {
 	n := min(len(a), len(b))
 	i := 0
@@ -264,7 +263,7 @@ func commonPrefix(a, b string) int {
 	return i
 }
 
-// first8 returns the first eight octets of s as a number that sorts as they do.
+// first8 returns the first eight bytes of s as a number with the same order.
 func first8(s string) uint64 {
 	_ = s[7]
 	return uint64(s[0])<<56 | uint64(s[1])<<48 | uint64(s[2])<<40 | uint64(s[3])<<32 |

@@ -6,18 +6,17 @@
 //	data, err := robotstxt.FromResponse(resp)
 //	allowed := data.TestAgent("/private/report", "NewsBot")
 //
-// A crawler that changes this one line gets RFC 9309 where the other parser has a reading of its own, a bounded time for
-// every verdict whatever the authors of the file and the path had in mind, and Group.Verdict, which says the line that
-// decided. New programs have more from package rules itself.
+// A crawler that changes this line gets RFC 9309 in place of the other parser's reading, a bounded time for every verdict, and
+// Group.Verdict, which returns the line that decided. New programs should import package rules.
 //
-// What differs, and why:
+// The differences, and their reasons:
 //
 //   - A file is never an error (2.3.1.5). The other parser refuses the whole of a file for one rule before the first
-//     User-agent line, or one Crawl-delay that is no number. ParseError is here so that programs which look for it
-//     compile; nothing returns one.
+//     User-agent line, or one Crawl-delay that is not a number. ParseError exists so that programs that refer to it
+//     compile; no function returns one.
 //   - An agent is matched by its whole product token (2.2.1), not by its beginning: "User-agent: Google" is not for
 //     Googlebot. A whole User-Agent header will do, also one that begins with "Mozilla/5.0".
-//   - A pattern without a slash in front matches nothing (2.2.2): no path begins like that. The other parser adds one.
+//   - A pattern without a leading slash matches nothing (2.2.2): no path begins like that. The other parser adds one.
 //   - The longest pattern wins as it is written, Allow wins a tie, "$" is special at the end alone, and paths are compared
 //     after normalising percent-encoding (2.2.2, 2.2.3).
 //   - "/robots.txt" itself is always allowed (2.2.2).
@@ -41,7 +40,7 @@ import (
 // WhitespaceChars are what the other package's scanner takes for white space in a line.
 var WhitespaceChars = []rune{' ', '\t', '\v'}
 
-// maxSize is what section 2.5 asks every crawler to read.
+// maxSize is the size that every crawler must read (section 2.5).
 const maxSize = 500 << 10
 
 // RobotsData is a robots.txt file, or what the status of a response says in its place. It is made by one of the functions

@@ -123,7 +123,11 @@ func (a Agent) verdictIn(s *switches, target string, steps int) (Verdict, int) {
 // Verdict refers to the Ruleset's own text.
 func (a Agent) judgeIn(f form, path string, steps int) (Verdict, int) {
 	var buf [1024]byte
-	normal := f.appendPath(buf[:0], path)
+	normal := buf[:0]
+	if len(path) > 3*len(buf) { // buf is too small even if each escape becomes one byte
+		normal = make([]byte, 0, len(path)+len(path)/8)
+	}
+	normal = f.appendPath(normal, path)
 	steps += (len(path) + len(normal)) / 2
 	if f == formNormal && string(normal) == "/robots.txt" {
 		return Verdict{Allowed: true}, steps

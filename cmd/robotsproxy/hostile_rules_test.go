@@ -40,7 +40,7 @@ func TestHostileRules(t *testing.T) {
 		return err
 	}
 	ask := s.get("other", fmt.Sprintf("http://a.example:%d/page/1", site.Port()))
-	s.unharmed(30, ask, func(ctx context.Context) {
+	begin := func(ctx context.Context) {
 		for range 4 {
 			c := &http.Client{Transport: s.transport("one")}
 			if err := attack(ctx, c); err != nil {
@@ -55,7 +55,16 @@ func TestHostileRules(t *testing.T) {
 				}
 			}()
 		}
-	})
+	}
+	for round := range 3 { // the attack takes a processor, and what else runs on the machine the other: it gets another try
+		err := s.harm(30, ask, begin)
+		if err == nil {
+			break
+		}
+		if round == 2 {
+			t.Error(err)
+		}
+	}
 	t.Logf("%d requests were refused", refused.Load())
 	if len(site.Paths("slow.example")) != 1 {
 		t.Errorf("the site was asked for %.100q, want its robots.txt alone", site.Paths("slow.example"))

@@ -97,6 +97,14 @@ func (s *scene) get(client, url string) func(i int) error {
 // 2n-1. The attack returns when it is under way; what it leaves running must end when ctx does.
 func (s *scene) unharmed(n int, ask func(i int) error, attack func(ctx context.Context)) {
 	s.t.Helper()
+	if err := s.harm(n, ask, attack); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// harm does what unharmed does, once, and returns an error if the waits are longer than they may be.
+func (s *scene) harm(n int, ask func(i int) error, attack func(ctx context.Context)) error {
+	s.t.Helper()
 	alone := s.waits(0, n, ask)
 	ctx, stop := context.WithCancel(s.t.Context())
 	defer stop()
@@ -106,9 +114,10 @@ func (s *scene) unharmed(n int, ask func(i int) error, attack func(ctx context.C
 		alone[n/2], beside[n/2], alone[n*9/10], beside[n*9/10], alone[n-1], beside[n-1])
 	for _, i := range []int{n / 2, n * 9 / 10} {
 		if most := alone[i] + max(alone[i]/10, 50*time.Millisecond); beside[i] > most {
-			s.t.Errorf("wait %d of %d, sorted, is %v beside the hostile client, and was %v alone: want %v at most", i+1, n, beside[i], alone[i], most)
+			return fmt.Errorf("wait %d of %d, sorted, is %v beside the hostile client, and was %v alone: want %v at most", i+1, n, beside[i], alone[i], most)
 		}
 	}
+	return nil
 }
 
 // waits returns how long n requests took, sorted.

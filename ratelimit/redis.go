@@ -36,7 +36,7 @@ const (
 	soon = 100 * time.Millisecond
 
 	// askers is how many calls wait for an answer at a time. Others wait before they are sent, so that none is late.
-	askers = 256
+	askers = 64
 )
 
 // errClosed is the cause of an UnavailableError after Close.

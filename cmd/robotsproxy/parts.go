@@ -127,20 +127,21 @@ func (p *parts) number(cfg *config.Config, log *slog.Logger) func() int {
 	return func() int { return n }
 }
 
-// close ends what newParts began. The records go last: everything before may still write some.
+// close ends what newParts began: first the parts that send requests, then those that pace them and the stores that both
+// write to. The records go last, since every other part may still write some.
 func (p *parts) close() error {
 	var err error
 	if p.server != nil {
 		err = p.server.Close()
+	}
+	if p.files != nil {
+		p.files.Close()
 	}
 	if p.limiter != nil {
 		p.limiter.Close()
 	}
 	if p.redis != nil {
 		err = errors.Join(err, p.redis.Close())
-	}
-	if p.files != nil {
-		p.files.Close()
 	}
 	if p.state != nil {
 		err = errors.Join(err, p.state.Close())

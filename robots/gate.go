@@ -82,7 +82,7 @@ func newGate(places int) gate {
 func (g *gate) add(t *ticket, client string) {
 	l := g.lines[client]
 	if l == nil {
-		l = &line{client: client, byKey: make(map[string]int), index: -1}
+		l = &line{client: client, index: -1}
 		g.lines[client] = l
 	}
 	for _, s := range t.stands {
@@ -95,7 +95,9 @@ func (g *gate) add(t *ticket, client string) {
 		s.ready = l.ready.PushBack(t)
 	}
 	t.stands = append(t.stands, s)
-	l.byKey[t.key]++
+	if t.key != "" {
+		l.count(t.key, 1)
+	}
 	g.waiting++
 	g.fix(l)
 }
@@ -143,11 +145,20 @@ func (g *gate) leaveLine(t *ticket, s stand) {
 	if s.ready != nil {
 		l.ready.Remove(s.ready)
 	}
-	if l.byKey[t.key]--; l.byKey[t.key] == 0 {
-		delete(l.byKey, t.key)
+	if t.key != "" {
+		l.count(t.key, -1)
 	}
 	g.waiting--
 	g.fix(l)
+}
+
+func (l *line) count(key string, n int) {
+	if l.byKey == nil {
+		l.byKey = make(map[string]int)
+	}
+	if l.byKey[key] += n; l.byKey[key] == 0 {
+		delete(l.byKey, key)
+	}
 }
 
 // dispatch grants what can be granted.

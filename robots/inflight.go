@@ -62,8 +62,8 @@ func (f *flights) remove(o origin.Origin) {
 
 // result returns what f came to for a caller of client. f must be done.
 func (f *flight) result(client string) (landing, error) {
-	others := f.asker.Client != client
-	if errors.Is(f.err, errUnwanted) || others && errors.Is(f.err, ErrBusy) {
+	ofTurn := errors.Is(f.err, ErrBusy) || errors.As(f.err, new(*LaterError)) // the turn of the client that began f
+	if errors.Is(f.err, errUnwanted) || ofTurn && f.asker.Client != client {
 		return landing{}, errAgain
 	}
 	return f.landing, f.err

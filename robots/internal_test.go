@@ -80,6 +80,8 @@ func TestResultForOthers(t *testing.T) {
 	}{
 		{"one", &BusyError{}, ErrBusy},
 		{"other", &BusyError{}, errAgain},
+		{"other", &LaterError{Err: ErrBusy}, errAgain},
+		{"one", &LaterError{Err: ErrBusy}, ErrBusy},
 		{"one", errUnwanted, errAgain}, // it has asked again meanwhile
 		{"other", errSlow, errSlow},
 	} {

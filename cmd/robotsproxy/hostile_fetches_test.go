@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -217,5 +218,25 @@ func TestHostileLeavers(t *testing.T) {
 	}
 	if got := s.files() - before; got > 1100 {
 		t.Errorf("%d descriptors more are open, want about the 1,024 of the fetches at most", got)
+	}
+}
+
+// Files that are nearly complete, and then drip, take the memory of as many as are read at once.
+func TestHostileBodies(t *testing.T) {
+	const mostMemory = 160 << 20 // 64 bodies of 2 MiB each, and what 1,100 requests take
+	s, site, p := newTarpitScene(t, "", dripping("HTTP/1.1 200 OK\r\n\r\n"+strings.Repeat("#", 499_000), "#"))
+	visit := s.firstVisits(site)
+	if err := visit(0); err != nil {
+		t.Fatal(err)
+	}
+	before, most := s.memory(), 0
+	ask := func(i int) error {
+		most = max(most, s.memory())
+		return visit(i)
+	}
+	s.unharmed(visits, ask, func(ctx context.Context) { s.ask(ctx, p, "http", 1100) })
+	t.Logf("%d MiB before, %d MiB at most", before>>20, most>>20)
+	if used := most - before; used > mostMemory && !raceEnabled {
+		t.Errorf("the fetches took %d MiB, want %d at most", used>>20, mostMemory>>20)
 	}
 }

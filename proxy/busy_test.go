@@ -1,0 +1,28 @@
+package proxy
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/policy"
+	"github.com/robotsproxy/robotsproxy/robots"
+)
+
+// TestBusyLookUp checks when a client may come back that has too many fetches of robots.txt waiting.
+func TestBusyLookUp(t *testing.T) {
+	for _, row := range []struct {
+		err  error
+		want time.Duration
+	}{
+		{robots.ErrBusy, retryOverload},
+		{&robots.BusyError{RetryAfter: time.Millisecond}, retryOverload},
+		{&robots.BusyError{RetryAfter: time.Minute}, time.Minute},
+	} {
+		ref := lookUpRefusal(httptest.NewRequest("GET", "http://a.example/", nil), &exchange{}, fmt.Errorf("fetching: %w", row.err))
+		if ref.Reason != policy.ReasonOverload || ref.RetryAfter != row.want {
+			t.Errorf("of %v: %s, to come back after %v; want %s and %v", row.err, ref.Reason, ref.RetryAfter, policy.ReasonOverload, row.want)
+		}
+	}
+}

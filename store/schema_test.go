@@ -106,3 +106,16 @@ func TestOpenRefusesWhatIsNotItsOwn(t *testing.T) {
 		})
 	}
 }
+
+// TestMigrationsAreNumbered wants one migration for each version: the number of files is the version.
+func TestMigrationsAreNumbered(t *testing.T) {
+	entries, err := os.ReadDir("migrations")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, entry := range entries {
+		if want := fmt.Sprintf("%04d_", i+1); !strings.HasPrefix(entry.Name(), want) {
+			t.Errorf("migration %d is %s, want a name that begins with %s", i+1, entry.Name(), want)
+		}
+	}
+}

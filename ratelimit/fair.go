@@ -18,6 +18,9 @@ const (
 	// sameTime is within what times count as the same. Requests of one kind do not take equally long.
 	sameTime = 250 * time.Millisecond
 
+	// forgivenDebts is for how long debts are remembered after the last one was made, when nobody waits any more.
+	forgivenDebts = time.Minute
+
 	// mostPasses is how often each other client is served, at most, before one that waits.
 	mostPasses = 32
 )
@@ -26,15 +29,17 @@ const (
 type debts struct {
 	clock time.Duration
 	until map[string]time.Duration // by client: where the clock must stand until it owes nothing
+	last  time.Time                // when the last one was made
 }
 
 // of returns how much longer client has held the lane than the others.
 func (d *debts) of(client string) time.Duration { return max(0, d.until[client]-d.clock) }
 
-// charge counts a turn of client that held the lane for so long. At most so many clients are remembered; when there are
-// more, all are forgiven.
-func (d *debts) charge(client string, held time.Duration, most int) {
+// charge counts a turn of client that held the lane for so long, and ended now. At most so many clients are remembered; when
+// there are more, all are forgiven.
+func (d *debts) charge(client string, held time.Duration, most int, now time.Time) {
 	owes := d.of(client)
+	d.last = now
 	if _, known := d.until[client]; !known && (d.until == nil || len(d.until) >= most) {
 		d.until = make(map[string]time.Duration)
 	}
@@ -79,8 +84,8 @@ func (ln *lane) leastHeld(now time.Time) *waiter {
 	return first
 }
 
-// serve notes that w has its turn, and whom it passes over.
-func (ln *lane) serve(w *waiter, now time.Time) {
+// passOver notes whom w passes over, whose turn it is.
+func (ln *lane) passOver(w *waiter, now time.Time) {
 	if w.rides {
 		return
 	}
@@ -93,7 +98,13 @@ func (ln *lane) serve(w *waiter, now time.Time) {
 			f.passed++
 		}
 	}
-	ln.queue.debts.serve(w.client)
+}
+
+// forgive drops the debts that are not remembered any longer.
+func (ln *lane) forgive(now time.Time) {
+	if ln.debts != nil && ln.queue == nil && now.Sub(ln.debts.last) >= forgivenDebts {
+		ln.debts = nil
+	}
 }
 
 // rounds returns how many requests of f have their turn before the one at place k of own, if both have enough. Before says

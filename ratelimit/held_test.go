@@ -340,7 +340,34 @@ func TestOldDebtEnds(t *testing.T) {
 	})
 }
 
-// What is remembered of clients' turns is bounded, and ends when nobody waits.
+// A client that is away while another has its turn owes what it did before.
+func TestDebtOfAClientThatIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{})
+		r := Request{Key: host, Client: "a", Delay: time.Second, MaxWait: time.Hour, Patient: true}
+		other := r
+		other.Client = "b"
+		g := acquire(t, l, r)
+		var all sync.WaitGroup
+		var served atomic.Int64
+		all.Go(func() {
+			for range 30 {
+				send(t, l, other, 100*time.Millisecond)
+				served.Add(1)
+			}
+		})
+		time.Sleep(3 * time.Second)
+		g.Release(Outcome{Status: 200})
+		time.Sleep(1050 * time.Millisecond) // the other is being served, and nobody waits
+		send(t, l, r, 0)
+		if got := served.Load(); got < 20 || got > 29 {
+			t.Errorf("the client had its next turn after %d of the other, want some 27", got)
+		}
+		all.Wait()
+	})
+}
+
+// What is remembered of clients' turns is bounded, and ends a minute after the last of them when nobody waits.
 func TestDebtsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{MaxQueue: 10})
@@ -355,8 +382,8 @@ func TestDebtsAreBounded(t *testing.T) {
 		ln := l.present(host)
 		for i := range 1000 {
 			ln.mu.Lock()
-			ln.queue.debts.charge(fmt.Sprint("client-", i), time.Duration(i)*time.Millisecond, 10)
-			n := len(ln.queue.debts.until)
+			ln.debts.charge(fmt.Sprint("client-", i), time.Duration(i)*time.Millisecond, 10, time.Now())
+			n := len(ln.debts.until)
 			ln.mu.Unlock()
 			if n > 10 {
 				t.Fatalf("%d debts are remembered, want 10 at most", n)
@@ -364,8 +391,12 @@ func TestDebtsAreBounded(t *testing.T) {
 		}
 		cancel()
 		waits.Wait()
-		if ln.queue != nil {
-			t.Error("a queue is kept for nobody")
+		if ln.queue != nil || ln.debts == nil {
+			t.Errorf("queue %v, debts %v; want the debts alone at first", ln.queue, ln.debts)
+		}
+		time.Sleep(2 * time.Hour)
+		if sweepAll(l); ln.debts != nil {
+			t.Error("debts are kept though nobody has waited for long")
 		}
 	})
 }

@@ -24,6 +24,7 @@ type lane struct {
 	flights flights
 
 	overlaps map[string]*overlap // by client; nil: none
+	debts    *debts              // nil: nobody has waited of late
 
 	restraint *restraint // nil: none
 	share     *share     // nil: there are no other instances
@@ -132,7 +133,10 @@ func (ln *lane) bears(r Request, now time.Time) time.Duration {
 // push adds w to the queue, and makes it if there is none.
 func (ln *lane) push(w *waiter) {
 	if ln.queue == nil {
-		ln.queue = &queue{}
+		if ln.debts == nil {
+			ln.debts = &debts{}
+		}
+		ln.queue = &queue{debts: ln.debts}
 	}
 	ln.queue.push(w)
 }
@@ -190,7 +194,7 @@ func (ln *lane) pump(now time.Time) {
 			return
 		}
 		w.slot, ln.queue.gated = nil, nil // it is used
-		ln.serve(w, now)
+		ln.passOver(w, now)
 		ln.queue.pop(w)
 		ln.left(w)
 		if w.rides {
@@ -271,6 +275,10 @@ func (ln *lane) wake(d time.Duration) {
 
 // start lets a request start now, whose own Delay is delay, and whose client may block it if own is not nil.
 func (ln *lane) start(now, arrived time.Time, client string, delay time.Duration, own *ClientTime) *flight {
+	if ln.debts != nil {
+		ln.debts.serve(client)
+		ln.forgive(now)
+	}
 	t := ln.share.take()
 	if t != nil && t.Gap >= 0 {
 		ln.seen = later(ln.seen, now.Add(-t.Gap))
@@ -346,8 +354,8 @@ func (ln *lane) end(f *flight, at time.Time) {
 	ln.share.freed(f.turn)
 	ln.flights.remove(f)
 	ln.learn(at.Sub(f.start))
-	if ln.queue != nil {
-		ln.queue.debts.charge(f.client, at.Sub(f.start), ln.limiter.rules().MaxQueue)
+	if ln.queue.others(f.client) {
+		ln.debts.charge(f.client, at.Sub(f.start), ln.limiter.rules().MaxQueue, at)
 	}
 	if ln.limiter.rules().SpacingStart {
 		return
@@ -388,6 +396,7 @@ func (ln *lane) cancel(f *flight, now time.Time) {
 // idle reports whether the lane is as good as a new one.
 func (ln *lane) idle(now time.Time) bool {
 	ln.settle(now)
+	ln.forgive(now)
 	return ln.queue == nil && ln.flights.n == 0 && ln.overlapsEnd(now) && ln.restraint.over(now) &&
 		now.Sub(later(ln.seen, ln.virtual)) >= max(ln.longest, ln.limiter.rules().DefaultDelay) &&
 		ln.bucket.TokensAt(now) >= float64(ln.bucket.Burst())

@@ -46,7 +46,7 @@ type queue struct {
 	n      int         // requests in all files, and riders
 	timer  *time.Timer // runs lane.tick when the head may be ready
 	gated  *waiter     // holds a slot at its gate: whose turn it last was; nil: nobody
-	debts  debts
+	debts  *debts      // the lane's
 }
 
 // A file is the requests of one client.

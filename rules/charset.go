@@ -66,3 +66,17 @@ func withoutPartialMark(body []byte) []byte {
 	}
 	return body[n:]
 }
+
+// withoutStrayBytes removes what a text begins with that is not UTF-8, and byte order marks among it, so that they hide no
+// key that follows on the first line.
+func withoutStrayBytes(text []byte) []byte {
+	const mark = '\uFEFF'
+	for len(text) > 0 {
+		r, n := utf8.DecodeRune(text)
+		if stray := r == utf8.RuneError && n == 1; !stray && r != mark {
+			break
+		}
+		text = text[n:]
+	}
+	return text
+}

@@ -35,6 +35,27 @@ func TestGarbageInFront(t *testing.T) {
 	}
 }
 
+// TestGarbageBeforeTheFirstKey holds that bytes which are not UTF-8, and repeated byte order marks, hide no key that follows
+// them on the first line: in RFC 9309 they are passed over.
+func TestGarbageBeforeTheFirstKey(t *testing.T) {
+	for _, g := range []string{
+		"\x80", "\xBF\xBF", "\xC0\xAF", "\xC3", "\xEF\xBB", "\xEF", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xFE", "\xFF", "\xFE\xFE", "\xFF\xFE", "\xFF\xFE\xFD",
+		"\xEF\xBB\xBF\xEF\xBB\xBF", "\xEF\xBB\xBF\xFF", "\xFF\xEF\xBB\xBF", "\xFE\xFF\xEF\xBB\xBF", strings.Repeat("\xFF", 20_000),
+	} {
+		set := Parse([]byte(g+"User-agent: *\nDisallow: /private\n"), Options{KeepSource: true})
+		if v := set.Agent("NewsBot").Verdict("/private/x"); v.Allowed || v.Line != 2 {
+			t.Errorf("%.20q in front of the first key: allowed %v by line %d", g, v.Allowed, v.Line)
+		}
+		if f := set.Lint(); len(f) != 1 || f[0].Line != 1 || f[0].Code != codeNotUTF8 && f[0].Code != codeBOM {
+			t.Errorf("%.20q in front of the first key: lint finds %v", g, f)
+		}
+	}
+	set := Parse([]byte("\xFFUser-agent: *\nDisallow: /private\n"), Options{Dialect: Google})
+	if v := set.Agent("NewsBot").Verdict("/private/x"); !v.Allowed {
+		t.Error("Google's parser misses a first line that begins with such bytes, and its dialect does not")
+	}
+}
+
 // TestMarksOfUTF16 holds that a mark of UTF-16 counts where UTF-16 follows, and hides nothing where it does not.
 func TestMarksOfUTF16(t *testing.T) {
 	const rules = "User-agent: *\nDisallow: /private\n"

@@ -14,8 +14,8 @@ func (l *linter) file(body []byte) {
 			"This is a web page, and nothing in it is a rule")
 		return
 	}
-	lines := lineReader{rest: text}
-	for left := len(text); lines.next(); left = len(lines.rest) {
+	lines := lineReader{rest: withoutStrayBytes(text)}
+	for left := len(lines.rest); lines.next(); left = len(lines.rest) {
 		l.number, l.line = lines.number, lines.line
 		const longestEnd = len("\r\n")
 		l.lineFaults(left-len(lines.rest) > len(lines.line)+longestEnd)
@@ -41,6 +41,9 @@ func (l *linter) encoding(body []byte) {
 	case byteOrder(body) != nil:
 		l.addAt(1, 1, codeBOM, "Save the file as UTF-8 without a byte order mark.",
 			"The file begins with the byte order mark of UTF-16 but is not in UTF-16, and most crawlers miss the first line")
+	case len(withoutStrayBytes(body)) < len(body):
+		l.addAt(1, 1, codeNotUTF8, "Save the file as UTF-8 without the bytes in front.",
+			"The file begins with bytes that are not UTF-8, and most crawlers miss the first line")
 	}
 }
 

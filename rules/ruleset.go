@@ -124,8 +124,11 @@ const noDelay milliseconds = -1
 func Parse(body []byte, opts Options) *Ruleset {
 	s := opts.Dialect.switches()
 	text, truncated := readableIn(body, opts.maxSize(), opts.decode)
-	if s.partialMark && !marked(body) {
+	switch {
+	case s.partialMark && !marked(body):
 		text = withoutPartialMark(text)
+	case s.keys == keysLenient:
+		text = withoutStrayBytes(text)
 	}
 	p := parsers.Get().(*parser)
 	defer parsers.Put(p)

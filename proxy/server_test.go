@@ -379,6 +379,24 @@ func TestServerNameMustBeThatOfTheConnect(t *testing.T) {
 	}
 }
 
+// TestTunnelOfHTTP10 holds that a client which offers HTTP/1.0 alone by ALPN, as curl -0 does, is served in a tunnel.
+func TestTunnelOfHTTP10(t *testing.T) {
+	r := newRig(t, nil)
+	r.site.SetRobots("a.example", robotstest.Robots{Body: "User-agent: *\nDisallow: /private/\n"})
+	authority := fmt.Sprintf("a.example:%d", r.site.TLSPort())
+	for _, row := range []struct {
+		path   string
+		status int
+	}{{"/page/1", 200}, {"/private/x", 403}} {
+		conn := r.secured(r.tunnelTo(authority), "http/1.0")
+		fmt.Fprintf(conn, "GET %s HTTP/1.0\r\nHost: %s\r\n\r\n", row.path, authority)
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil || resp.StatusCode != row.status || resp.ProtoMinor != 0 {
+			t.Errorf("%s: %v, %v", row.path, resp, err)
+		}
+	}
+}
+
 // Requests that cannot be judged, or that name two hosts, reach nobody.
 func TestRefusedTargets(t *testing.T) {
 	r := newRig(t, nil)

@@ -329,7 +329,7 @@ func (s *Server) handshake(c *tunnelConn) (net.Conn, error) {
 func (s *Server) tlsConfig() *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS12,
-		NextProtos:         []string{"h2", "http/1.1"},
+		NextProtos:         []string{"h2", "http/1.1", "http/1.0"},
 		GetConfigForClient: s.checkServerName,
 		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 			return s.options.Authority.Leaf(hello.Conn.(*tunnelConn).tunnel.host)

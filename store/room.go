@@ -185,6 +185,16 @@ func (s *State) limitLog() {
 	_, _ = s.write.Exec("PRAGMA wal_checkpoint(TRUNCATE)") // if a reader is slow, the next call tries again
 }
 
+// Size returns how many bytes the file and its write-ahead log take.
+func (s *State) Size() (bytes int64) {
+	for _, name := range []string{s.path, s.path + "-wal"} {
+		if info, err := os.Stat(name); err == nil {
+			bytes += info.Size()
+		}
+	}
+	return bytes
+}
+
 // Shrink drops origins until the file is within Options.MaxSize, as each Save does for itself, and rewrites the file if more
 // of it is free than a few pages: if it was larger before, or MaxSize was. That takes room on the disk for a copy, and some
 // seconds for a large file, in which others cannot write.

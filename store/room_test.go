@@ -113,6 +113,9 @@ func TestSizeIsBounded(t *testing.T) {
 			if most > maxSize+size+64<<10 {
 				t.Errorf("the files took %d bytes, want %d and a file at most", most, maxSize)
 			}
+			if got, want := s.Size(), diskUse(t, path); got != want {
+				t.Errorf("Size() = %d, want %d", got, want)
+			}
 			kept := 0
 			for i := range n {
 				if isKept(t, s, hostN(t, i)) {

@@ -55,6 +55,9 @@ func TestHostileFiles(t *testing.T) {
 		}
 	}
 	t.Logf("state.db and its log take %d KiB of %d", size()>>10, maxSize>>10)
+	if got := s.metric("robotsproxy_store_bytes"); int64(got) != size() {
+		t.Errorf("robotsproxy_store_bytes is %d, want %d", got, size())
+	}
 	s.restart()
 	site.Reset()
 	visit = s.firstVisits(site)

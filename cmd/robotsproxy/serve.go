@@ -191,6 +191,7 @@ func (p *parts) gauges() []admin.Gauge {
 		{Name: "robotsproxy_unkept_pauses_total", Help: "Long pauses that could not be kept on disk: a restart forgets them.", Counter: true, Value: func() float64 { return float64(p.limiter.Stats().Unkept) }},
 		{Name: "robotsproxy_kept_places_total", Help: "Places kept for clients that were told to come back.", Counter: true, Value: func() float64 { return float64(p.limiter.Stats().Kept) }},
 		{Name: "robotsproxy_lapsed_places_total", Help: "Kept places that nobody came back to in time.", Counter: true, Value: func() float64 { return float64(p.limiter.Stats().Lapsed) }},
+		{Name: "robotsproxy_store_bytes", Help: "Bytes that state.db and its write-ahead log take on the disk.", Value: func() float64 { return float64(p.state.Size()) }},
 		{Name: "robotsproxy_audit_lost_total", Help: "Records that could not be kept.", Counter: true, Value: func() float64 { return float64(p.records.Lost()) }},
 	})
 }

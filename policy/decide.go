@@ -190,18 +190,13 @@ func (d Decision) reported() Decision {
 // Judge is Decide in mode Enforce, regardless of the mode for r. It is for requests that the proxy makes itself. The
 // snapshot must not be nil.
 func (p *Policy) Judge(r Request, snap *robots.Snapshot, now time.Time) Decision {
-	if !r.Tunnel {
-		if hasManyDots(r.Target) {
-			return Decision{Outcome: Deny, Reason: ReasonTooComplex, Verdict: rules.Verdict{TooComplex: true}}
-		}
-		r.forms = otherForms(r.Target)
-	}
-	if e := p.exempt(EffectDeny, r, now); e != nil {
-		return Decision{Outcome: Deny, Reason: ReasonExemption, Exemption: e.name}
+	d, denied := p.denied(&r, now)
+	if denied {
+		return d
 	}
 	dialect := p.Dialect(r.Origin.Host(), r.Client)
 	agent := snap.RulesFor(dialect).Agent(r.agent())
-	d := byRobots(agent, r, snap)
+	d = byRobots(agent, r, snap)
 	d.Dialect = dialect
 	over := p.setDelay(&d, r, agent, now)
 	if d.Action == Refuse {
@@ -213,6 +208,23 @@ func (p *Policy) Judge(r Request, snap *robots.Snapshot, now time.Time) Decision
 		d.Action, d.Outcome, d.Reason = Refuse, Deny, ReasonPace
 	}
 	return d
+}
+
+// Denied reports whether r is refused whatever robots.txt says, as by an entry of the operator's, and returns that decision.
+func (p *Policy) Denied(r Request, now time.Time) (d Decision, denied bool) { return p.denied(&r, now) }
+
+// denied is Denied, and gives r the forms of its target.
+func (p *Policy) denied(r *Request, now time.Time) (d Decision, denied bool) {
+	if !r.Tunnel {
+		if hasManyDots(r.Target) {
+			return Decision{Outcome: Deny, Reason: ReasonTooComplex, Verdict: rules.Verdict{TooComplex: true}}, true
+		}
+		r.forms = otherForms(r.Target)
+	}
+	if e := p.exempt(EffectDeny, *r, now); e != nil {
+		return Decision{Outcome: Deny, Reason: ReasonExemption, Exemption: e.name}, true
+	}
+	return Decision{}, false
 }
 
 func (p *Policy) exempt(effect Effect, r Request, now time.Time) *exemption {

@@ -130,6 +130,9 @@ func cause(snap *robots.Snapshot) string {
 	if errors.As(snap.Err, &failure) {
 		return upstreamWords(failure)
 	}
+	if snap.Marks&robots.RedirectRefused != 0 && snap.Err != nil {
+		return snap.Err.Error() // in the words of Fetches
+	}
 	if snap.State() == "html" {
 		return "a web page stands in its place"
 	}

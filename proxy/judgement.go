@@ -70,20 +70,22 @@ func (ex *exchange) decide() *Refusal {
 }
 
 // noteDecision writes into the record what was decided and by which file.
-func (ex *exchange) noteDecision(j *judgement) {
-	rec := &ex.rec
-	rec.Mode, rec.Decision, rec.Reason, rec.Exemption = j.Mode.String(), j.Outcome, j.Reason, j.Exemption
-	rec.ProductToken = j.Agent
-	rec.RuleLine, rec.Rule = j.Verdict.Line, j.Verdict.Rule
-	rec.GroupLine, rec.GroupAgents = j.Verdict.Group.Line, j.Verdict.Group.Agents
-	rec.DelayRequired, rec.DelaySource = audit.Millis(j.Delay), j.DelaySource
+func (ex *exchange) noteDecision(j *judgement) { noteDecision(&ex.rec, j.Decision, j.snap) }
+
+// noteDecision writes into rec what was decided, by which file; nil: by none.
+func noteDecision(rec *audit.Record, d policy.Decision, snap *robots.Snapshot) {
+	rec.Mode, rec.Decision, rec.Reason, rec.Exemption = d.Mode.String(), d.Outcome, d.Reason, d.Exemption
+	rec.ProductToken = d.Agent
+	rec.RuleLine, rec.Rule = d.Verdict.Line, d.Verdict.Rule
+	rec.GroupLine, rec.GroupAgents = d.Verdict.Group.Line, d.Verdict.Group.Agents
+	rec.DelayRequired, rec.DelaySource = audit.Millis(d.Delay), d.DelaySource
 	rec.Deviation = ""
-	if j.Clamped {
+	if d.Clamped {
 		rec.Deviation = "max_crawl_delay"
 	}
-	if j.snap != nil {
-		rec.RobotsSHA256, rec.RobotsStatus = j.snap.SHA256, j.snap.Status
-		rec.RobotsState, rec.RobotsFetchedAt = j.snap.State(), j.snap.Fetched
-		rec.Dialect = j.Dialect.String()
+	if snap != nil {
+		rec.RobotsSHA256, rec.RobotsStatus = snap.SHA256, snap.Status
+		rec.RobotsState, rec.RobotsFetchedAt = snap.State(), snap.Fetched
+		rec.Dialect = d.Dialect.String()
 	}
 }

@@ -113,8 +113,10 @@ func (p pipeline) stopped(ex *exchange) *Refusal {
 }
 
 // deviates notes where we are less careful than the site asked.
-func (ex *exchange) deviates(how string) {
-	ex.rec.Deviation = strings.TrimPrefix(ex.rec.Deviation+","+how, ",")
+func (ex *exchange) deviates(how string) { deviates(&ex.rec, how) }
+
+func deviates(rec *audit.Record, how string) {
+	rec.Deviation = strings.TrimPrefix(rec.Deviation+","+how, ",")
 }
 
 // paced returns what is asked of the pace for req, and the word for the record if it goes on the slot of another.
@@ -172,21 +174,29 @@ func (ex *exchange) reckon() {
 // hold takes over the place in the pace, and notes what it was worth.
 func (ex *exchange) hold(g ratelimit.Grant) {
 	ex.grant = g
-	ex.rec.PacingMode = string(g.Mode())
-	ex.rec.Waited += audit.Millis(g.Waited())
-	ex.noteGap(g.Gap())
+	notePlace(&ex.rec, g)
+}
+
+// notePlace writes into rec what a place in the pace was worth.
+func notePlace(rec *audit.Record, g ratelimit.Grant) {
+	rec.PacingMode = string(g.Mode())
+	rec.Waited += audit.Millis(g.Waited())
+	gap, known := g.Gap()
+	noteGap(rec, gap, known)
 	if g.Overtaken() {
-		ex.deviates(reported)
+		deviates(rec, reported)
 	}
 	if required, source := g.Required(); source != "" {
-		ex.rec.DelayRequired, ex.rec.DelaySource = audit.Millis(required), string(source)
+		rec.DelayRequired, rec.DelaySource = audit.Millis(required), string(source)
 	}
 }
 
+func (ex *exchange) noteGap(gap time.Duration, known bool) { noteGap(&ex.rec, gap, known) }
+
 // noteGap notes a gap that is known. It is a nanosecond at least, since a record leaves out what is zero.
-func (ex *exchange) noteGap(gap time.Duration, known bool) {
+func noteGap(rec *audit.Record, gap time.Duration, known bool) {
 	if known {
-		ex.rec.Gap = audit.Millis(max(gap, 1))
+		rec.Gap = audit.Millis(max(gap, 1))
 	}
 }
 

@@ -131,7 +131,7 @@ func (ex *exchange) checkAnswer(resp *http.Response) error {
 
 // answerRobots ends a request for /robots.txt without asking the origin, and without taking a place in its pace.
 func (p pipeline) answerRobots(req *http.Request, ex *exchange) *http.Response {
-	resp := robotsResponse(req, ex.robots, time.Now())
+	resp := robotsResponse(req, ex.robots, ex.judged.Dialect, time.Now())
 	ex.rec.Status = resp.StatusCode
 	resp.Body = &body{ReadCloser: resp.Body, ex: ex, resp: resp}
 	return resp

@@ -2,6 +2,9 @@ package proxy
 
 import (
 	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -10,6 +13,7 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/rules"
 )
 
 // servesRobots reports whether the answer to ex is the very robots.txt that it was judged by: then a crawler sees what is
@@ -20,13 +24,32 @@ func (p pipeline) servesRobots(req *http.Request, ex *exchange) bool {
 		ex.target == "/robots.txt" && (req.Method == http.MethodGet || req.Method == http.MethodHead)
 }
 
-// robotsResponse is the kept robots.txt as an answer: the origin's own status and text, how old it is, and its hash.
-func robotsResponse(req *http.Request, snap *robots.Snapshot, now time.Time) *http.Response {
-	status, body := robotsStatus(snap), enforcedText(snap)
+// robotsResponse is the kept robots.txt as an answer: the origin's own status and text, how old it is, and its hash. Of a page
+// of another host it shows the rules alone, as a dialect reads them: clients may not be allowed to read that page.
+func robotsResponse(req *http.Request, snap *robots.Snapshot, d rules.Dialect, now time.Time) *http.Response {
 	h := http.Header{
 		"Age":                      {strconv.Itoa(max(0, int(now.Sub(snap.Fetched).Seconds())))},
 		"Robotsproxy-Robots-State": {snap.State()},
 	}
+	body := enforcedText(snap)
+	if snap.FromPage() {
+		body = describePage(h, snap, d)
+	} else {
+		describeFile(h, snap)
+	}
+	status := robotsStatus(snap)
+	if status == http.StatusOK && notModified(req.Header, h) {
+		h.Del("Content-Type")
+		return kept(req, http.StatusNotModified, h, nil)
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	return kept(req, status, h, body)
+}
+
+// describeFile adds the fields of a robots.txt. The charset is the site's own: rules were read by it, and so must the
+// crawler.
+func describeFile(h http.Header, snap *robots.Snapshot) {
+	h.Set("Content-Type", cmp.Or(snap.ContentType, "text/plain; charset=utf-8"))
 	if snap.SHA256 != "" {
 		h.Set("Robotsproxy-Robots-Sha256", snap.SHA256)
 		h.Set("Etag", `"`+snap.SHA256+`"`)
@@ -34,16 +57,14 @@ func robotsResponse(req *http.Request, snap *robots.Snapshot, now time.Time) *ht
 	if _, err := http.ParseTime(snap.LastModified); err == nil {
 		h.Set("Last-Modified", snap.LastModified)
 	}
-	if status == http.StatusOK && notModified(req.Header, h) {
-		return kept(req, http.StatusNotModified, h, nil)
-	}
-	// The charset is the site's own: rules were read by it, and so must the crawler.
+}
+
+// describePage returns the rules on a page, and adds the fields of that text. Those of the page would tell of it.
+func describePage(h http.Header, snap *robots.Snapshot, d rules.Dialect) []byte {
+	body := []byte(snap.RulesFor(d).Understood())
 	h.Set("Content-Type", "text/plain; charset=utf-8")
-	if snap.ContentType != "" {
-		h.Set("Content-Type", snap.ContentType)
-	}
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	return kept(req, status, h, body)
+	h.Set("Etag", fmt.Sprintf(`"%x"`, sha256.Sum256(body)))
+	return body
 }
 
 // enforcedText is the text that counts. The last line of a file that was cut does not: what is left of it may say "Allow: /".

@@ -87,8 +87,10 @@ func (ln *lane) enter(ctx context.Context, r Request, now time.Time) (*flight, *
 // line gives r a place in the queue, if it bears the wait there.
 func (ln *lane) line(ctx context.Context, r Request, now time.Time) (*waiter, error) {
 	limit := ln.bears(r, now)
-	if w, err := ln.comeBack(r, limit, now); w != nil || err != nil {
-		return w, err
+	if !r.Once {
+		if w, err := ln.comeBack(r, limit, now); w != nil || err != nil {
+			return w, err
+		}
 	}
 	delay := ln.restraint.delay(r.delay())
 	wait := ln.predict(now, r.Client, ln.queue.len(r.Client), delay)
@@ -100,6 +102,9 @@ func (ln *lane) line(ctx context.Context, r Request, now time.Time) (*waiter, er
 		w := &waiter{ctx: ctx, client: r.Client, due: now.Add(wait)}
 		ln.push(w)
 		return w, nil
+	}
+	if r.Once {
+		return nil, ln.tooLong(r.Client, limit, wait, false, now)
 	}
 	if w := ln.takeOver(r, limit, now); w != nil {
 		return w, nil

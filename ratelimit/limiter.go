@@ -159,6 +159,10 @@ type Request struct {
 	// Patient says that MaxWait is the client's own word for this request. If false, a shorter wait is foreseen in vain
 	// as well, if the client's Agent is known to have abandoned its requests after that.
 	Patient bool
+
+	// Once says that nobody makes this request again if it is turned away: no place is kept for it, and it takes none that
+	// is kept for another request of Client.
+	Once bool
 }
 
 // longestDelay is longer than anybody waits, and far from where durations overflow.

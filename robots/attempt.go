@@ -52,6 +52,23 @@ func (a *attempt) wait(f func(context.Context) error) error {
 	return err
 }
 
+// moveTo gives back the place that a has and takes one for a request to host, unless it is for that host already. If host is
+// empty, it is for any number of requests at once. The error is a *BusyError or that of a.
+func (a *attempt) moveTo(host string) error {
+	if a.pass == nil || a.pass.isAt(host) {
+		return nil
+	}
+	a.leave()
+	return a.wait(func(ctx context.Context) error { return a.pass.move(ctx, host) })
+}
+
+// leave gives back the place that a has.
+func (a *attempt) leave() {
+	if a.pass != nil {
+		a.pass.end()
+	}
+}
+
 // beginBody waits until a body may be read. If it succeeds, endBody must be called when the body is compiled.
 func (a *attempt) beginBody() error {
 	if a.pass == nil {

@@ -47,6 +47,9 @@ type Cache struct {
 	kept    *ristretto.Cache[uint64, *Snapshot]
 	recent  recent
 	flights flights
+	judging flights       // those toJudge
+	writing writers       // to the memory and the Store
+	purges  atomic.Uint64 // so far
 	outages outages
 	backlog backlog
 	queue   *queue
@@ -102,7 +105,6 @@ func NewCache(o CacheOptions) (*Cache, error) {
 		queue:   newQueue(o.MaxFetches, o.MaxBodies, runtime.GOMAXPROCS(0), o.MaxQueue),
 		backlog: backlog{limit: min(o.MaxBytes/4, backlogBytes)},
 	}
-	c.flights.of = make(map[origin.Origin]*flight)
 	c.life, c.end = context.WithCancel(context.Background())
 	return c, nil
 }
@@ -146,6 +148,13 @@ func (c *Cache) Snapshot(ctx context.Context, o origin.Origin, asker Asker) (*Sn
 		c.start(errand{origin: o, key: key, asker: asker, purpose: early}, false) // what it fails with is met again when snap expires
 	}
 	return snap, nil
+}
+
+// ToJudge returns o's robots.txt, by which a redirect to a page of o is judged while the file of another origin is fetched:
+// the copy that is kept if it is fresh, or what a fetch brings that waits for no other fetch of o's and follows no such
+// redirect itself. The error is as that of Snapshot.
+func (c *Cache) ToJudge(ctx context.Context, o origin.Origin, asker Asker) (*Snapshot, error) {
+	return c.await(ctx, errand{origin: o, key: c.key(o), asker: asker, purpose: toJudge})
 }
 
 // Refresh asks o for its robots.txt now, by conditional request where a copy is kept, and returns what counts then. It

@@ -25,8 +25,9 @@ type FetcherOptions struct {
 	MinTTL       time.Duration // of a file that says less; if zero, 5 min
 	ErrorTTL     time.Duration // of a failure; if zero, 1 min
 
-	// Admit is asked before each request of a fetch, redirects included: it records them. The Visit that it returns is that
-	// of the one request. If nil, each is made.
+	// Admit is asked before each request of a fetch, redirects included: it judges those to pages, and records all. It
+	// returns the Visit of that request; a *RefusedError if that may not be made; a *LaterError if it may not be made now,
+	// or another error if nobody knows. If nil, each is made.
 	Admit func(context.Context, Hop) (Visit, error)
 
 	Prohibited          func(error) bool // tells a refusal of the guard from a failure; if nil, there is no guard
@@ -83,6 +84,7 @@ type Request struct {
 	Origin   origin.Origin
 	Asker    Asker
 	Previous *Snapshot // what is kept of Origin; asked for by condition if it is a file with validators. May be nil.
+	NoPages  bool      // refuse what Admit would have to judge: a Hop to a Page
 }
 
 // Fetch gets r's file. What goes wrong on the way is a Snapshot that says so; an error is returned only when ctx has
@@ -100,6 +102,7 @@ func (f *Fetcher) Fetch(ctx context.Context, r Request) (*Snapshot, error) {
 		err = fmt.Errorf("not had within %v: %w", f.options.Timeout, err)
 	}
 	prohibited := f.options.Prohibited(err)
+	var refused *RefusedError
 	switch cause := context.Cause(ctx); {
 	case cause == errUnwanted:
 		f.fail(snap, "http_response_timeout", &unwantedError{r.Asker.Client})
@@ -107,10 +110,13 @@ func (f *Fetcher) Fetch(ctx context.Context, r Request) (*Snapshot, error) {
 		f.fail(snap, "http_response_timeout", errSlow)
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("robots: fetching for %s: %w", r.Origin, ctx.Err())
-	case errors.As(err, new(*LaterError)), prohibited && len(snap.Redirects) == 0:
+	case errors.As(err, new(*LaterError)), errors.Is(err, ErrBusy), prohibited && len(snap.Redirects) == 0:
 		return nil, fmt.Errorf("robots: fetching for %s: %w", r.Origin, err)
 	case f.options.OnTheWay(err):
 		return nil, outage{fmt.Errorf("robots: fetching for %s: %w", r.Origin, err)}
+	case errors.As(err, &refused):
+		f.failRefused(snap, err, refused.Until)
+		return snap, nil
 	case prohibited:
 		f.fail(snap, "destination_ip_prohibited", err)
 	case errors.Is(err, errAstray):
@@ -145,7 +151,7 @@ func (f *Fetcher) follow(a *attempt, r Request, snap *Snapshot) error {
 		if err := t.add(next); err != nil {
 			return err
 		}
-		snap.Redirects = t.urls[1:]
+		snap.Status, snap.Redirects = resp.StatusCode, t.urls[1:]
 	}
 }
 
@@ -153,14 +159,20 @@ func (f *Fetcher) follow(a *attempt, r Request, snap *Snapshot) error {
 // is empty, the response was read into snap.
 func (f *Fetcher) step(a *attempt, r Request, t *trail, snap *Snapshot) (resp *http.Response, next string, err error) {
 	previous := r.asksAgain(snap)
-	h := f.header(r.Asker.Token, previous)
-	visit, err := f.admit(a, Hop{For: r.Origin, Asker: r.Asker, To: t.to, Target: t.target, UserAgent: h.Get("User-Agent")})
+	asker := r.Asker.Token
+	if t.page {
+		asker = "" // it is judged by what holds for us
+	}
+	h := f.header(asker, previous)
+	visit, err := f.admit(a, Hop{
+		For: r.Origin, Asker: r.Asker, To: t.to, Target: t.target, UserAgent: h.Get("User-Agent"), Until: a.until, Page: t.page,
+	}, r.NoPages)
 	if err != nil {
-		return nil, "", err
+		return nil, "", t.refused(err)
 	}
 	resp, err = f.send(a, visit, t.urls[len(t.urls)-1], h)
 	if err != nil {
-		return nil, "", err
+		return nil, "", t.refused(err)
 	}
 	defer resp.Body.Close()
 	if next, err = location(resp); err == nil && next == "" {
@@ -169,12 +181,28 @@ func (f *Fetcher) step(a *attempt, r Request, t *trail, snap *Snapshot) (resp *h
 	return resp, next, err
 }
 
-// admit asks whether a request may be made.
-func (f *Fetcher) admit(ctx context.Context, h Hop) (Visit, error) {
-	if f.options.Admit == nil {
-		return unseen{}, nil
+var errPageInPage = &RefusedError{Why: "the robots.txt by which another redirect is judged may not be such a redirect itself"}
+
+// admit takes what the queue has for h, and asks whether the request may be made. A hop that must be judged holds nothing
+// meanwhile: the file that it is judged by may have to be fetched from the same hosts.
+func (f *Fetcher) admit(a *attempt, h Hop, noPages bool) (Visit, error) {
+	switch {
+	case f.options.Admit == nil:
+		return unseen{}, a.moveTo(h.To.Host())
+	case !h.Page:
+		if err := a.moveTo(h.To.Host()); err != nil {
+			return nil, err
+		}
+		return f.options.Admit(a, h)
+	case noPages:
+		return nil, errPageInPage
 	}
-	return f.options.Admit(ctx, h)
+	a.leave()
+	visit, err := f.options.Admit(a, h)
+	if err != nil {
+		return nil, err
+	}
+	return visit, a.moveTo("") // its pace is that of its own lane
 }
 
 // detour returns the mark of a redirect to next that is not followed; 0 if it is.
@@ -322,6 +350,15 @@ func (f *Fetcher) set(snap *Snapshot, a Availability, h http.Header) {
 func (f *Fetcher) refuse(snap *Snapshot, resp *http.Response) {
 	f.fail(snap, "destination_unavailable", fmt.Errorf("the origin answered %s", resp.Status))
 	if wait := retryAfter(resp.Header, snap.Fetched); wait > f.options.ErrorTTL {
+		snap.Expires = snap.Fetched.Add(min(wait, longest))
+	}
+}
+
+// failRefused completes snap for a redirect that may not be followed, and is not to be tried before until.
+func (f *Fetcher) failRefused(snap *Snapshot, err error, until time.Time) {
+	snap.Marks |= RedirectRefused
+	f.fail(snap, "http_request_denied", err)
+	if wait := until.Sub(snap.Fetched); wait > f.options.ErrorTTL {
 		snap.Expires = snap.Fetched.Add(min(wait, longest))
 	}
 }

@@ -19,10 +19,12 @@ const (
 	anyway                  // one that the origin was asked for
 	erase                   // none: what is kept is to be forgotten
 	catchUp                 // none: what is late is to be saved
+	toJudge                 // a Snapshot that has not expired, for another flight, which such a one does not wait for
 )
 
 // errand is what a flight is sent for. Of an origin's errands one at a time is under way, and those who have the next join
-// it; therefore only a flight writes to the memory and the Store.
+// it; therefore only a flight writes to the memory and the Store. Beside it there may be one toJudge: writers has the
+// two write one after the other.
 type errand struct {
 	origin  origin.Origin
 	key     uint64
@@ -106,11 +108,14 @@ func (c *Cache) fly(ctx context.Context, f *flight) (l landing, err error) {
 	case erase:
 		return landing{erased: true}, c.erase(e)
 	case catchUp:
+		defer c.writing.enter(e.origin)()
 		if r, _ := c.backlog.get(e.origin); r.snap != nil {
 			c.try(r)
 		}
 		return landing{}, nil
 	}
+	f.purges = c.purges.Load()
+	f.seen = c.inMemory(e.key, e.origin)
 	before, enough := c.look(ctx, f)
 	if enough {
 		return landing{snap: before}, nil
@@ -122,6 +127,12 @@ func (c *Cache) fly(ctx context.Context, f *flight) (l landing, err error) {
 		return landing{}, c.refused(e, err)
 	}
 	defer f.pass.end()
+	if now := c.inMemory(e.key, e.origin); now != f.seen { // another flight has been here
+		f.seen = now
+		if before, enough = c.look(ctx, f); enough {
+			return landing{snap: before}, nil
+		}
+	}
 	return c.ask(ctx, f, before)
 }
 
@@ -198,10 +209,10 @@ func (c *Cache) ask(ctx context.Context, f *flight, before *Snapshot) (landing, 
 		return landing{snap: snap}, nil
 	}
 	c.counts.fetches.Add(1)
-	answer, err := c.options.Fetch(ctx, Request{Origin: e.origin, Asker: e.asker, Previous: before})
+	answer, err := c.options.Fetch(ctx, Request{Origin: e.origin, Asker: e.asker, Previous: before, NoPages: e.purpose == toJudge})
 	if err != nil {
 		c.space(e.origin, nil)
-		c.outages.note(e.origin, err, time.Now())
+		c.outages.note(e, err, time.Now())
 		if cause := context.Cause(ctx); cause == errUnwanted || cause == errSlow {
 			err = fmt.Errorf("robots: fetching for %s: %w", e.origin, cause)
 		}
@@ -217,7 +228,9 @@ func (c *Cache) ask(ctx context.Context, f *flight, before *Snapshot) (landing, 
 	header := snap.Header
 	c.space(e.origin, snap.prepare())
 	f.pass.end()
-	c.keep(f, snap, before, header)
+	if e.purpose != toJudge || answer.Marks&RedirectRefused == 0 { // else another flight may follow that redirect
+		c.keep(f, snap, before, header)
+	}
 	return landing{snap: snap, asked: true}, nil
 }
 
@@ -244,9 +257,14 @@ func (c *Cache) spare(f *flight, before *Snapshot) *Snapshot {
 }
 
 // keep saves snap, which has left header to prepare, takes it into the memory, and tells of it if it is not what was kept
-// before.
+// before. A flight that was overtaken by another one to the same origin, or by a purge, keeps nothing.
 func (c *Cache) keep(f *flight, snap, before *Snapshot, header http.Header) {
 	snap.Client = f.asker.Client
+	defer c.writing.enter(f.origin)()
+	other := c.inMemory(f.key, f.origin)
+	if other != f.seen && other != nil && other.Fetched.After(snap.Fetched) || c.purges.Load() != f.purges {
+		return
+	}
 	change := changeOf(before, snap)
 	c.save(f.pass, record{snap, header, change})
 	c.remember(f.key, snap)

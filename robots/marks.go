@@ -14,12 +14,13 @@ const (
 	TooManyRedirects                   // "too-many-redirects": counts as unavailable (section 2.3.1.2)
 	RedirectLoop                       // "redirect-loop": counts as unavailable
 	Downgraded                         // "downgraded": a redirect led from https to http
+	RedirectRefused                    // "redirect-refused": a redirect led to a page of another host that may not be fetched; Err says why
 )
 
 // wall is what a bot wall answers with. In the place of a good copy it does not count at once.
 const wall = WebPage | Unauthorized
 
-var markWords = []string{"html", "unauthorized", "too-many-redirects", "redirect-loop", "downgraded"} // in the order of their bits
+var markWords = []string{"html", "unauthorized", "too-many-redirects", "redirect-loop", "downgraded", "redirect-refused"} // in the order of their bits
 
 // String returns the words for m, with commas between them; it is empty where there are none.
 func (m Marks) String() string {

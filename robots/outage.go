@@ -23,7 +23,13 @@ const (
 // outages are the origins on the way to which something failed a moment ago. The zero value has none.
 type outages struct {
 	mu sync.Mutex // guards by
-	by map[origin.Origin]passing
+	by map[outageKey]passing
+}
+
+// outageKey is whose fetches an outage concerns. A client that must come back later does not keep another from asking.
+type outageKey struct {
+	origin origin.Origin
+	client string // empty: every client's
 }
 
 // passing is an outage that is over by itself.
@@ -32,11 +38,11 @@ type passing struct {
 	until time.Time
 }
 
-// note remembers err if it is an outage, or a *LaterError that says when to ask again.
-func (o *outages) note(of origin.Origin, err error, now time.Time) {
-	until := now.Add(outageLasts)
+// note remembers err, which e has met, if it is an outage, or a *LaterError that says when to ask again.
+func (o *outages) note(e errand, err error, now time.Time) {
+	key, until := outageKey{origin: e.origin}, now.Add(outageLasts)
 	if later := (*LaterError)(nil); errors.As(err, &later) {
-		until = earlier(later.At, now.Add(laterLasts))
+		key.client, until = e.asker.Client, earlier(later.At, now.Add(laterLasts))
 	} else if !errors.As(err, new(outage)) {
 		return
 	}
@@ -46,9 +52,9 @@ func (o *outages) note(of origin.Origin, err error, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.by == nil || len(o.by) >= maxOutages {
-		o.by = make(map[origin.Origin]passing)
+		o.by = make(map[outageKey]passing)
 	}
-	o.by[of] = passing{err, until}
+	o.by[key] = passing{err, until}
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -65,10 +71,12 @@ func (o *outages) of(e errand, now time.Time) error {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	p, ok := o.by[e.origin]
-	if ok && now.Before(p.until) {
-		return p.err
+	for _, key := range []outageKey{{e.origin, ""}, {e.origin, e.asker.Client}} {
+		p, ok := o.by[key]
+		if ok && now.Before(p.until) {
+			return p.err
+		}
+		delete(o.by, key)
 	}
-	delete(o.by, e.origin)
 	return nil
 }

@@ -72,6 +72,7 @@ type pass struct {
 	fetch   *place   // nil if the flight fetches nothing
 	body    *place   // nil if it reads none
 	timer   *time.Timer
+	moved   bool // it follows redirects: perHost does not bound how many wait where those lead
 }
 
 // waiter is a client that waits for a flight, so many times.
@@ -158,12 +159,23 @@ func (p *pass) begin(ctx context.Context, host string) error {
 	return p.take(ctx, &p.queue.fetches, host, &p.fetch)
 }
 
-// end gives back what begin took, if that was not given back before.
+// end gives back what begin or move took, if that was not given back before.
 func (p *pass) end() {
 	if p.fetch != nil {
 		p.give(&p.queue.fetches, &p.fetch)
 	}
 }
+
+// move is begin for a host to which a redirect leads; if that is empty, it is for no host in particular.
+func (p *pass) move(ctx context.Context, host string) error {
+	p.queue.mu.Lock()
+	p.moved = true
+	p.queue.mu.Unlock()
+	return p.begin(ctx, host)
+}
+
+// isAt reports whether p holds a place for host.
+func (p *pass) isAt(host string) bool { return p.fetch != nil && p.fetch.key == host }
 
 // beginBody waits until a body may be read; endBody must be called afterwards. The error is the cause of ctx.
 func (p *pass) beginBody(ctx context.Context) error {
@@ -269,7 +281,7 @@ func (q *queue) bound(g *gate, t *ticket, client string) {
 	if g != &q.fetches || t.settled() {
 		return
 	}
-	if l := g.lines[client]; l.byKey[t.key] > perHost {
+	if l := g.lines[client]; l.byKey[t.key] > perHost && !t.pass.moved {
 		g.refuse(t, l)
 	}
 	for g.waiting > q.most {

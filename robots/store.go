@@ -122,6 +122,8 @@ func (c *Cache) give(ctx context.Context, r record) error {
 
 // erase forgets e's origin. The memory goes last, so that a Store that fails leaves all as it is.
 func (c *Cache) erase(e errand) error {
+	defer c.writing.enter(e.origin)()
+	c.purges.Add(1)
 	ctx, cancel := context.WithTimeout(c.life, storePatience)
 	defer cancel()
 	if err := c.options.Store.Delete(ctx, e.origin); err != nil {

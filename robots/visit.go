@@ -21,15 +21,28 @@ type Hop struct {
 	To        origin.Origin
 	Target    string // path and query
 	UserAgent string
+	Until     time.Time // when the fetch must be over
+
+	// Page says that a redirect leads to another host, and there to anything but exactly /robots.txt: it must be judged by
+	// the rules of that host. A host whose /robots.txt the fetch has come to may redirect within itself.
+	Page bool
 }
 
 // URL returns where h leads.
 func (h Hop) URL() string { return h.To.String() + h.Target }
 
+// RefusedError says that a redirect may not be followed. The file at its end is then unreachable.
+type RefusedError struct {
+	Why   string    // ends a sentence: "it redirects to URL, and ..."
+	Until time.Time // when to ask again, if that is later than after other failures
+}
+
+func (e *RefusedError) Error() string { return e.Why }
+
 // Visit is one request of a fetch that was admitted: see FetcherOptions.Admit.
 type Visit interface {
-	// Begin is called right before the request is sent, and returns when it may be. If it returns an error, the request is
-	// not sent.
+	// Begin is called right before the request is sent, and returns when it may be. If it returns an error, which is as
+	// those of Admit, the request is not sent.
 	Begin(ctx context.Context) error
 
 	// End is called once after each Begin that returned nil, when the request has ended. A request that net/http sends

@@ -9,8 +9,14 @@ import (
 // String returns an equivalent robots.txt file in canonical form. Parsed in the same dialect, it gives every agent the same
 // verdicts by the same rules, and the same delays and fields. It omits comments, rules that apply to no agent, and lines that
 // were not understood. Line numbers differ.
-func (r *Ruleset) String() string {
-	p := printer{set: r, rules: slices.Clone(r.rules), names: r.names, records: r.records}
+func (r *Ruleset) String() string { return r.print(false) }
+
+// Understood returns what String does without the fields that this package does not read. If the file is a page in the place
+// of a robots.txt, only what applies is left of it.
+func (r *Ruleset) Understood() string { return r.print(true) }
+
+func (r *Ruleset) print(understood bool) string {
+	p := printer{understood: understood, set: r, rules: slices.Clone(r.rules), names: r.names, records: r.records}
 	slices.SortFunc(p.rules, func(a, b rule) int { return cmp.Compare(a.line, b.line) })
 	first := ^uint32(0)
 	if len(r.groups) > 0 {
@@ -30,11 +36,12 @@ func (r *Ruleset) String() string {
 // printer writes a file. It keeps the parts that are not written yet, in the order of the file.
 type printer struct {
 	strings.Builder
-	set     *Ruleset
-	rules   []rule
-	names   []name
-	records []record
-	apart   bool // a blank line must precede the next line
+	understood bool // omit fields that are not read
+	set        *Ruleset
+	rules      []rule
+	names      []name
+	records    []record
+	apart      bool // a blank line must precede the next line
 }
 
 // write writes a line.
@@ -57,7 +64,7 @@ func (p *printer) recordsBefore(line uint32) {
 	for len(p.records) > 0 && p.records[0].line < line {
 		x := &p.records[0]
 		p.records = p.records[1:]
-		if p.set.isNobodys(x) {
+		if p.set.isNobodys(x) || p.understood && x.key == keyOther {
 			continue
 		}
 		if x.list == 0 && x.key.ofAgents() && p.set.dialect.switches().groups != groupEndsAtRule {

@@ -136,3 +136,16 @@ func TestStringIsPlain(t *testing.T) {
 		t.Errorf("Fields() = %v, want none", got)
 	}
 }
+
+// TestUnderstood has of a page nothing left but rules.
+func TestUnderstood(t *testing.T) {
+	const page = "<!doctype html>\nPassword: x\nuser-agent: a\nToken: y\nDisallow: /x\nCrawl-delay: 2\nLicense: /l\nUser-agent: *\nDisallow: /y\nSitemap: https://a.example/s\nprose\n"
+	const want = "User-agent: a\nDisallow: /x\nCrawl-delay: 2\n\nUser-agent: *\nDisallow: /y\nSitemap: https://a.example/s\n"
+	set := rules.Parse([]byte(page), rules.Options{})
+	if got := set.Understood(); got != want {
+		t.Errorf("Understood() = %q, want %q", got, want)
+	}
+	if got := rules.Parse([]byte("Password: x\n"), rules.Options{}).Understood(); got != "" {
+		t.Errorf("Understood() without rules = %q, want nothing", got)
+	}
+}

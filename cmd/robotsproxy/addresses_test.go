@@ -57,8 +57,7 @@ exemptions:
 			t.Errorf("%s: the site was asked for %s, want %s", sp.written, host, sp.sent)
 		}
 	}
-	ours := func(rec audit.Record) bool { return rec.Via == audit.Robots }
-	for i, rec := range slices.DeleteFunc(s.records(t), ours) {
+	for i, rec := range s.records(t) {
 		if rec.Client != "mapped" {
 			t.Errorf("record %d is of the client %q, want mapped", i, rec.Client)
 		}
@@ -85,8 +84,14 @@ func startSite(t *testing.T, site *robotstest.Site, more string) *server {
 	return s
 }
 
-// records stops the program and returns its records.
+// records stops the program and returns its records of requests of clients.
 func (s *server) records(t *testing.T) []audit.Record {
+	t.Helper()
+	return slices.DeleteFunc(s.allRecords(t), func(rec audit.Record) bool { return rec.Via == audit.Robots })
+}
+
+// allRecords is records with those of our own requests for robots.txt.
+func (s *server) allRecords(t *testing.T) []audit.Record {
 	t.Helper()
 	if err := s.stop(); err != nil {
 		t.Fatalf("the proxy ended with %v:\n%s", err, s.log)

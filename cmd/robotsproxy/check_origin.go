@@ -9,10 +9,12 @@ import (
 	"github.com/robotsproxy/robotsproxy/config"
 	"github.com/robotsproxy/robotsproxy/egress"
 	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/proxy"
 	"github.com/robotsproxy/robotsproxy/robots"
 )
 
-// fromOrigin returns the operator's own file, or fetches as the proxy does, by the same upstream proxy.
+// fromOrigin returns the operator's own file, or fetches as the proxy does, by the same upstream proxy. A redirect to a page
+// of another host is judged by the rules and the exemptions that the proxy goes by, and keeps a pace of its own.
 func fromOrigin(cfg *config.Config) (func(context.Context, origin.Origin) (*robots.Snapshot, error), error) {
 	own, err := readOwn(cfg.Hosts)
 	if err != nil {
@@ -22,16 +24,22 @@ func fromOrigin(cfg *config.Config) (func(context.Context, origin.Origin) (*robo
 	if err != nil {
 		return nil, err
 	}
-	cache, err := newCache(cfg, transport)
+	judge, err := newPolicy(cfg)
 	if err != nil {
+		return nil, usage(err)
+	}
+	limiter, err := newLimiter(cfg, nil, nil)
+	if err != nil {
+		return nil, usage(err)
+	}
+	f := &files{own: own}
+	fetches := proxy.NewFetches(proxy.FetchesOptions{Rules: f, Policy: judge, Client: ourselves(cfg), Limiter: limiter})
+	if f.Cache, err = newCache(cfg, transport, func(o *robots.FetcherOptions, _ *robots.CacheOptions) { o.Admit = fetches.Admit }); err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context, o origin.Origin) (*robots.Snapshot, error) {
-		if snap := own.of(o.Host()); snap != nil {
-			return snap, nil
-		}
 		transport.hosts.Store(o.Host(), true)
-		return cache.Snapshot(ctx, o, robots.Asker{})
+		return f.Snapshot(ctx, o, robots.Asker{})
 	}, nil
 }
 

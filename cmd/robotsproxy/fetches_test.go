@@ -99,7 +99,7 @@ func TestFetchesAreRecorded(t *testing.T) {
 			t.Errorf("%s is %d (%v), want %d", name, got, err, want)
 		}
 	}
-	records := s.records(t)
+	records := s.allRecords(t)
 	checkAllRecorded(t, records, site)
 	var ours []string
 	for _, rec := range records {
@@ -153,7 +153,7 @@ func TestFetchesOfNobody(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("cache refresh: %v\n%s", err, out)
 	}
-	records := s.records(t)
+	records := s.allRecords(t)
 	checkAllRecorded(t, records, site)
 	if len(records) != 1 || records[0].Client != "" || records[0].Via != audit.Robots || records[0].Status != 404 {
 		t.Errorf("records %+v, want one of ours without a client", records)

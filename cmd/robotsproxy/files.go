@@ -96,6 +96,14 @@ func (f *files) Snapshot(ctx context.Context, o origin.Origin, asker robots.Aske
 	return f.Cache.Snapshot(ctx, o, asker)
 }
 
+// ToJudge returns the file that is in force for o, from within the fetch of another.
+func (f *files) ToJudge(ctx context.Context, o origin.Origin, asker robots.Asker) (*robots.Snapshot, error) {
+	if own := f.own.of(o.Host()); own != nil {
+		return own, nil
+	}
+	return f.Cache.ToJudge(ctx, o, asker)
+}
+
 // Kept returns the file that is in force for o if it is in memory, and nil if it is not.
 func (f *files) Kept(o origin.Origin) *robots.Snapshot {
 	if own := f.own.of(o.Host()); own != nil {

@@ -85,15 +85,19 @@ func newParts(cfg *config.Config, log *slog.Logger, observers ...observer) (_ *p
 	if p.query, err = audit.ParseQueryMode(string(cfg.Audit.Query)); err != nil {
 		return nil, err
 	}
-	p.fetches = proxy.NewFetches(proxy.FetchesOptions{Recorder: observedRecorder{p.records, observers}, IDs: &p.ids, Query: p.query})
 	if p.files, err = newFiles(cfg, transport, p.state, p.paused(cfg), log, p.fetching(cfg)); err != nil {
 		return nil, err
 	}
-	p.server, err = p.newServer(cfg, transport, pseudonym, log, observers)
+	pace := p.pace(cfg)
+	p.fetches = proxy.NewFetches(proxy.FetchesOptions{
+		Rules: p.files, Policy: p.policy, Client: ourselves(cfg), Limiter: p.limiter, Pace: pace,
+		Recorder: observedRecorder{p.records, observers}, IDs: &p.ids, Query: p.query,
+	})
+	p.server, err = p.newServer(cfg, transport, pace, pseudonym, log, observers)
 	return p, err
 }
 
-func (p *parts) newServer(cfg *config.Config, transport *egress.Transport, pseudonym string, log *slog.Logger, observers []observer) (*proxy.Server, error) {
+func (p *parts) newServer(cfg *config.Config, transport *egress.Transport, pace proxy.Pace, pseudonym string, log *slog.Logger, observers []observer) (*proxy.Server, error) {
 	users, err := newUsers(cfg)
 	if err != nil {
 		return nil, err
@@ -102,7 +106,7 @@ func (p *parts) newServer(cfg *config.Config, transport *egress.Transport, pseud
 		Snapshots: p.files, Policy: p.policy, Limiter: p.limiter, Authority: p.ca,
 		Recorder: observedRecorder{p.records, observers}, Guard: p.guard, Transport: transport,
 		Clients: newClients(cfg), Users: users, AuthRequired: cfg.Auth.Required, MaxWait: orNone(cfg.Pacing.MaxWait), MaxWaitCap: cfg.Pacing.MaxWaitCap,
-		Pace:      p.pace(cfg),
+		Pace:      pace,
 		Pseudonym: pseudonym, RefusalStatus: cfg.Refusal.Status, ResponseFields: cfg.ResponseFields, ServeRobots: cfg.Robots.ServeFromCache,
 		HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout, Limits: newLimits(cfg, log),
 		IDs: &p.ids, Query: p.query, Onboarding: onboarding.Handler(p.ca), Logger: log,
@@ -207,10 +211,10 @@ func (p *parts) paused(cfg *config.Config) func(host string) time.Time {
 	return func(host string) time.Time { return p.limiter.Paused(laneOf(cfg, host)) }
 }
 
-// fetching has the requests for robots.txt files recorded, and those to the ports of one host spaced.
+// fetching has the requests for robots.txt files judged and recorded, and those to the ports of one host spaced.
 func (p *parts) fetching(cfg *config.Config) cacheSetter {
 	return func(f *robots.FetcherOptions, c *robots.CacheOptions) {
-		f.Admit = p.fetches.Admit
+		f.Admit = func(ctx context.Context, hop robots.Hop) (robots.Visit, error) { return p.fetches.Admit(ctx, hop) } // made after the files
 		c.Spacing, c.MaxWait = p.spacing(cfg), max(cfg.Pacing.MaxWait, cfg.Robots.Timeout)
 	}
 }

@@ -339,7 +339,7 @@ func TestRulesChangeWhileRequestsWait(t *testing.T) {
 	if paths := site.Paths("a.example"); slices.Contains(paths, "/private") {
 		t.Errorf("the origin was asked for %v", paths)
 	}
-	checkAllRecorded(t, s.records(t), site)
+	checkAllRecorded(t, s.allRecords(t), site)
 }
 
 // waitFor waits until the metrics have a line.

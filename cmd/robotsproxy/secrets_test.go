@@ -69,7 +69,7 @@ func TestSecretsOfRedirects(t *testing.T) {
 	site.SetRobots("a.example", robotstest.Robots{Redirect: "/moved;jsessionid=s3cr3t/robots.txt?token=s3cr3t"})
 	s := startSite(t, site, "\n  resolve: {a.example: 127.0.0.1}\n")
 	s.fetch(t, fmt.Sprintf("http://a.example:%d/page/1", site.Port()), "*/*")
-	records := s.records(t)
+	records := s.allRecords(t)
 	if text := fmt.Sprintf("%+v", records); strings.Contains(text, "s3cr3t") || !strings.Contains(text, "/moved;jsessionid=***/robots.txt") {
 		t.Errorf("the records are %s", text)
 	}

@@ -1,0 +1,341 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/policy"
+	"github.com/robotsproxy/robotsproxy/ratelimit"
+	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/rules"
+)
+
+// oneFile is the robots.txt of every origin.
+type oneFile struct {
+	mu    sync.Mutex
+	snap  *robots.Snapshot
+	asked int
+	err   error
+}
+
+func (f *oneFile) ToJudge(context.Context, origin.Origin, robots.Asker) (*robots.Snapshot, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked++
+	return f.snap, f.err
+}
+
+func (f *oneFile) Kept(origin.Origin) *robots.Snapshot {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.snap
+}
+
+func (f *oneFile) set(body string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.snap = &robots.Snapshot{Availability: robots.Found, Status: 200, Body: []byte(body), SHA256: "5ha", Rules: rules.Parse([]byte(body), rules.Options{})}
+}
+
+// fetchRig is Fetches with real parts, but for the files.
+type fetchRig struct {
+	*Fetches
+	t       *testing.T
+	file    oneFile
+	limiter *ratelimit.Limiter
+	records recorder
+}
+
+func newFetchRig(t *testing.T, body string, o policy.Options) *fetchRig {
+	t.Helper()
+	r := &fetchRig{t: t}
+	r.file.set(body)
+	judge, err := policy.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.limiter, err = ratelimit.New(ratelimit.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	r.Fetches = NewFetches(FetchesOptions{
+		Rules: &r.file, Policy: judge, Client: policy.Client{ProductToken: "robotsproxy"}, Limiter: r.limiter, Recorder: &r.records, IDs: new(audit.Sequence),
+	})
+	return r
+}
+
+// hop is a redirect to a page of victim.example, by a fetch for client that lasts for 10 s.
+func (r *fetchRig) hop(client, target string) robots.Hop {
+	r.t.Helper()
+	evil, err := origin.Parse("http://evil.example")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	victim, err := origin.Parse("http://victim.example")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return robots.Hop{
+		For: evil, To: victim, Target: target, Page: true, Asker: robots.Asker{Client: client, Name: client}, UserAgent: "robotsproxy/1", Until: time.Now().Add(10 * time.Second),
+	}
+}
+
+// visit takes a hop to the moment when it may be sent.
+func (r *fetchRig) visit(h robots.Hop) (robots.Visit, error) {
+	ctx, cancel := context.WithDeadline(r.t.Context(), h.Until)
+	defer cancel()
+	v, err := r.Admit(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	return v, v.Begin(ctx)
+}
+
+// mustVisit makes a visit that ends at once.
+func (r *fetchRig) mustVisit(h robots.Hop) {
+	r.t.Helper()
+	v, err := r.visit(h)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	v.End(robots.Outcome{Response: &http.Response{StatusCode: 200}, Header: time.Now()})
+}
+
+// redirectIsRefused checks an error that says that a redirect is refused, until a moment.
+func redirectIsRefused(t *testing.T, err error, why string, until time.Time) {
+	t.Helper()
+	var refused *robots.RefusedError
+	if !errors.As(err, &refused) || !strings.Contains(err.Error(), why) || !refused.Until.Equal(until) {
+		t.Errorf("error %v (%+v), want a refusal until %v that says %q", err, refused, until, why)
+	}
+}
+
+// isLater checks an error that says when to come back.
+func isLater(t *testing.T, err error, at time.Time) {
+	t.Helper()
+	var later *robots.LaterError
+	if !errors.As(err, &later) || !later.At.Equal(at) {
+		t.Errorf("error %v (%+v), want to come back at %v", err, later, at)
+	}
+}
+
+const paceOf5 = "User-agent: *\nDisallow: /private\nCrawl-delay: 5\n"
+
+func TestFetchesOfAStoppedHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFetchRig(t, paceOf5, policy.Options{})
+		until := time.Now().Add(time.Hour)
+		if err := r.limiter.Stop("victim.example", until); err != nil {
+			t.Fatal(err)
+		}
+		_, err := r.visit(r.hop("a", "/x"))
+		redirectIsRefused(t, err, "stopped victim.example", until)
+		if r.file.asked != 0 {
+			t.Errorf("the host was asked for its robots.txt %d times", r.file.asked)
+		}
+		if rec := r.records.all()[0]; rec.Decision != policy.Deny || rec.Reason != policy.ReasonStopped || rec.Host != "victim.example" || !rec.SentAt.IsZero() {
+			t.Errorf("record %+v", rec)
+		}
+	})
+}
+
+func TestFetchesOfAHostThatIsStoppedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFetchRig(t, paceOf5, policy.Options{})
+		r.mustVisit(r.hop("a", "/x"))
+		begin := time.Now()
+		time.AfterFunc(time.Second, func() { r.limiter.Stop("victim.example", time.Time{}) })
+		_, err := r.visit(r.hop("a", "/x"))
+		redirectIsRefused(t, err, "stopped victim.example", time.Time{})
+		if got := time.Since(begin); got != time.Second {
+			t.Errorf("it was told after %v, want at once", got)
+		}
+	})
+}
+
+// TestFetchesOfAPausedHost has a redirect wait for the end of a pause that is near, and refused in another.
+func TestFetchesOfAPausedHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFetchRig(t, "", policy.Options{})
+		v, err := r.visit(r.hop("a", "/x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pushed := &http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {"4"}}}
+		v.End(robots.Outcome{Response: pushed, Header: time.Now()})
+		begin := time.Now()
+		v, err = r.visit(r.hop("b", "/x"))
+		if err != nil || time.Since(begin) != 4*time.Second {
+			t.Fatalf("in a pause of 4s: %v after %v, want to be sent then", err, time.Since(begin))
+		}
+		pushed.Header.Set("Retry-After", "60")
+		v.End(robots.Outcome{Response: pushed, Header: time.Now()})
+		asked := r.file.asked
+		_, err = r.visit(r.hop("b", "/x"))
+		redirectIsRefused(t, err, "has pushed back", time.Now().Add(time.Minute))
+		if r.file.asked != asked {
+			t.Error("a host that is paused was asked for its robots.txt")
+		}
+	})
+}
+
+// TestFetchesAreInTheLineOfTheirClient has a redirect of one client wait behind no line of another's.
+func TestFetchesAreInTheLineOfTheirClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFetchRig(t, paceOf5, policy.Options{})
+		r.mustVisit(r.hop("crowd", "/x"))
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() {
+				g, err := r.limiter.Acquire(t.Context(), ratelimit.Request{Key: "victim.example", Client: "crowd", Delay: 5 * time.Second, MaxWait: time.Hour})
+				if err != nil {
+					t.Error(err)
+				}
+				g.Release(ratelimit.Outcome{})
+			})
+			synctest.Wait()
+		}
+		begin := time.Now()
+		r.mustVisit(r.hop("other", "/x"))
+		if got := time.Since(begin); got > 10*time.Second {
+			t.Errorf("it waited %v, want one turn of the crowd's before its own", got)
+		}
+		_, err := r.visit(r.hop("crowd", "/x"))
+		if !errors.As(err, new(*robots.LaterError)) {
+			t.Errorf("a redirect of the crowd's: %v, want to come back later", err)
+		}
+		if got := r.limiter.Stats(); got.Kept != 0 {
+			t.Errorf("%d places are kept for what nobody asks for again", got.Kept)
+		}
+		all.Wait()
+	})
+}
+
+// TestFetchesWithoutAPlace has the time of a fetch end before its turn comes.
+func TestFetchesWithoutAPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFetchRig(t, "User-agent: *\nCrawl-delay: 30\n", policy.Options{})
+		r.mustVisit(r.hop("a", "/x"))
+		begin := time.Now()
+		_, err := r.visit(r.hop("a", "/x"))
+		isLater(t, err, begin.Add(30*time.Second))
+		if got := time.Since(begin); got != 0 {
+			t.Errorf("it was told after %v, want at once", got)
+		}
+		if rec := r.records.all()[1]; rec.Decision != policy.Throttle || rec.Reason != policy.ReasonPace || !rec.SentAt.IsZero() || rec.Error == "" {
+			t.Errorf("record %+v", rec)
+		}
+	})
+}
+
+// TestFetchesAreJudgedAgain has the rules change while a redirect waits for its place.
+func TestFetchesAreJudgedAgain(t *testing.T) {
+	for _, row := range []struct {
+		name, after string
+		wait        time.Duration // until it is sent; 0: it is refused
+	}{
+		{"closed", "User-agent: *\nDisallow: /\nCrawl-delay: 5\n", 0},
+		{"slower", "User-agent: *\nCrawl-delay: 8\n", 8 * time.Second},
+		{"as before", paceOf5 + "# another text\n", 5 * time.Second},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newFetchRig(t, paceOf5, policy.Options{})
+				r.mustVisit(r.hop("a", "/x"))
+				begin := time.Now()
+				time.AfterFunc(time.Second, func() { r.file.set(row.after) })
+				v, err := r.visit(r.hop("a", "/x"))
+				if row.wait == 0 {
+					redirectIsRefused(t, err, "line 2 of http://victim.example/robots.txt disallows that for *: Disallow: /", time.Time{})
+				} else if err != nil || time.Since(begin) != row.wait {
+					t.Errorf("sent with %v after %v, want after %v", err, time.Since(begin), row.wait)
+				} else {
+					v.End(robots.Outcome{})
+				}
+				if view, _ := r.limiter.Peek("victim.example"); view.UnderWay != 0 || view.Waiting != 0 {
+					t.Errorf("the lane has %+v, want nobody", view)
+				}
+			})
+		})
+	}
+}
+
+// TestFetchesKeepVisitingHours waits for hours that begin soon, and says when others do.
+func TestFetchesKeepVisitingHours(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // it is midnight in UTC
+		r := newFetchRig(t, "User-agent: *\nVisit-time: 0100-0200\n", policy.Options{VisitTime: true})
+		midnight := time.Now()
+		_, err := r.visit(r.hop("a", "/x"))
+		isLater(t, err, midnight.Add(time.Hour))
+		time.Sleep(time.Hour - 4*time.Second)
+		begin := time.Now()
+		r.mustVisit(r.hop("a", "/x"))
+		if got := time.Since(begin); got != 4*time.Second {
+			t.Errorf("it was sent after %v, want when the hours begin", got)
+		}
+	})
+}
+
+// TestUnrecordedFetch gives its place back, and is not sent.
+func TestUnrecordedFetch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFetchRig(t, paceOf5, policy.Options{})
+		r.records.refuse = true
+		_, err := r.visit(r.hop("a", "/x"))
+		if !errors.As(err, new(*robots.LaterError)) || !errors.As(err, new(unrecordedError)) {
+			t.Errorf("visit: %v, want that it cannot be recorded", err)
+		}
+		r.records.refuse = false
+		begin := time.Now()
+		r.mustVisit(r.hop("a", "/x"))
+		if got := time.Since(begin); got != 0 {
+			t.Errorf("the next waited %v for one that was not sent", got)
+		}
+	})
+}
+
+// TestFetchesThatAreSentAgain takes another place in the lane, and writes another record.
+func TestFetchesThatAreSentAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFetchRig(t, paceOf5, policy.Options{})
+		v, err := r.visit(r.hop("a", "/x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.End(robots.Outcome{Err: errors.New("the connection broke")})
+		begin := time.Now()
+		if err := v.Begin(t.Context()); err != nil || time.Since(begin) != 5*time.Second {
+			t.Errorf("Begin again: %v after %v, want after the Delay", err, time.Since(begin))
+		}
+		v.End(robots.Outcome{Response: &http.Response{StatusCode: 200}, Header: time.Now(), Bytes: 7})
+		all := r.records.all()
+		if len(all) != 2 || all[0].ID >= all[1].ID || all[0].Error == "" || all[0].Status != 0 || all[1].Error != "" || all[1].Status != 200 || all[1].Bytes != 7 || all[1].Gap != audit.Millis(5*time.Second) || all[1].DelayRequired != audit.Millis(5*time.Second) {
+			t.Errorf("records %+v", all)
+		}
+	})
+}
+
+// TestFetchesThatCannotBeJudged tells a file that is not known in time from a failure.
+func TestFetchesThatCannotBeJudged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFetchRig(t, "", policy.Options{})
+		r.file.err = &robots.BusyError{RetryAfter: time.Second}
+		_, err := r.visit(r.hop("a", "/x"))
+		isLater(t, err, time.Now().Add(retryOverload))
+		r.file.err = errors.New("prohibited")
+		if _, err = r.visit(r.hop("a", "/x")); !errors.Is(err, r.file.err) || errors.As(err, new(*robots.LaterError)) {
+			t.Errorf("visit: %v, want what the look-up came to", err)
+		}
+		r.file.err = nil
+		r.file.snap = &robots.Snapshot{Rules: &rules.Ruleset{}, Cause: "connection_refused", Err: errors.New("dial 10.0.0.1")}
+		_, err = r.visit(r.hop("a", "/x"))
+		redirectIsRefused(t, err, "http://victim.example/robots.txt, which says whether that is allowed, could not be fetched: connection refused", time.Time{})
+	})
+}

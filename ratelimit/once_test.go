@@ -1,0 +1,60 @@
+package ratelimit
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestOnce has a request that is not made again keep no place, and take none that is kept for its client.
+func TestOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := New(Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask := func(wait time.Duration, once bool) (Grant, error) {
+			return l.Acquire(t.Context(), Request{Key: "a.example", Client: "news", Delay: 10 * time.Second, MaxWait: wait, Patient: once, Once: once})
+		}
+		take := func(wait time.Duration, once bool) {
+			t.Helper()
+			g, err := ask(wait, once)
+			if err != nil {
+				t.Fatal(err)
+			}
+			g.Release(Outcome{Status: 200})
+		}
+		take(0, false)
+		var wait *WaitError
+		if _, err := ask(time.Second, true); !errors.As(err, &wait) || wait.Wait != 10*time.Second {
+			t.Errorf("Acquire = %v, want to come back in 10s", err)
+		}
+		if got := l.Stats().Kept; got != 0 {
+			t.Errorf("%d places are kept for a request that is not made again", got)
+		}
+		if _, err := ask(time.Second, false); !errors.As(err, &wait) {
+			t.Fatalf("Acquire = %v, want to come back", err)
+		}
+		time.Sleep(10 * time.Second) // now the place that is kept is due
+		var both sync.WaitGroup
+		both.Go(func() {
+			begin := time.Now()
+			take(time.Minute, true)
+			if got := time.Since(begin); got < 10*time.Second {
+				t.Errorf("the request that is not made again started after %v, in the place of another", got)
+			}
+		})
+		synctest.Wait()
+		begin := time.Now()
+		take(time.Second, false)
+		if got := time.Since(begin); got != 0 {
+			t.Errorf("who came back to its place waited %v, want not at all", got)
+		}
+		both.Wait()
+		if got := l.Stats().Lapsed; got != 0 {
+			t.Errorf("%d places lapsed, want none", got)
+		}
+	})
+}

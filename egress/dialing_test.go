@@ -146,6 +146,6 @@ func TestUnreadBodyIsBounded(t *testing.T) {
 		before = sent.Load()
 	}
 	if got := sent.Load(); got > 300<<10 {
-		t.Errorf("the origin could send %d KiB of a body that nobody reads, want 300 at most", got>>10)
+		t.Errorf("the origin could send %d KiB of an unread body, want 300 at most", got>>10)
 	}
 }

@@ -213,7 +213,7 @@ func (c *crowd) askAll(client, form string, n int) (leave func()) {
 	}
 }
 
-// TestAskAndLeave has a client ask and leave again and again. A fetch that nobody waits for goes on until its place is
+// TestAskAndLeave has a client ask and leave again and again. A fetch without waiting requests goes on until its place is
 // wanted. Then it is a failure for that client, for as long as other failures are, and for no other client.
 func TestAskAndLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -227,11 +227,11 @@ func TestAskAndLeave(t *testing.T) {
 		}
 		leave := c.askAll("one", "%d.silent.example", 1)
 		if got := c.Stats(); got.Fetching != 2 {
-			t.Fatalf("%d fetches, want 2: nobody else wants the places", got.Fetching)
+			t.Fatalf("%d fetches, want 2: no other client wants the places", got.Fetching)
 		}
 		leave()
 		if got := c.visit("other", mustOrigin(t, "http://b.example")); got != 0 {
-			t.Errorf("a visit took %v while nobody waits for the fetches that hold the places, want 0s", got)
+			t.Errorf("a visit took %v while no request waits for the fetches that hold the places, want 0s", got)
 		}
 		for range 20 {
 			c.askAll("one", "%d.silent.example", 2)()
@@ -403,7 +403,7 @@ func TestHostTurns(t *testing.T) {
 	})
 }
 
-// TestTurnIsNotHeldInLine has the hostile client wait in its line with a port of a host. That keeps nobody else from it.
+// TestTurnIsNotHeldInLine has the hostile client wait in its line with a port of a host. Other clients can fetch from that host.
 func TestTurnIsNotHeldInLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t, robots.CacheOptions{MaxFetches: 16})
@@ -479,7 +479,7 @@ func TestOwnLoadIsNoFailure(t *testing.T) {
 	})
 }
 
-// TestBusyUntil says when a client whose line is full may ask again: when the first in it has waited for so long.
+// TestBusyUntil checks when a client with a full line may ask again: after the time that the first in it has waited.
 func TestBusyUntil(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t, robots.CacheOptions{MaxFetches: 2, MaxQueue: 5})
@@ -491,6 +491,34 @@ func TestBusyUntil(t *testing.T) {
 			t.Errorf("Snapshot: %v, want a BusyError with 7s", err)
 		}
 		stop()
+	})
+}
+
+// TestLoadsTakeTurns has the hostile client ask for many files that are in the Store and not in memory. The Store takes four
+// at a time, each for 10 ms.
+func TestLoadsTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newShelf()
+		readers := make(chan struct{}, 4)
+		store.before = func(ctx context.Context, call string) error {
+			if call != "Load" {
+				return nil
+			}
+			select {
+			case readers <- struct{}{}:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			time.Sleep(10 * time.Millisecond)
+			<-readers
+			return nil
+		}
+		c, _ := newWeb(t, robots.CacheOptions{Store: store})
+		c.askAll("one", "%d.example", 400)
+		if got := c.visit("other", mustOrigin(t, "http://a.example")); got > 20*time.Millisecond {
+			t.Errorf("a visit took %v, want 10ms for its own look-up and 10ms for those under way", got)
+		}
+		c.asking.Wait()
 	})
 }
 

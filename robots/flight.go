@@ -151,8 +151,8 @@ func (c *Cache) look(ctx context.Context, f *flight) (before *Snapshot, enough b
 	if before.enoughFor(e) {
 		return before, true
 	}
-	stored, err := c.load(ctx, e.origin)
-	if err != nil {
+	stored := c.loadInTurn(ctx, f)
+	if stored == nil {
 		return before, false
 	}
 	header := stored.Header
@@ -174,6 +174,14 @@ func (c *Cache) look(ctx context.Context, f *flight) (before *Snapshot, enough b
 		return stored, true
 	}
 	return before.with(header), false // what the fields say holds on when the file is validated
+}
+
+// loadInTurn returns what the Store has of f's origin. It returns nil if there is nothing, or if that takes too long.
+func (c *Cache) loadInTurn(ctx context.Context, f *flight) (snap *Snapshot) {
+	turn, cancel := context.WithTimeout(ctx, storePatience)
+	defer cancel()
+	_ = f.pass.load(turn, func() { snap, _ = c.load(ctx, f.origin) }) // what fails was told, or ctx has ended
+	return snap
 }
 
 func (s *Snapshot) enoughFor(e errand) bool {

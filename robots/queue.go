@@ -7,55 +7,58 @@ import (
 	"time"
 )
 
-// ErrBusy is the error for an origin whose robots.txt cannot be fetched soon: as many fetches wait as may. It is wrapped in
-// a BusyError.
+// ErrBusy is the error if too many fetches wait. A BusyError wraps it if the fetches are those of one client.
 var ErrBusy = errors.New("robots: too many fetches are waiting")
 
 // BusyError says when a fetch may be tried again.
 type BusyError struct {
-	RetryAfter time.Duration // for how long the client's first fetch in line has waited
+	RetryAfter time.Duration // the time that the client's oldest waiting fetch has waited
 }
 
 func (e *BusyError) Error() string { return ErrBusy.Error() }
 
 func (e *BusyError) Unwrap() error { return ErrBusy }
 
-// errUnwanted ends a flight that no caller waits for: at once if it waits itself, else if its place is wanted.
+// errUnwanted ends a flight that no caller waits for: at once if it waits for a place, else if another flight wants its place.
 var errUnwanted = errors.New("no request waits for the file any more")
 
-// unwantedError is the failure of a fetch that ended with errUnwanted.
-type unwantedError struct{ client string } // that began the fetch
+// unwantedError is the failure of a fetch that ended with errUnwanted. client began the fetch.
+type unwantedError struct{ client string }
 
 func (e *unwantedError) Error() string {
 	return errUnwanted.Error() + ", and others need the place of its fetch"
 }
 
-// errSlow ends the fetch of a body that comes slowly if a client that reads no other wants its place.
+// errSlow ends the fetch of a slow body if a client that reads no body waits for a place.
 var errSlow = errors.New("the body comes slowly, and others wait for its place")
 
-// slowBody is how long a body may take before its place can be given to another client.
+// slowBody is the time after which endSlow may end the fetch of a body.
 const slowBody = time.Second
 
-// perHost is how many fetches of one client may wait for one host, so that a host with a thousand ports leaves room for
-// others. Most hosts have two origins.
+// perHost bounds the fetches of one client that wait for one host: a host with a thousand ports must leave room for others.
+// Most hosts have two origins.
 const perHost = 16
 
-// queue bounds how many fetches run, one at a time for each host, how many bodies are read and compiled, and how many
-// fetches wait. All of these are shared out between clients.
+// storeReaders bounds the concurrent calls of Store.Load.
+const storeReaders = 4
+
+// queue bounds the fetches that run, with one at a time for each host, the bodies that are read and compiled, the calls of the
+// Store, and the fetches that wait. Clients get turns for each of them.
 type queue struct {
 	most int // fetches that may wait
 
 	mu       sync.Mutex // guards what follows, and each pass
 	fetches  gate       // from the look-up of the address to the end of the body; the key is the host
 	bodies   gate       // from the first byte of a body to its compiled rules
-	compiles gate       // bodies that are compiled at the moment
-	saves    gate       // writes to the Store, one at a time
+	compiles gate       // one for each processor
+	loads    gate       // calls of Store.Load
+	saves    gate       // calls of Store.Save, one at a time
 	slow     map[*pass]struct{}
 }
 
 func newQueue(fetches, bodies, compiles, most int) *queue {
 	return &queue{
-		most: most, fetches: newGate(fetches), bodies: newGate(bodies), compiles: newGate(compiles), saves: newGate(1),
+		most: most, fetches: newGate(fetches), bodies: newGate(bodies), compiles: newGate(compiles), loads: newGate(storeReaders), saves: newGate(1),
 		slow: make(map[*pass]struct{}),
 	}
 }
@@ -75,7 +78,7 @@ type pass struct {
 	moved   bool // it follows redirects: perHost does not bound how many wait where those lead
 }
 
-// waiter is a client that waits for a flight, so many times.
+// waiter counts the calls of one client that wait for a flight.
 type waiter struct {
 	client string
 	calls  int
@@ -145,7 +148,7 @@ func (p *pass) unwant(g *gate, held *place) {
 	g.unwanted[p] = struct{}{}
 }
 
-// clients returns the clients in whose lines p waits.
+// clients returns the clients that give p their turns.
 func (p *pass) clients() []waiter {
 	if len(p.waiters) == 0 {
 		return []waiter{{client: p.client}}
@@ -192,25 +195,25 @@ func (p *pass) endBody() {
 	p.give(&p.queue.bodies, &p.body)
 }
 
-// compile calls f when it is the turn of p. The error is the cause of ctx.
+// load calls f, which reads from the Store, when it is the turn of p. The error is the cause of ctx.
+func (p *pass) load(ctx context.Context, f func()) error { return p.at(ctx, &p.queue.loads, f) }
+
+// save calls f, which writes to the Store, when it is the turn of p. The error is the cause of ctx.
+func (p *pass) save(ctx context.Context, f func()) error { return p.at(ctx, &p.queue.saves, f) }
+
+// compile calls f, which compiles a file, when it is the turn of p. The error is the cause of ctx.
 func (p *pass) compile(ctx context.Context, f func()) error {
-	var held *place
-	if err := p.take(ctx, &p.queue.compiles, "", &held); err != nil {
-		return err
-	}
-	defer p.give(&p.queue.compiles, &held)
-	f()
-	return nil
+	return p.at(ctx, &p.queue.compiles, f)
 }
 
-// beginSave waits until the Store may be written to. If it succeeds, leave must be called afterwards. The error is the cause
-// of ctx.
-func (p *pass) beginSave(ctx context.Context) (leave func(), err error) {
+func (p *pass) at(ctx context.Context, g *gate, f func()) error {
 	var held *place
-	if err := p.take(ctx, &p.queue.saves, "", &held); err != nil {
-		return nil, err
+	if err := p.take(ctx, g, "", &held); err != nil {
+		return err
 	}
-	return func() { p.give(&p.queue.saves, &held) }, nil
+	defer p.give(g, &held)
+	f()
+	return nil
 }
 
 // take waits for a place at g and puts it into held.

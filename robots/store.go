@@ -77,17 +77,16 @@ func (c *Cache) save(p *pass, r record) {
 	}
 	ctx, cancel := context.WithTimeout(c.life, savePatience)
 	defer cancel()
-	leave, err := p.beginSave(ctx)
+	err := p.save(ctx, func() {
+		if c.rests() {
+			c.hold(r)
+			return
+		}
+		c.try(r)
+	})
 	if err != nil {
 		c.hold(r)
-		return
 	}
-	defer leave()
-	if c.rests() {
-		c.hold(r)
-		return
-	}
-	c.try(r)
 }
 
 // rests reports whether the Store was too slow a moment ago.

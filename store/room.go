@@ -176,7 +176,7 @@ func drop(ctx context.Context, tx *sql.Tx, o origin.Origin) error {
 	return nil
 }
 
-// limitLog empties the write-ahead log if it is too long: SQLite does so by itself only in a moment in which nobody reads.
+// limitLog empties the write-ahead log if it is too long. SQLite itself does so only if no reader is active.
 func (s *State) limitLog() {
 	info, err := os.Stat(s.path + "-wal")
 	if err != nil || info.Size() <= s.limits.log {

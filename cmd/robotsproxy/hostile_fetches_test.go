@@ -17,7 +17,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
-// tarpit listens on every loopback address, which makes it as many hosts, and keeps whoever connects waiting.
+// tarpit listens on every loopback address, so that it is many hosts, and keeps its clients waiting.
 type tarpit struct {
 	net.Listener
 	open sync.WaitGroup
@@ -26,7 +26,7 @@ type tarpit struct {
 	seen atomic.Int64 // connections so far
 }
 
-// newTarpit starts one. Hold gets each connection and returns when it wants to end it.
+// newTarpit starts a tarpit. It calls hold for each connection and closes the connection when hold returns.
 func newTarpit(t *testing.T, hold func(net.Conn)) *tarpit {
 	t.Helper()
 	l, err := net.Listen("tcp", "0.0.0.0:0")

@@ -13,9 +13,8 @@ const fewConnections = 1000
 // spareDescriptors are kept for what is no connection of a client: files, listeners, the operator.
 const spareDescriptors = 128
 
-// idleDescriptors may be held by connections to origins that no request uses (512), by clients who are told that there is no
-// seat (256) and by fetches of robots.txt. Where the system grants few, no more than a quarter is kept for them and for the
-// admin listener.
+// idleDescriptors are for idle connections to origins (512), for clients that get a 503 (256), and for fetches of
+// robots.txt. If the system grants few, at most a quarter is for them and for the admin listener.
 const idleDescriptors = 512 + 256 + mostFetches
 
 // mostFetches is how many robots.txt files are fetched at once.

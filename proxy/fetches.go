@@ -292,6 +292,9 @@ func (v *fetchVisit) End(o robots.Outcome) {
 		v.grant.Hear(outcome(o.Response, time.Now()))
 		v.rec.Status, v.rec.FirstByte = o.Response.StatusCode, audit.Millis(o.Header.Sub(v.rec.SentAt))
 	}
+	if o.Addr == nil {
+		v.grant.Cancel() // nothing was sent
+	}
 	v.grant.Release(ratelimit.Outcome{})
 	v.rec.Bytes = o.Bytes
 	if o.Addr != nil {

@@ -2,6 +2,7 @@ package robots
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -14,6 +15,7 @@ type attempt struct {
 
 	timer *time.Timer
 	until time.Time // when the time is up, unless the timer is stopped
+	paced bool      // the request under way has a place in the pace of its host: to wait takes time
 }
 
 func newAttempt(ctx context.Context, timeout time.Duration) *attempt {
@@ -42,6 +44,9 @@ func (a *attempt) timedOut() bool { return context.Cause(a.Context) == context.D
 
 // wait calls f, which waits for a place, and stops the time meanwhile.
 func (a *attempt) wait(f func(context.Context) error) error {
+	if a.paced {
+		return f(a)
+	}
 	if !a.timer.Stop() {
 		return context.DeadlineExceeded
 	}
@@ -74,7 +79,11 @@ func (a *attempt) beginBody() error {
 	if a.pass == nil {
 		return nil
 	}
-	return a.wait(a.pass.beginBody)
+	err := a.wait(a.pass.beginBody)
+	if a.paced && err == context.DeadlineExceeded {
+		return &LaterError{At: time.Now().Add(laterBody), Err: errBodies} // our own load is not the origin's fault
+	}
+	return err
 }
 
 func (a *attempt) endBody() {
@@ -91,6 +100,11 @@ func (a *attempt) compile(snap *Snapshot) error {
 	}
 	return a.wait(func(ctx context.Context) error { return a.pass.compile(ctx, snap.compile) })
 }
+
+// laterBody is when a file is asked for again whose body had no place in time.
+const laterBody = 5 * time.Second
+
+var errBodies = errors.New("too many files are being read at once")
 
 type passKey struct{}
 

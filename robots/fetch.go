@@ -175,6 +175,8 @@ func (f *Fetcher) step(a *attempt, r Request, t *trail, snap *Snapshot) (resp *h
 		return nil, "", t.refused(err)
 	}
 	defer resp.Body.Close()
+	a.paced = t.page
+	defer func() { a.paced = false }()
 	if next, err = location(resp); err == nil && next == "" {
 		err = f.read(a, snap, resp, previous)
 	}

@@ -23,8 +23,8 @@ const (
 )
 
 // errand is what a flight is sent for. Of an origin's errands one at a time is under way, and those who have the next join
-// it; therefore only a flight writes to the memory and the Store. Beside it there may be one toJudge: writers has the
-// two write one after the other.
+// it; therefore only a flight writes to the memory and the Store. Beside it there may be one with the purpose toJudge: see
+// writers.
 type errand struct {
 	origin  origin.Origin
 	key     uint64
@@ -121,10 +121,10 @@ func (c *Cache) fly(ctx context.Context, f *flight) (l landing, err error) {
 		return landing{snap: before}, nil
 	}
 	if err := c.outages.of(e, time.Now()); err != nil {
-		return landing{}, err
+		return c.outlast(f, before, err)
 	}
 	if err := c.enter(ctx, f.pass, e.origin); err != nil {
-		return landing{}, c.refused(e, err)
+		return c.outlast(f, before, c.refused(e, err))
 	}
 	defer f.pass.end()
 	if now := c.inMemory(e.key, e.origin); now != f.seen { // another flight has been here
@@ -224,7 +224,7 @@ func (c *Cache) ask(ctx context.Context, f *flight, before *Snapshot) (landing, 
 		if cause := context.Cause(ctx); cause == errUnwanted || cause == errSlow {
 			err = fmt.Errorf("robots: fetching for %s: %w", e.origin, cause)
 		}
-		return landing{}, err
+		return c.outlast(f, before, err)
 	}
 	c.counts.answered(answer)
 	_, unwanted := answer.Err.(*unwantedError)
@@ -256,12 +256,28 @@ func (c *Cache) spare(f *flight, before *Snapshot) *Snapshot {
 	case e.purpose == early && before.freshAt(now):
 		return before.with(nil)
 	}
-	stale := before.wait(now, until)
+	stale := before.wait(now, until, errPaused)
 	if stale != nil {
 		header := stale.Header
 		c.keep(f, stale.prepare(), before, header)
 	}
 	return stale
+}
+
+// outlast returns the older copy that counts until f has its turn, if err is that this comes later, or else err.
+func (c *Cache) outlast(f *flight, before *Snapshot, err error) (landing, error) {
+	var later *LaterError
+	now := time.Now()
+	if f.purpose == anyway || !errors.As(err, &later) || !later.At.After(now) || before == nil || before.freshAt(now) {
+		return landing{}, err
+	}
+	stale := before.wait(now, later.At, later)
+	if stale == nil {
+		return landing{}, err
+	}
+	header := stale.Header
+	c.keep(f, stale.prepare(), before, header)
+	return landing{snap: stale}, nil
 }
 
 // keep saves snap, which has left header to prepare, takes it into the memory, and tells of it if it is not what was kept

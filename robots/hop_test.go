@@ -409,6 +409,38 @@ func TestNoTurnForAHop(t *testing.T) {
 	})
 }
 
+// TestOlderCopyUntilTheTurn has the copy that has expired count until the redirect has its turn.
+func TestOlderCopyUntilTheTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		web := newFakeWeb(map[string]string{"http://a.example/robots.txt": "-> http://b.example/x", "http://b.example/x": file})
+		c, j := judging(t, web, robots.CacheOptions{})
+		a := mustOrigin(t, "http://a.example")
+		lookUp(t, c, a)
+		free := time.Now().Add(25*time.Hour + 20*time.Second)
+		j.pace = func(robots.Hop) error {
+			if time.Now().Before(free) {
+				return &robots.LaterError{At: free, Err: errors.New("no free place")}
+			}
+			return nil
+		}
+		time.Sleep(25 * time.Hour)
+		for range 3 {
+			if snap := lookUp(t, c, a); outline(snap) != "stale 200 destination_unavailable /open" || snap.Err.Error() != "no free place" {
+				t.Errorf("without a turn: %s, %v", outline(snap), snap.Err)
+			}
+		}
+		if _, err := c.Refresh(t.Context(), a); !errors.As(err, new(*robots.LaterError)) {
+			t.Errorf("Refresh: %v, want when to ask again", err)
+		}
+		time.Sleep(20 * time.Second)
+		lookUp(t, c, a)
+		time.Sleep(5 * time.Second) // the renewal
+		if got := outline(lookUp(t, c, a)); got != "found 200 /open" {
+			t.Errorf("after its turn: %s", got)
+		}
+	})
+}
+
 // TestJoinersOfAHopWithoutATurn has another client wait for the flight of one that finds no turn: it asks for itself.
 func TestJoinersOfAHopWithoutATurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -633,3 +665,59 @@ func TestOldPages(t *testing.T) {
 		}
 	}
 }
+
+// endlessBody is a body that ends with its request alone.
+type endlessBody struct{ ctx context.Context }
+
+func (b endlessBody) Read([]byte) (int, error) {
+	<-b.ctx.Done()
+	return 0, context.Cause(b.ctx)
+}
+
+func (endlessBody) Close() error { return nil }
+
+// TestPacedHopWaitsInItsTime has a redirect to a page wait for the place of its body: the page's host has given it a place
+// in its pace, which is not held for longer than the fetch may take.
+func TestPacedHopWaitsInItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		web := roundTripper(func(r *http.Request) (*http.Response, error) {
+			resp := &http.Response{StatusCode: 200, Header: http.Header{}, Body: endlessBody{r.Context()}, Request: r}
+			if r.URL.Host == "a.example" {
+				resp.StatusCode = 302
+				resp.Header.Set("Location", "http://b.example/x")
+			}
+			return resp, nil
+		})
+		ended := make(chan time.Time, 1)
+		f := newFetcherOver(t, web, func(o *robots.FetcherOptions) {
+			o.Timeout = 10 * time.Second
+			o.Admit = func(_ context.Context, h robots.Hop) (robots.Visit, error) {
+				if h.Page {
+					return endsAt(ended), nil
+				}
+				return free{}, nil
+			}
+		})
+		c := newCache(t, robots.CacheOptions{Fetch: f.Fetch, MaxBodies: 1})
+		var all sync.WaitGroup
+		for i := range 4 { // the first reads, and each of the others begins when the one before has taken too long
+			all.Go(func() { lookUp(t, c, mustOrigin(t, fmt.Sprintf("http://slow-%d.example", i))) })
+			synctest.Wait()
+		}
+		begin := time.Now()
+		all.Go(func() {
+			if _, err := c.Snapshot(t.Context(), mustOrigin(t, "http://a.example"), robots.Asker{}); !errors.As(err, new(*robots.LaterError)) {
+				t.Errorf("Snapshot: %v, want when to ask again, since the load is our own", err)
+			}
+		})
+		if got := (<-ended).Sub(begin); got > 10*time.Second {
+			t.Errorf("the place in the pace was held for %v, want 10s at most", got)
+		}
+		all.Wait()
+	})
+}
+
+type endsAt chan time.Time
+
+func (endsAt) Begin(context.Context) error { return nil }
+func (e endsAt) End(robots.Outcome)        { e <- time.Now() }

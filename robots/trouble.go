@@ -114,14 +114,14 @@ func (s *Snapshot) wallError() error {
 var errPaused = errors.New("the host is paused, and its file has expired")
 
 // wait returns the copy s as it counts until a pause of its host ends, or nil where it is too old for that.
-func (s *Snapshot) wait(now, until time.Time) *Snapshot {
+func (s *Snapshot) wait(now, until time.Time, why error) *Snapshot {
 	if !s.isGood() || s.Stale && now.Sub(s.Since) >= s.patience() {
 		return nil
 	}
 	stale := s.copy()
 	stale.Stale, stale.Expires = true, now.Add(min(until.Sub(now), longest)+grace)
 	if !s.Stale {
-		stale.Since, stale.Cause, stale.Err = now, "destination_unavailable", errPaused
+		stale.Since, stale.Cause, stale.Err = now, "destination_unavailable", why
 	}
 	return stale
 }

@@ -173,13 +173,13 @@ func TestVisitTime(t *testing.T) {
 // TestReportedRequestsDeviate has requests that are only reported on go too soon, alone and before one that waits: the
 // records of both say so, and what the gap was.
 func TestReportedRequestsDeviate(t *testing.T) {
-	r := newRig(t, func(o *Options) { o.Snapshots = fixed("User-agent: *\nDisallow:\nCrawl-delay: 4\n") })
-	enforce := r.server.options.Policy
-	report := func() {
-		r.server.options.Policy = r.newPolicy(policy.Options{Mode: policy.Report})
-		r.get(r.client(true), r.url("http", "/page/1"))
-		r.server.options.Policy = enforce
-	}
+	mode := policy.Report
+	r := newRig(t, func(o *Options) {
+		o.Snapshots = fixed("User-agent: *\nDisallow:\nCrawl-delay: 4\n")
+		o.Users = users(t)
+		o.Clients = []Client{{Client: policy.Client{Name: "news", Mode: &mode}, User: "news"}, {Client: policy.Client{Name: "lab"}, User: "lab"}}
+	})
+	report := func() { r.get(as(r.client(true), "news", "s3cr3t"), r.url("http", "/page/1")) }
 	report()
 	if rec := r.last(1); rec.Deviation != "" || rec.Gap != 0 {
 		t.Errorf("the first record has the deviation %q and the gap %v, want neither", rec.Deviation, rec.Gap)
@@ -191,7 +191,7 @@ func TestReportedRequestsDeviate(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		r.get(r.client(true), r.url("http", "/page/2"))
+		r.get(as(r.client(true), "lab", "pass:word"), r.url("http", "/page/2"))
 	}()
 	r.eventually("a request that waits", func() bool { return r.limiter.Stats().Waiting == 1 })
 	time.Sleep(2 * time.Second) // so that the gap is short by more than a busy machine adds

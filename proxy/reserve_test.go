@@ -53,7 +53,7 @@ func crowded(t *testing.T, l Limits) (r *rig, release func()) {
 func (r *rig) holdRequests(c *http.Client, url string, n int, body func() io.Reader) (answers func()) {
 	r.t.Helper()
 	statuses := make(chan int, n)
-	before := r.server.Active()
+	before := r.server.requests.inUse()
 	for range n {
 		go func() {
 			resp, err := c.Post(url, "text/plain", body())
@@ -65,7 +65,7 @@ func (r *rig) holdRequests(c *http.Client, url string, n int, body func() io.Rea
 			statuses <- resp.StatusCode
 		}()
 	}
-	r.eventually("the requests", func() bool { return r.server.Active() == before+int64(n) && r.server.memory.inUse() > 0 })
+	r.eventually("the requests", func() bool { return r.server.requests.inUse() == before+int64(n) && r.server.memory.inUse() > 0 })
 	return func() {
 		r.t.Helper()
 		for range n {

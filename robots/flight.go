@@ -127,6 +127,7 @@ func (c *Cache) fly(ctx context.Context, f *flight) (l landing, err error) {
 		return c.outlast(f, before, c.refused(e, err))
 	}
 	defer f.pass.end()
+	c.writing.enter(e.origin)() // a flight that had the turn before may still write
 	if now := c.inMemory(e.key, e.origin); now != f.seen { // another flight has been here
 		f.seen = now
 		if before, enough = c.look(ctx, f); enough {
@@ -235,9 +236,10 @@ func (c *Cache) ask(ctx context.Context, f *flight, before *Snapshot) (landing, 
 	snap := weigh(before, answer, c.options.UnreachableAllows)
 	header := snap.Header
 	c.space(e.origin, snap.prepare())
+	defer c.writing.enter(e.origin)() // before the turn is given back, so that the next flight finds the result
 	f.pass.end()
 	if e.purpose != toJudge || answer.Marks&RedirectRefused == 0 { // else another flight may follow that redirect
-		c.keep(f, snap, before, header)
+		c.keepLocked(f, snap, before, header)
 	}
 	return landing{snap: snap, asked: true}, nil
 }
@@ -283,8 +285,13 @@ func (c *Cache) outlast(f *flight, before *Snapshot, err error) (landing, error)
 // keep saves snap, which has left header to prepare, takes it into the memory, and tells of it if it is not what was kept
 // before. A flight that was overtaken by another one to the same origin, or by a purge, keeps nothing.
 func (c *Cache) keep(f *flight, snap, before *Snapshot, header http.Header) {
-	snap.Client = f.asker.Client
 	defer c.writing.enter(f.origin)()
+	c.keepLocked(f, snap, before, header)
+}
+
+// keepLocked is keep for a caller that has entered writing.
+func (c *Cache) keepLocked(f *flight, snap, before *Snapshot, header http.Header) {
+	snap.Client = f.asker.Client
 	other := c.inMemory(f.key, f.origin)
 	if other != f.seen && other != nil && other.Fetched.After(snap.Fetched) || c.purges.Load() != f.purges {
 		return

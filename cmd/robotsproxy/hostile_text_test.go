@@ -76,7 +76,9 @@ func TestHostileRobots(t *testing.T) {
 			}
 			command := func(want string, args ...string) string {
 				t.Helper()
-				out, _ := exec.Command(binaryPath, args...).CombinedOutput()
+				cmd := exec.Command(binaryPath, args...)
+				cmd.Env = append(os.Environ(), "ROBOTSPROXY_DATA_DIR="+filepath.Join(filepath.Dir(s.dir), "other"))
+				out, _ := cmd.CombinedOutput()
 				shows(strings.Join(args, " "), string(out), want)
 				return string(out)
 			}

@@ -196,11 +196,18 @@ func TestJudgedHops(t *testing.T) {
 		}, []string{"http://a.example"}, []string{refused}, 2, 4 * time.Second},
 		{"from a page back home", map[string]string{
 			"http://a.example/robots.txt": "-> http://b.example/x", "http://b.example/x": "-> http://a.example/y", "http://a.example/y": file,
-		}, []string{"http://a.example"}, []string{found}, 1, 4 * time.Second},
+		}, []string{"http://a.example"}, []string{refused}, 2, 5 * time.Second},
+		{"sent back home by another host", map[string]string{
+			"http://a.example/robots.txt": "-> http://b.example/robots.txt", "http://b.example/robots.txt": "-> http://a.example/private", "http://a.example/private": file,
+		}, []string{"http://a.example"}, []string{refused}, 1, 5 * time.Second},
+		{"to a host that is sent back home", map[string]string{
+			"http://c.example/robots.txt": "-> http://a.example/robots.txt", "http://a.example/robots.txt": "-> http://b.example/robots.txt",
+			"http://b.example/robots.txt": "-> http://a.example/private", "http://a.example/private": file,
+		}, []string{"http://c.example"}, []string{refused}, 1, 7 * time.Second},
 		{"back to where it was judged", map[string]string{
 			"http://a.example/robots.txt": "-> http://b.example/x", "http://b.example/x": "-> http://a.example/y", "http://a.example/y": "-> http://b.example/private",
 			"http://b.example/robots.txt": file, "http://b.example/private": file,
-		}, []string{"http://a.example"}, []string{refused}, 2, 5 * time.Second},
+		}, []string{"http://a.example"}, []string{refused}, 2, 6 * time.Second},
 		{"the rules of the page's host are elsewhere", map[string]string{
 			"http://a.example/robots.txt": "-> http://b.example/x", "http://b.example/robots.txt": "-> http://c.example/robots.txt", "http://c.example/robots.txt": "User-agent: *\nDisallow: /x\n",
 		}, []string{"http://a.example"}, []string{refused}, 1, 4 * time.Second},

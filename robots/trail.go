@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/robotsproxy/robotsproxy/origin"
@@ -15,8 +14,7 @@ type trail struct {
 	urls   []string
 	to     origin.Origin // of the last
 	target string        // of the last: path and query
-	homes  []string      // hosts whose /robots.txt is among urls: they may say where else it is
-	page   bool          // the last is a page of another host
+	page   bool          // the last is a page to which another host, or a page, redirects
 	pages  bool          // such a page is among urls
 }
 
@@ -30,13 +28,11 @@ func (t *trail) add(u string) error {
 	if err != nil {
 		return fmt.Errorf("%w: %.200s", errAstray, err)
 	}
+	// A host may say where else its robots.txt is. Neither another host nor a page may.
+	within := !t.page && o.Host() == t.to.Host()
 	t.urls, t.to, t.target = append(t.urls, u), o, parsed.RequestURI()
-	home := slices.Contains(t.homes, o.Host())
-	t.page = !home && t.target != robotsPath
+	t.page = !within && t.target != robotsPath
 	t.pages = t.pages || t.page
-	if !home && !t.page {
-		t.homes = append(t.homes, o.Host())
-	}
 	return nil
 }
 
@@ -56,7 +52,7 @@ func (t *trail) refused(err error) error {
 
 // FromPage reports whether a redirect to a page of another host led to s: see Hop.Page.
 func (s *Snapshot) FromPage() bool {
-	t := &trail{homes: []string{s.Origin.Host()}}
+	t := &trail{to: s.Origin}
 	for _, u := range s.Redirects {
 		if err := t.add(u); err != nil {
 			return true // nobody can say

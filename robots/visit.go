@@ -24,7 +24,7 @@ type Hop struct {
 	Until     time.Time // when the fetch must be over
 
 	// Page says that a redirect leads to another host, and there to anything but exactly /robots.txt: it must be judged by
-	// the rules of that host. A host whose /robots.txt the fetch has come to may redirect within itself.
+	// the rules of that host. A host may redirect its own /robots.txt within itself; another host may not redirect there.
 	Page bool
 }
 

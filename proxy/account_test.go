@@ -27,8 +27,8 @@ func (r *rig) clientFrom(addr string) *http.Client {
 	return &http.Client{Transport: t}
 }
 
-// TestAccountQuota has a host push back in answer to a request with credentials: that client alone is refused until its
-// quota is full again, and everybody is when a second client hears the same.
+// A host pushes back in answer to a request with credentials. That client is refused for the time that the response names,
+// and all clients are if a second one gets the same.
 func TestAccountQuota(t *testing.T) {
 	quota := answering(200, "RateLimit-Remaining", "0", "RateLimit-Reset", "1000")
 	for _, test := range []struct {
@@ -64,7 +64,7 @@ func TestAccountQuota(t *testing.T) {
 						t.Fatal(err)
 					}
 					req.Header.Set(test.field, "x/y")
-					req.Header.Set("User-Agent", path) // by which nobody is known
+					req.Header.Set("User-Agent", path) // makes no difference
 					resp, err := c.Do(req)
 					if err != nil {
 						t.Fatal(err)
@@ -72,11 +72,11 @@ func TestAccountQuota(t *testing.T) {
 					resp.Body.Close()
 					return resp
 				}
-				refused := func(who string, resp *http.Response) {
+				refused := func(client string, resp *http.Response) {
 					t.Helper()
 					rest, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
 					if resp.StatusCode != 429 || resp.Header.Get("Robotsproxy-Reason") != "backoff" || rest < 900 || rest > 1000 {
-						t.Errorf("%s: %s %v, want 429, the reason backoff, and the rest of 1000 s", who, resp.Status, resp.Header)
+						t.Errorf("%s: %s %v, want 429, the reason backoff, and the rest of 1000 s", client, resp.Status, resp.Header)
 					}
 				}
 				ask(one, "https", "/account")
@@ -99,7 +99,7 @@ func TestAccountQuota(t *testing.T) {
 	}
 }
 
-// Clients that nobody has listed have a line each, by their address, and whatever their User-Agent says.
+// Clients that are not listed have one queue for each address. A User-Agent makes no difference.
 func TestUnlistedClientsTakeTurns(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Snapshots = fixed("User-agent: *\nCrawl-delay: 20\n") })
 	r.get(r.client(true), r.url("http", "/page/1"))

@@ -12,7 +12,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/audit"
 )
 
-// blocks are ways in which a client holds up its own request. Each begins one with c and returns when it is under way.
+// blocks are ways to block a request. Each sends one with c and returns when it is under way.
 var blocks = []struct {
 	name  string
 	begin func(r *rig, c *http.Client, scheme string) (end func())
@@ -64,8 +64,8 @@ func (r *rig) uploads(c *http.Client, scheme string, body io.Reader) (end func()
 	}
 }
 
-// TestBlockedRequestsLetOthersGo has a client hold up its own request: another client waits for a second of that and for the
-// Delay, and the record of the blocked one has the overlap as its deviation.
+// A client blocks its own request. Another client waits for one second and the Delay, and the record of the blocked request
+// has the deviation overlap.
 func TestBlockedRequestsLetOthersGo(t *testing.T) {
 	for _, way := range ways {
 		for _, block := range blocks {
@@ -109,7 +109,7 @@ func (r *rig) record(addr string) (rec audit.Record) {
 	return rec
 }
 
-// A client that reads what it gets holds the lane for as long as the origin takes, without any deviation.
+// A client that reads at once holds the lane for as long as the origin takes, without a deviation.
 func TestSlowOriginIsNoBlockingClient(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Snapshots = fixed("User-agent: *\nCrawl-delay: 1\n") })
 	r.site.SetPage("a.example", "/slow", func(w http.ResponseWriter, req *http.Request) {

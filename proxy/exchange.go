@@ -42,7 +42,7 @@ type exchange struct {
 	clock        *clock                  // nil: the request may take as long as it likes
 	wrote        atomic.Bool             // its header was written to the origin
 	asked        ratelimit.Request       // of the pace
-	clientTime   ratelimit.ClientTime    // for how long the client has blocked the request
+	clientTime   ratelimit.ClientTime    // the time for which the client has blocked the request
 	unrepeated   *Refusal                // why the request was not sent a second time; nil: it was, or once only
 	waitedBefore audit.Millis            // by sendings before the last
 	writer       http.ResponseWriter

@@ -153,7 +153,7 @@ func (ex *exchange) giveRides(resp *http.Response, now time.Time) {
 // request went before it.
 const reported = "reported"
 
-// overlap is the deviation of a request that its client has blocked, so that another one went before its end.
+// overlap is the deviation of a request that gave its place back before its end, since its client had blocked it.
 const overlap = "overlap"
 
 // reckon notes the wait that there would have been, and changes nothing.

@@ -494,7 +494,7 @@ func (s stuckPauses) Keep(ratelimit.Pause) error {
 
 func (stuckPauses) Kept() ([]ratelimit.Pause, error) { return nil, nil }
 
-// The client sees an answer that pushes back before the pause is kept on disk.
+// The client gets a 429 before its pause is stored.
 func TestPushedBackAnswerIsNotHeldUp(t *testing.T) {
 	stuck := stuckPauses{asked: make(chan struct{}, 1), free: make(chan struct{})}
 	limiter, err := ratelimit.New(ratelimit.Options{Pauses: stuck})
@@ -508,7 +508,7 @@ func TestPushedBackAnswerIsNotHeldUp(t *testing.T) {
 	if resp, _ := r.get(client, r.url("http", "/busy")); resp.StatusCode != 429 {
 		t.Errorf("status %d, want the origin's 429", resp.StatusCode)
 	}
-	<-stuck.asked // it is being kept all the while
+	<-stuck.asked // and Keep has not returned
 	if until := limiter.Paused("a.example"); until.IsZero() {
 		t.Error("the host is not paused")
 	}

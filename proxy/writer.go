@@ -39,7 +39,7 @@ func (w *responseWriter) WriteHeader(status int) {
 	}
 }
 
-// shortWrite is up to how long writing to a client that reads may take, on a machine that is busy.
+// shortWrite is the longest write to the client that does not count as a wait for it. A busy machine may need that long.
 const shortWrite = 10 * time.Millisecond
 
 func (w *responseWriter) Write(p []byte) (int, error) {
@@ -76,7 +76,7 @@ func (w *responseWriter) release() {
 	}
 }
 
-// clientBody is a request's body: whoever reads it waits for the client.
+// clientBody is the body of a request. It counts each read as a wait for the client.
 type clientBody struct {
 	io.ReadCloser
 	time *ratelimit.ClientTime

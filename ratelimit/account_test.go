@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestAccountIsPausedAlone has a host push back in answer to requests with credentials: the client that hears it is held
-// back, for as long as the host has said, and the host is paused for everybody when a second client hears it too.
+// A host pushes back in answer to requests with credentials. The client is paused for the time that the response names, and
+// the host is paused for all if a second client gets the same.
 func TestAccountIsPausedAlone(t *testing.T) {
 	told := Outcome{Status: 429, RetryAfter: 20 * time.Second, Credentials: true}
 	spent := Outcome{Status: 200, Spent: 20 * time.Second, Credentials: true}
@@ -35,7 +35,7 @@ func TestAccountIsPausedAlone(t *testing.T) {
 		{"a second client within a minute", []said{{0, "a", told}, {minute, "b", told}}, 20 * time.Second, 20 * time.Second},
 		{"a second client in a long pause", []said{{0, "a", Outcome{Status: 429, RetryAfter: time.Hour, Credentials: true}}, {10 * minute, "b", told}}, 50 * minute, 20 * time.Second},
 		{"a second client, much later", []said{{0, "a", told}, {minute + time.Second, "b", told}}, 0, 0},
-		{"a second client that is told no time", []said{{0, "a", told}, {time.Second, "b", Outcome{Status: 429}}}, -1, minute},
+		{"a second client without a time", []said{{0, "a", told}, {time.Second, "b", Outcome{Status: 429}}}, -1, minute},
 		{"a second client without credentials", []said{{0, "a", told}, {5 * time.Second, "b", Outcome{Status: 429, RetryAfter: 5 * time.Second}}}, 15 * time.Second, 5 * time.Second},
 		{"503 is the host's", []said{{0, "a", Outcome{Status: 503, RetryAfter: 20 * time.Second, Credentials: true}}}, 20 * time.Second, 20 * time.Second},
 		{"503 that tells of a quota is the host's", []said{{0, "a", Outcome{Status: 503, Spent: 20 * time.Second, Credentials: true}}}, 20 * time.Second, 20 * time.Second},
@@ -79,8 +79,8 @@ func TestAccountIsPausedAlone(t *testing.T) {
 	}
 }
 
-// Requests of a client that is held back wait without holding up those of others, and start when its pause is over.
-func TestOthersPassAClientThatIsHeldBack(t *testing.T) {
+// Requests of a paused client do not delay those of others, and start when the pause is over.
+func TestOthersPassAPausedClient(t *testing.T) {
 	for _, delay := range []time.Duration{0, 10 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLimiter(t, Options{MaxConcurrent: 1})
@@ -116,8 +116,8 @@ func TestOthersPassAClientThatIsHeldBack(t *testing.T) {
 	}
 }
 
-// A request that bears no wait is not turned away because one of a client that is held back waits.
-func TestNobodyStandsBehindAClientThatIsHeldBack(t *testing.T) {
+// A request that may not wait starts at once although one of a paused client waits.
+func TestPausedClientDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
 		l.Hear(host, "a", Outcome{Status: 429, RetryAfter: minute, Credentials: true})
@@ -132,8 +132,8 @@ func TestNobodyStandsBehindAClientThatIsHeldBack(t *testing.T) {
 	})
 }
 
-// Requests of the client that wait already, and bear less, are told at once; those of others wait on.
-func TestWaitersHearThatTheirClientIsHeldBack(t *testing.T) {
+// Waiting requests of a paused client with a shorter MaxWait are turned away at once. Those of other clients go on waiting.
+func TestWaitersOfAPausedClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
 		r := Request{Key: host, Client: "a", Delay: time.Second, MaxWait: 10 * time.Second}
@@ -143,7 +143,7 @@ func TestWaitersHearThatTheirClientIsHeldBack(t *testing.T) {
 			_, err := l.Acquire(t.Context(), r)
 			var wait *WaitError
 			if !errors.As(err, &wait) || wait.Wait != minute || wait.Source != RetryAfter || !wait.OneClient {
-				t.Errorf("who waits already hears %v, want a wait of a minute", err)
+				t.Errorf("a waiting request of the client: %v, want a wait of a minute", err)
 			}
 		})
 		all.Go(func() {
@@ -160,8 +160,8 @@ func TestWaitersHearThatTheirClientIsHeldBack(t *testing.T) {
 	})
 }
 
-// What is remembered of clients that are held back is little, whoever they are, and is forgotten with the lane.
-func TestClientsThatAreHeldBackAreBounded(t *testing.T) {
+// The state of paused clients is bounded, and ends with the lane.
+func TestPausedClientsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
 		for i := range 1000 {
@@ -179,7 +179,7 @@ func TestClientsThatAreHeldBackAreBounded(t *testing.T) {
 	})
 }
 
-// Instances that share a lane hear of it when a second client is told the same in another one.
+// The host is paused in all instances if a second client gets the same response in another instance.
 func TestSharedAccounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, in := newClub(t, 2, time.Millisecond)
@@ -198,7 +198,7 @@ func TestSharedAccounts(t *testing.T) {
 	})
 }
 
-// Redis counts what may concern one client alone as the lane does.
+// Redis counts responses that may concern one client as the lane does.
 func TestAccountsOverRedis(t *testing.T) {
 	_, in := newMini(t, 2)
 	complain := func(client string, told time.Duration) Verdict {
@@ -222,8 +222,8 @@ func TestAccountsOverRedis(t *testing.T) {
 	}
 }
 
-// A place that is kept for a client stands when its pause is over.
-func TestPlaceOfAClientThatIsHeldBack(t *testing.T) {
+// The kept place of a paused client is valid at the end of the pause.
+func TestPlaceOfAPausedClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
 		r := Request{Key: host, Client: "a", Delay: 10 * time.Second}
@@ -239,7 +239,7 @@ func TestPlaceOfAClientThatIsHeldBack(t *testing.T) {
 		}
 		time.Sleep(20 * time.Second)
 		if got := send(t, l, r, 0); got != 0 {
-			t.Errorf("who comes back when it was told waited %v", got)
+			t.Errorf("the client that came back at its time waited %v", got)
 		}
 	})
 }

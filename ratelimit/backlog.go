@@ -2,17 +2,17 @@ package ratelimit
 
 import "sync"
 
-// A backlog is work that is done in the background: one piece after another, in the order in which it came. A goroutine runs
-// while there is some. The zero value is empty.
+// A backlog runs functions in the background, one at a time, in the order of add. Its goroutine ends when no function is left.
+// The zero value is an empty backlog.
 type backlog struct {
-	// mu guards what follows.
+	// mu guards the other fields.
 	mu   sync.Mutex
 	work []func()
 	busy bool
-	done sync.Cond // busy became false; L is &mu once somebody waits
+	done sync.Cond // signals the end of busy; wait sets L
 }
 
-// add has f called after all that was added before, and reports whether there was room for it among most pieces.
+// add queues f, and reports whether fewer than most functions were in the queue.
 func (b *backlog) add(f func(), most int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -27,7 +27,7 @@ func (b *backlog) add(f func(), most int) bool {
 	return true
 }
 
-// run works until nothing is left.
+// run calls the functions until none is left.
 func (b *backlog) run() {
 	for f := b.next(); f != nil; f = b.next() {
 		f()
@@ -48,7 +48,7 @@ func (b *backlog) next() func() {
 	return f
 }
 
-// wait returns when all work is done.
+// wait returns when all functions have returned.
 func (b *backlog) wait() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

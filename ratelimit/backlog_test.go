@@ -27,8 +27,7 @@ func (s *slowPauses) Keep(p Pause) error {
 
 func (s *slowPauses) Kept() ([]Pause, error) { return nil, nil }
 
-// Nobody waits until a pause is kept. Pauses are kept in the order in which they came, those of one host as one, and none is
-// lost when the limiter is closed.
+// Pauses are stored in the background and in order, those of one host as one, and Close loses none.
 func TestPausesAreKeptInTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := &slowPauses{takes: time.Second}
@@ -65,8 +64,8 @@ func TestPausesAreKeptInTheBackground(t *testing.T) {
 	})
 }
 
-// A Shared that is slow to count complaints holds up nobody, and has a bounded number of them to count: what goes beyond is
-// counted here. None that was taken is lost when the limiter is closed.
+// Complaints go to Shared in the background and in order. Their number is bounded: complaints beyond it count in this instance.
+// Close loses none.
 func TestComplaintsInTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &slowClub{club: &club{}, takes: time.Second}
@@ -83,7 +82,7 @@ func TestComplaintsInTheBackground(t *testing.T) {
 			t.Errorf("to hear it took %v", took)
 		}
 		if got := pausedFor(l); !onCurve(got, minute) {
-			t.Errorf("what the others cannot count pauses the host for %v, want a minute", got)
+			t.Errorf("complaints beyond the bound pause the host for %v, want a minute", got)
 		}
 		l.Close()
 		if got := len(c.counted); got < maxComplaints || got > maxComplaints+1 || !slices.IsSortedFunc(c.counted, func(a, b Complaint) int { return a.Sent.Compare(b.Sent) }) {
@@ -105,7 +104,7 @@ func (c *slowClub) Complain(said Complaint) (Verdict, error) {
 	return Verdict{}, nil
 }
 
-// A pause that Redis was not told of yet when the instance is closed is known to the others.
+// Close tells Redis the pauses that it does not know yet.
 func TestPauseIsToldAtTheEnd(t *testing.T) {
 	server, in := newMini(t, 1)
 	for i := range 50 {

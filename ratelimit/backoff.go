@@ -32,9 +32,9 @@ type backoff struct {
 	client clientPause
 }
 
-// A clientPause holds one client back alone, since the host has pushed back in answer to a request with credentials: it may
-// be the quota of an account that is used up. A second client that hears the same makes it a pause of the host, so there is
-// never more than one.
+// A clientPause holds back one client, after the host has pushed back in answer to its request with credentials: the quota of
+// one account may be used up. If a second client hears the same, the host is paused instead, so a lane has one clientPause at
+// most.
 type clientPause struct {
 	client string
 	until  time.Time
@@ -80,7 +80,7 @@ func curve(streak int) time.Duration {
 	return rest + rand.N(rest/10)
 }
 
-// hold returns the pause of client alone, in the place of that of another client, which is over.
+// hold returns the pause of client. It replaces the pause of another client, which is over.
 func (b *backoff) hold(client string) *clientPause {
 	if b.client.client != client {
 		b.client = clientPause{client: strings.Clone(client)} // it may be part of a whole request
@@ -88,7 +88,7 @@ func (b *backoff) hold(client string) *clientPause {
 	return &b.client
 }
 
-// extend has the pause last until a moment, if that is later than its end.
+// extend moves the end of the pause to until, if that is later.
 func (p *clientPause) extend(until time.Time, source Source, now time.Time) {
 	p.heard = now
 	if until.After(p.until) {
@@ -96,7 +96,7 @@ func (p *clientPause) extend(until time.Time, source Source, now time.Time) {
 	}
 }
 
-// climb makes the pause longer along the curve.
+// climb extends the pause along the curve.
 func (p *clientPause) climb(now time.Time) {
 	if now.Sub(p.until) >= forgiven {
 		p.streak = 0
@@ -106,7 +106,7 @@ func (p *clientPause) climb(now time.Time) {
 	p.extend(now.Add(rest), Backoff, now)
 }
 
-// another reports whether the host pushes back to another client than this one as well: within a minute, or in a pause.
+// another reports whether the host has pushed back to another client too, within a minute or in a pause that is not over.
 func (b *backoff) another(client string, now time.Time) bool {
 	p := &b.client
 	if p.client != client && !p.heard.IsZero() && (now.Sub(p.heard) <= within || now.Before(p.until)) {
@@ -158,7 +158,7 @@ func (b *backoff) forgivenAt(now time.Time) bool {
 	return calm(b.until, forgivenAfter(b.streak))
 }
 
-// forgivenAfter returns for how long a pause is remembered that is over.
+// forgivenAfter returns how long a pause is remembered after its end.
 func forgivenAfter(streak int) time.Duration {
 	if streak == 0 {
 		return 0

@@ -8,21 +8,22 @@ import (
 // blockedFor is how long a client may block its own request while others wait.
 const blockedFor = time.Second
 
-// leastLook is how soon it is looked again at a request that its client may block any moment.
+// leastLook is the least time between two looks at a request that is not blocked at the moment.
 const leastLook = 20 * time.Millisecond
 
-// A ClientTime counts for how long a request waits for its own client: for the client to read the answer, or to send the
-// rest of the body. Its owner calls Begin and End around each such wait; waits may overlap.
+// A ClientTime measures how long a request waits for its own client: until the client reads the response, or sends the rest of
+// the body. The caller calls Begin and End around each such wait. Waits may overlap.
 //
-// A request that has waited for a second in all gives its place in the lane back when a request of another client wants it.
-// The Delay of that one counts from the end of the second. For the client itself the request holds the lane as any other,
-// until its end or for Options.ReleaseAfter.
+// A request that has waited for a second in all gives its place in the lane back if a request of another client wants it. The
+// Delay of that request counts from the end of the second. For the client itself, the blocked request holds the lane like any
+// other, until its end or for Options.ReleaseAfter.
 //
-// The zero value has counted nothing. A ClientTime is for one request, and safe for concurrent use.
+// The zero value is ready to use. A ClientTime is for one request, and safe for concurrent use.
 type ClientTime struct {
-	mu      sync.Mutex // guards what follows
-	waits   int        // that go on
-	since   time.Time  // when the first of them began
+	// mu guards the other fields.
+	mu      sync.Mutex
+	waits   int       // begun and not ended
+	since   time.Time // begin of the first of them
 	total   time.Duration
 	reached time.Time // when total reached blockedFor; zero: it has not
 	overlap bool
@@ -38,7 +39,7 @@ func (c *ClientTime) Begin() {
 	}
 }
 
-// End ends a wait for the client. One that was shorter than least does not count, unless others went on meanwhile.
+// End ends a wait for the client. A wait shorter than least does not count, unless another one overlaps it.
 func (c *ClientTime) End(least time.Duration) {
 	now := time.Now()
 	c.mu.Lock()
@@ -61,7 +62,7 @@ func (c *ClientTime) Overlapped() bool {
 	return c.overlap
 }
 
-// reachedAt returns when total reached blockedFor, with the wait that goes on: the zero time if it has not. c.mu is held.
+// reachedAt returns when total, with the present wait, reached blockedFor, the zero time if it has not. c.mu is held.
 func (c *ClientTime) reachedAt(now time.Time) time.Time {
 	if !c.reached.IsZero() || c.total+now.Sub(c.since) < blockedFor {
 		return c.reached
@@ -69,8 +70,7 @@ func (c *ClientTime) reachedAt(now time.Time) time.Time {
 	return c.since.Add(blockedFor - c.total)
 }
 
-// blocked returns when the client had blocked the request for so long that this gives its place back: the zero time if it
-// has not.
+// blocked returns when the client had blocked the request for blockedFor in all, the zero time if it has not.
 func (c *ClientTime) blocked(now time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,18 +80,18 @@ func (c *ClientTime) blocked(now time.Time) time.Time {
 	return c.reachedAt(now)
 }
 
-// nextLook returns when to ask again whether the client has blocked the request.
+// nextLook returns when to call blocked again.
 func (c *ClientTime) nextLook(now time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.waits == 0 {
 		return now.Add(max(blockedFor-c.total, leastLook))
 	}
-	at := c.since.Add(blockedFor - c.total) // it may just have passed
+	at := c.since.Add(blockedFor - c.total) // may be in the past
 	return later(at, now.Add(time.Millisecond))
 }
 
-// gaveBack notes that the request has given its place back.
+// gaveBack records that the request has given its place back.
 func (c *ClientTime) gaveBack() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,8 +12,7 @@ type WaitError struct {
 	Full   bool          // there is no place left to wait in, whatever MaxWait is
 	Source Source        // Backoff or RetryAfter if the host is paused for longer than the request would wait; else empty
 
-	// OneClient says that the pause is of the request's client alone: the host has pushed back in answer to a request of
-	// that client with credentials, and to no other client's.
+	// OneClient says that only the client of the request is paused: see Outcome.Credentials.
 	OneClient bool
 }
 

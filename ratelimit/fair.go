@@ -5,38 +5,38 @@ import (
 	"time"
 )
 
-// Clients that wait for one lane take turns so that each holds the lane for about as long: the next turn is that of the
-// client that has held it for the least time, and of several the one that has waited for its turn longest. Clients whose
-// requests take about as long thus take turns one by one.
+// Clients that wait for one lane take turns so that each holds the lane for about the same time. The next turn goes to the
+// client that has held the lane for the least time; if several have, to the one with the oldest last turn. Clients with
+// requests of about equal length thus take turns one by one.
 //
-// The times are kept as in start-time fair queueing: by a clock that stands, at each turn, at the time of the client whose
-// turn it is. A client that comes anew has the time of the clock, so it is owed nothing for the time when it was away.
+// The times are kept as in start-time fair queueing. A virtual clock moves, at each turn, to the time of the client that is
+// served. A new client starts at the clock, so it gains nothing from the time when it was absent.
 const (
-	// leastTurn is what a turn counts at least: one that holds the lane for a second is worth 32 of the shortest.
+	// leastTurn is the least time that a turn counts as. A turn of one second costs as much as 32 of the shortest.
 	leastTurn = time.Second / 32
 
-	// sameTime is within what times count as the same. Requests of one kind do not take equally long.
+	// sameTime is the step in which times are compared, since requests of one kind do not take exactly the same time.
 	sameTime = 250 * time.Millisecond
 
-	// forgivenDebts is for how long debts are remembered after the last one was made, when nobody waits any more.
+	// forgivenDebts is how long debts are kept after the last change, once the queue is empty.
 	forgivenDebts = time.Minute
 
-	// mostPasses is how often each other client is served, at most, before one that waits.
+	// mostPasses is how many turns of each other client a waiting client is passed over for at most.
 	mostPasses = 32
 )
 
-// debts are the times of the clients that have held a lane while others waited, beyond that of the clock.
+// debts holds, for each client that has held the lane while others waited, the time by which it is ahead of the clock.
 type debts struct {
 	clock time.Duration
-	until map[string]time.Duration // by client: where the clock must stand until it owes nothing
-	last  time.Time                // when the last one was made
+	until map[string]time.Duration // by client: the position of the clock at which its debt ends
+	last  time.Time                // when the last debt was made
 }
 
-// of returns how much longer client has held the lane than the others.
+// of returns the debt of client: how much longer it has held the lane than the others.
 func (d *debts) of(client string) time.Duration { return max(0, d.until[client]-d.clock) }
 
-// charge counts a turn of client that held the lane for so long, and ended now. At most so many clients are remembered; when
-// there are more, all are forgiven.
+// charge adds the turn of client that ended now, after it had held the lane for held. It keeps the debts of at most most
+// clients, and drops all of them to make room.
 func (d *debts) charge(client string, held time.Duration, most int, now time.Time) {
 	owes := d.of(client)
 	d.last = now
@@ -46,13 +46,13 @@ func (d *debts) charge(client string, held time.Duration, most int, now time.Tim
 	d.until[strings.Clone(client)] = d.clock + owes + max(held, leastTurn)
 }
 
-// serve sets the clock for the turn of client.
+// serve moves the clock for a turn of client.
 func (d *debts) serve(client string) {
 	d.clock = max(d.clock, d.until[client])
 	delete(d.until, client)
 }
 
-// turn returns the request, or the place, of f whose turn it would be: nil if it has none that may have its turn now.
+// turn returns the first request or kept place of f that may have its turn now, nil if there is none.
 func (ln *lane) turn(f *file, now time.Time) *waiter {
 	if ln.heldBack(f.client, now) {
 		return nil
@@ -65,7 +65,7 @@ func (ln *lane) turn(f *file, now time.Time) *waiter {
 	return nil
 }
 
-// leastHeld returns the request, or the place, whose turn it is among those that do not ride: nil if there is none.
+// leastHeld returns the request or kept place that has the next turn among those that do not ride, nil if there is none.
 func (ln *lane) leastHeld(now time.Time) *waiter {
 	var first *waiter
 	var least time.Duration
@@ -84,7 +84,7 @@ func (ln *lane) leastHeld(now time.Time) *waiter {
 	return first
 }
 
-// passOver notes whom w passes over, whose turn it is.
+// passOver counts a pass for each file that w goes before although its own place in the order is later.
 func (ln *lane) passOver(w *waiter, now time.Time) {
 	if w.rides {
 		return
@@ -100,15 +100,15 @@ func (ln *lane) passOver(w *waiter, now time.Time) {
 	}
 }
 
-// forgive drops the debts that are not remembered any longer.
+// forgive drops the debts if they are too old.
 func (ln *lane) forgive(now time.Time) {
 	if ln.debts != nil && ln.queue == nil && now.Sub(ln.debts.last) >= forgivenDebts {
 		ln.debts = nil
 	}
 }
 
-// rounds returns how many requests of f have their turn before the one at place k of own, if both have enough. Before says
-// that f is the first of the two if they owe the same.
+// rounds returns how many requests of client f have their turn before the request at place k of client own, if f has as many.
+// If before is true, f comes first when both owe the same. A request takes about takes.
 func (q *queue) rounds(f, own string, k int, before bool, takes time.Duration) int {
 	if before {
 		k++

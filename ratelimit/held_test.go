@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// blocked acquires r for a request whose client blocks it from the start on. It returns what counts that.
+// blocked acquires r, and has its client block it from the start on.
 func blocked(t *testing.T, l *Limiter, r Request) (Grant, *ClientTime) {
 	t.Helper()
 	r.ClientTime = new(ClientTime)
@@ -19,8 +19,8 @@ func blocked(t *testing.T, l *Limiter, r Request) (Grant, *ClientTime) {
 	return g, r.ClientTime
 }
 
-// TestBlockedRequestGivesTheLaneBack has a client not read its answer: another client waits for a second of that and for its
-// Delay, and the overlap is known. A request that nobody waits for holds the lane until its end.
+// A client blocks its request: another client waits for one second and its Delay, and the overlap is recorded. If no other
+// client waits, the blocked request holds the lane to its end.
 func TestBlockedRequestGivesTheLaneBack(t *testing.T) {
 	for _, delay := range []time.Duration{0, 10 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestBlockedRequestGivesTheLaneBack(t *testing.T) {
 			held.End(0)
 			g.Release(Outcome{Status: 200})
 			if got, want := send(t, l, other, 0), max(0, delay-5*time.Second); got != want {
-				t.Errorf("with the delay %v the other client waited %v after the end of what was blocked, want %v", delay, got, want)
+				t.Errorf("with the delay %v the other client waited %v after the end of the blocked request, want %v", delay, got, want)
 			}
 
 			time.Sleep(minute)
@@ -48,13 +48,13 @@ func TestBlockedRequestGivesTheLaneBack(t *testing.T) {
 			held.End(0)
 			g.Release(Outcome{Status: 200})
 			if got := send(t, l, other, 0); got != delay || held.Overlapped() {
-				t.Errorf("with the delay %v and nobody waiting: the next waited %v, overlap %v; want the delay and no overlap", delay, got, held.Overlapped())
+				t.Errorf("with the delay %v and no other client: the next waited %v, overlap %v; want the delay and no overlap", delay, got, held.Overlapped())
 			}
 		})
 	}
 }
 
-// The Delay counts from the moment at which the client had blocked its request for a second, also if another comes later.
+// The Delay counts from the end of the blocked second, also if the next request comes later.
 func TestDelayCountsFromTheBlockedSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
@@ -64,12 +64,12 @@ func TestDelayCountsFromTheBlockedSecond(t *testing.T) {
 		blocked(t, l, r)
 		time.Sleep(4 * time.Second)
 		if got := send(t, l, other, 0); got != 7*time.Second {
-			t.Errorf("who came three seconds after the blocked one waited %v, want 7s", got)
+			t.Errorf("a request three seconds after the blocked second waited %v, want 7s", got)
 		}
 	})
 }
 
-// What the client does now and then adds up, and what it takes for a moment does not count if it is shorter than the least.
+// Waits for the client add up, except for those shorter than the least.
 func TestBlockedNowAndThen(t *testing.T) {
 	for _, test := range []struct {
 		least, want time.Duration
@@ -101,8 +101,8 @@ func TestBlockedNowAndThen(t *testing.T) {
 	}
 }
 
-// For its own client a blocked request holds the lane as before, until its end or for ReleaseAfter, and without a Delay one
-// place of MaxConcurrent. Other clients come and go meanwhile.
+// For its own client, a blocked request holds the lane until its end or for ReleaseAfter, and without a Delay one place of
+// MaxConcurrent. Other clients have their turns meanwhile.
 func TestBlockedRequestHoldsBackItsOwnClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
@@ -146,7 +146,7 @@ func TestBlockedRequestHoldsBackItsOwnClient(t *testing.T) {
 	})
 }
 
-// After the end of what it has blocked, a client keeps its Delay, and no more if the request had waited for a pause.
+// After the end of its blocked request, a client keeps its Delay, but not the length of a pause before that request.
 func TestDelayAfterABlockedRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
@@ -169,7 +169,7 @@ func TestDelayAfterABlockedRequest(t *testing.T) {
 	})
 }
 
-// A flood of requests whose client reads nothing costs the other clients a second and a Delay in ReleaseAfter.
+// A flood of blocked requests costs the other clients one second and one Delay for each ReleaseAfter.
 func TestBlockedFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const delay = time.Second
@@ -206,7 +206,7 @@ func TestBlockedFlood(t *testing.T) {
 	})
 }
 
-// turns has clients come back as soon as they are answered, and returns how often each was served, and in what order.
+// turns has each client ask again as soon as it is served. It returns how often each was served, and the order.
 func turns(t *testing.T, l *Limiter, delay, lasts time.Duration, took map[string]time.Duration) (served map[string]int, order []string) {
 	t.Helper()
 	served = make(map[string]int)
@@ -234,8 +234,7 @@ func turns(t *testing.T, l *Limiter, delay, lasts time.Duration, took map[string
 	return served, order
 }
 
-// Clients that hold the lane for as long take turns; one that holds it for longer has fewer turns, so that all hold it for
-// about as long in the end, but one of 32 of each other's at least.
+// Clients hold the lane for about the same time in the end, but each gets one turn after 32 of another client at least.
 func TestTurnsAreFairByHeldTime(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -263,7 +262,7 @@ func TestTurnsAreFairByHeldTime(t *testing.T) {
 	}
 }
 
-// A client that comes anew owes nothing and is owed nothing: it takes turns with those that were there.
+// A new client takes turns with the others, and gains nothing from its absence.
 func TestNewcomerTakesTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
@@ -307,7 +306,7 @@ func TestNewcomerTakesTurns(t *testing.T) {
 	})
 }
 
-// A client that held the lane for long once has its turn after 32 of each other's, and is as any other then.
+// A client that once held the lane for a long time has its next turn after 32 of the other client, and normal turns after that.
 func TestOldDebtEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{ReleaseAfter: time.Hour})
@@ -340,7 +339,7 @@ func TestOldDebtEnds(t *testing.T) {
 	})
 }
 
-// A client that is away while another has its turn owes what it did before.
+// A client keeps its debt while it is absent.
 func TestDebtOfAClientThatIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
@@ -358,7 +357,7 @@ func TestDebtOfAClientThatIsAway(t *testing.T) {
 		})
 		time.Sleep(3 * time.Second)
 		g.Release(Outcome{Status: 200})
-		time.Sleep(1050 * time.Millisecond) // the other is being served, and nobody waits
+		time.Sleep(1050 * time.Millisecond) // the other one is served, and the queue is empty
 		send(t, l, r, 0)
 		if got := served.Load(); got < 20 || got > 29 {
 			t.Errorf("the client had its next turn after %d of the other, want some 27", got)
@@ -367,7 +366,7 @@ func TestDebtOfAClientThatIsAway(t *testing.T) {
 	})
 }
 
-// What is remembered of clients' turns is bounded, and ends a minute after the last of them when nobody waits.
+// The number of debts is bounded, and they end a minute after the last turn if the queue is empty.
 func TestDebtsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{MaxQueue: 10})
@@ -396,12 +395,12 @@ func TestDebtsAreBounded(t *testing.T) {
 		}
 		time.Sleep(2 * time.Hour)
 		if sweepAll(l); ln.debts != nil {
-			t.Error("debts are kept though nobody has waited for long")
+			t.Error("debts are kept although the queue was empty for long")
 		}
 	})
 }
 
-// Waits are foreseen with what clients owe.
+// Predicted waits take the debts into account.
 func TestForeseenWithDebts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const delay = time.Second
@@ -421,14 +420,14 @@ func TestForeseenWithDebts(t *testing.T) {
 		owes, new := ln.predict(time.Now(), "a", 0, delay), ln.predict(time.Now(), "c", 0, delay)
 		ln.mu.Unlock()
 		if owes < 6*delay || new > 3*delay {
-			t.Errorf("the client that has held the lane for 5 s is told to wait %v, and a new one %v; want all five before the one and one before the other", owes, new)
+			t.Errorf("predicted waits: %v for the client that has held the lane for 5 s, %v for a new one; want all five requests before the one, and one before the other", owes, new)
 		}
 		cancel()
 		all.Wait()
 	})
 }
 
-// An instance gives its lease back when a client has blocked the request for a second, though nobody waits here.
+// An instance gives its lease back after the blocked second although no other client waits in it.
 func TestSharedBlockedRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, in := newClub(t, 2, time.Millisecond)

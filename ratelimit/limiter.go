@@ -12,8 +12,8 @@
 // The right to send one request is a Grant. While a Delay applies, a lane has one request under way at a time, and the
 // next one starts no sooner than Delay after the end of the one before, whoever sent that. Without a Delay, a lane has
 // up to Options.MaxConcurrent requests under way. Requests that must wait stand in one queue per client, first come
-// first served, and the queues take turns by the time for which their clients' requests hold the lane, so no client can
-// crowd out another. A request that its own client blocks gives its place to other clients: see ClientTime. Only the
+// first served, and the queues take turns by the time for which their clients hold the lane, so no client can crowd out
+// another. A request that its own client blocks gives its place to other clients: see ClientTime. Only the
 // request whose turn it is waits on the clock: one that leaves before costs nobody a slot. The clock of DefaultDelay is a
 // token bucket (golang.org/x/time/rate), and that of a Delay the moment from which it counts.
 //
@@ -45,7 +45,7 @@ import (
 // whatever the answer. Stop, SetFloor and Lift are an operator's word, Peek and Paused are for who looks on, and Reload
 // changes the rules under the lanes.
 //
-// A Limiter is safe for concurrent use. Close it when nothing is paced any more.
+// A Limiter is safe for concurrent use. Close it at the end.
 type Limiter struct {
 	options atomic.Pointer[Options] // complete
 	pauses  Pauses                  // nil: none are kept
@@ -55,12 +55,12 @@ type Limiter struct {
 	gates     gates
 	hangar    sync.Pool // of *flight that are not under way
 
-	complaints backlog // to be counted by Shared
-	stores     backlog // pauses to be handed to Pauses
+	complaints backlog // calls of Shared.Complain
+	stores     backlog // calls of Pauses.Keep
 
 	// storing guards unstored.
 	storing  sync.Mutex
-	unstored map[string]Pause // by key: those that stores has still to hand over
+	unstored map[string]Pause // by key; each has one call in stores
 
 	// mu guards lanes and ring, and nothing inside a lane. A lane's own lock is never waited for while mu is held.
 	mu    sync.RWMutex
@@ -113,10 +113,10 @@ func (l *Limiter) Reload(o Options) error {
 	return nil
 }
 
-// Close waits until the pauses that hosts have asked for are kept, and the other instances have counted their complaints. Pace
-// nothing any more when you call it.
+// Close waits until all pauses are handed to Options.Pauses and all complaints to Options.Shared. Call it after the last Grant
+// is released.
 func (l *Limiter) Close() {
-	l.complaints.wait() // they may lead to pauses
+	l.complaints.wait() // first, since a complaint may cause a pause
 	l.stores.wait()
 }
 
@@ -152,8 +152,8 @@ type Request struct {
 	// Addr is where the request goes, if Options.AddrDelay is to hold for it.
 	Addr netip.Addr
 
-	// ClientTime is told while the request waits for its own client. When it has done so for a second in all, the request
-	// gives its place to those of other clients: see ClientTime. If nil, it never does.
+	// ClientTime measures how long the request waits for its own client. After a second in all, the request gives its place to
+	// requests of other clients: see ClientTime. If nil, it never does.
 	ClientTime *ClientTime
 
 	// Patient says that MaxWait is the client's own word for this request. If false, a shorter wait is foreseen in vain

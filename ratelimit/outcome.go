@@ -19,8 +19,8 @@ type Outcome struct {
 	// whatever the status, up to an hour. Zero and less are as good as none.
 	Spent time.Duration
 
-	// Credentials says that the request carried some, such as Authorization or Cookie. What pushes back then may be a limit
-	// of that account: a 429, or a quota that is used up, holds back the client alone until a second one hears the same.
+	// Credentials says that the request had some, such as Authorization or Cookie. A 429 or a used-up quota may then be a limit
+	// of one account, so it pauses the client only, until a second client gets the same.
 	Credentials bool
 
 	// Ended is when the request ended, if that was before it was released. If zero, it is that moment.
@@ -46,7 +46,7 @@ func (o Outcome) pushesBack() bool {
 	return o.Status == http.StatusTooManyRequests || o.Status == http.StatusServiceUnavailable
 }
 
-// personal reports whether what the host asks for may concern the account of the request alone. A 503 is about the host.
+// personal reports whether o may concern the account of the request only. A 503 concerns the host.
 func (o Outcome) personal() bool { return o.Credentials && o.Status != http.StatusServiceUnavailable }
 
 // told returns for how long the host asked to be left alone, in its own words: 0 if it did not.

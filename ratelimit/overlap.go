@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// An overlap is what a client's own requests, which it has blocked, hold up of its next ones: they gave their places back to
-// other clients, and go on.
+// An overlap holds the requests of one client that gave their places back to other clients and are still under way. They
+// delay the next requests of the client itself.
 type overlap struct {
 	flights []*flight
-	until   time.Time // a Delay after the end of the last one that has ended
+	until   time.Time // a Delay after the last end of such a request
 }
 
-// reclaim takes the places back of requests that their clients have blocked, if others want them.
+// reclaim takes back the places of requests that their clients have blocked, for each client for which wanted is true.
 func (ln *lane) reclaim(now time.Time, wanted func(client string) bool) {
 	for f := ln.flights.oldest; f != nil; {
 		newer := f.newer
@@ -23,7 +23,7 @@ func (ln *lane) reclaim(now time.Time, wanted func(client string) bool) {
 	}
 }
 
-// blocked returns when the client of f had blocked it for so long that it gives its place back: the zero time if it has not.
+// blocked returns when the client of f had blocked it for blockedFor, the zero time if it has not.
 func (f *flight) blocked(now time.Time) time.Time {
 	if f.own == nil {
 		return time.Time{}
@@ -47,7 +47,7 @@ func (ln *lane) overlap(f *flight, at time.Time) {
 	ln.end(f, at)
 }
 
-// overlapped notes that f has ended, which had given its place back.
+// overlapped handles the end of f, which gave its place back earlier.
 func (ln *lane) overlapped(f *flight, at time.Time) {
 	o := ln.overlaps[f.client]
 	o.flights = slices.DeleteFunc(o.flights, func(other *flight) bool { return other == f })
@@ -59,8 +59,8 @@ func (ln *lane) overlapped(f *flight, at time.Time) {
 	}
 }
 
-// freed returns when the client of f may send its next request, if f, which gave its place back and keeps a Delay, ends at the
-// moment at: as if it had held the lane.
+// freed returns when the client of f may send its next request if f ends at the moment at. It is the moment that would apply
+// if f had held the lane to its end.
 func (ln *lane) freed(f *flight, at time.Time) time.Time {
 	rules := ln.limiter.rules()
 	if end := f.start.Add(rules.ReleaseAfter); at.After(end) {
@@ -79,8 +79,8 @@ func (ln *lane) dropOverlap(client string) {
 	}
 }
 
-// heldByOwn returns how long requests of client wait for those that it has blocked itself: until a Delay after their end, or
-// for ReleaseAfter, as if they had not given their places back. 0 or less: they do not wait.
+// heldByOwn returns how long requests of client wait for its own blocked requests, as if those still held their places. It is
+// 0 or less if they do not wait.
 func (ln *lane) heldByOwn(client string, now time.Time) time.Duration {
 	o := ln.overlaps[client]
 	if o == nil {
@@ -104,7 +104,7 @@ func (ln *lane) heldByOwn(client string, now time.Time) time.Duration {
 	return held
 }
 
-// overlapsEnd drops what is over of the overlaps, and reports whether nothing is left.
+// overlapsEnd drops the overlaps that are over, and reports whether none is left.
 func (ln *lane) overlapsEnd(now time.Time) bool {
 	for client, o := range ln.overlaps {
 		if len(o.flights) == 0 && !o.until.After(now) {
@@ -114,8 +114,8 @@ func (ln *lane) overlapsEnd(now time.Time) bool {
 	return ln.overlaps == nil
 }
 
-// soonestEnd returns when one of the requests under way gives its place back at the latest: the oldest after ReleaseAfter, or
-// one that its client blocks.
+// soonestEnd returns how long it is until a request under way may give its place back: the oldest after ReleaseAfter, or one
+// that its client blocks.
 func (ln *lane) soonestEnd(now time.Time) time.Duration {
 	soonest := ln.flights.oldest.start.Add(ln.limiter.rules().ReleaseAfter)
 	for f := ln.flights.oldest; f != nil; f = f.newer {
@@ -129,7 +129,7 @@ func (ln *lane) soonestEnd(now time.Time) time.Duration {
 	return soonest.Sub(now)
 }
 
-// others reports whether requests of others than client wait, and not only kept places.
+// others reports whether requests of other clients wait. Kept places do not count.
 func (q *queue) others(client string) bool {
 	if q == nil {
 		return false
@@ -140,7 +140,7 @@ func (q *queue) others(client string) bool {
 	return slices.ContainsFunc(q.files, func(f *file) bool { return f.client != client && f.waitsBehind(0) })
 }
 
-// watch looks at requests that their clients may block, for other instances, which may wait for them. The timer runs it.
+// watch reclaims the places of blocked requests for other instances, which may wait for them. The timer of the share runs it.
 func (ln *lane) watch() {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
@@ -151,7 +151,7 @@ func (ln *lane) watch() {
 	ln.pump(now)
 }
 
-// watchAgain sets the timer for the next look, if there is something to look at.
+// watchAgain sets the timer for the next call of watch, if a request under way can be blocked.
 func (ln *lane) watchAgain(now time.Time) {
 	var soonest time.Time
 	for f := ln.flights.oldest; f != nil; f = f.newer {

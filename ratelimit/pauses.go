@@ -59,8 +59,7 @@ func (l *Limiter) tellPause(p Pause) {
 	}
 }
 
-// keep tells the other instances of a pause that has just begun, and has it kept. It does not wait for either. The zero Pause
-// is none.
+// keep tells the other instances of a new pause and stores it, both in the background. It ignores the zero Pause.
 func (l *Limiter) keep(p Pause) {
 	if p.Until.IsZero() {
 		return
@@ -69,8 +68,8 @@ func (l *Limiter) keep(p Pause) {
 	l.store(p)
 }
 
-// store has p handed to Pauses in the background, if it is long. Of the pauses of one key that wait for that, the one that
-// ends last counts, so no more wait than there are lanes.
+// store hands p to Pauses in the background, if it is long. If a pause of the same key is still queued, only the one that ends
+// last is kept, so the queue has at most one pause for each lane.
 func (l *Limiter) store(p Pause) {
 	if l.pauses == nil || time.Until(p.Until) <= keepsAbove {
 		return

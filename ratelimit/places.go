@@ -97,8 +97,8 @@ func (ln *lane) lapse(w *waiter, now time.Time) {
 }
 
 // next returns the request, or the place, whose turn it is. The queue is not empty. A kept place whose moment is far, since
-// others have left the queue, lets those go first that are over before it, and a request of a client that is held back lets
-// all others go first.
+// others have left the queue, lets those go first that are over before it. A request of a client that is held back lets all
+// others go first.
 func (ln *lane) next(now time.Time) *waiter {
 	for _, w := range ln.queue.riders {
 		if !ln.heldBack(w.client, now) {
@@ -114,7 +114,7 @@ func (ln *lane) next(now time.Time) *waiter {
 	return ln.queue.head()
 }
 
-// heldFor returns how long requests of client wait for what concerns that client alone: 0 or less if they do not.
+// heldFor returns how long requests of client wait for a reason that holds for this client only; 0 or less if they do not.
 func (ln *lane) heldFor(client string, now time.Time) time.Duration {
 	if ln.restraint == nil && ln.overlaps == nil {
 		return 0
@@ -122,11 +122,10 @@ func (ln *lane) heldFor(client string, now time.Time) time.Duration {
 	return max(ln.restraint.clientRest(client, now), ln.heldByOwn(client, now))
 }
 
-// heldBack reports whether requests of client wait for what concerns that client alone.
+// heldBack reports whether requests of client wait for a reason that holds for this client only.
 func (ln *lane) heldBack(client string, now time.Time) bool { return ln.heldFor(client, now) > 0 }
 
-// soonest returns wait, or how long it is until a client is no longer held back if that is less: its requests may have their
-// turn then.
+// soonest returns the shorter one of wait and the time until a client is no longer held back.
 func (ln *lane) soonest(wait time.Duration, now time.Time) time.Duration {
 	if rs := ln.restraint; rs != nil && rs.client.until.After(now) {
 		wait = min(wait, rs.client.until.Sub(now))

@@ -85,7 +85,7 @@ func (s *orders) set(key string, o datedOrder) {
 	s.byKey[strings.Clone(key)] = o // key may be part of a whole request
 }
 
-// inForce returns what of o holds at a moment: a stop may have ended.
+// inForce returns o as it holds at now, without a stop that has ended.
 func (o Order) inForce(now time.Time) Order {
 	o.Stop = o.Stop && (o.Until.IsZero() || o.Until.After(now))
 	return o

@@ -27,7 +27,7 @@ func (rs *restraint) rest(now time.Time) time.Duration {
 	return rs.until.Sub(now)
 }
 
-// clientRest returns how long client alone is held back from now on: 0 or less if it is not.
+// clientRest returns the rest of the pause of client alone, 0 or less if it has none.
 func (rs *restraint) clientRest(client string, now time.Time) time.Duration {
 	if rs == nil || rs.client.client != client {
 		return 0
@@ -35,14 +35,14 @@ func (rs *restraint) clientRest(client string, now time.Time) time.Duration {
 	return rs.client.until.Sub(now)
 }
 
-// restFor returns how long requests of client are held back from now on, by the pause of the host or by its own: 0 or less
-// if they are not.
+// restFor returns the rest of the pause that holds back requests of client, that of the host or its own; 0 or less if there is
+// none.
 func (rs *restraint) restFor(client string, now time.Time) time.Duration {
 	return max(rs.rest(now), rs.clientRest(client, now))
 }
 
-// waitError returns the error of a request of client that would wait, and names the pause that holds it back if that is
-// longer than limit.
+// waitError returns the error of a request of client that would wait. If a pause longer than limit holds it back, the error
+// names the pause.
 func (rs *restraint) waitError(client string, wait, limit time.Duration, now time.Time) *WaitError {
 	err := &WaitError{Wait: wait}
 	rest, own := rs.rest(now), rs.clientRest(client, now)
@@ -76,8 +76,8 @@ func (rs *restraint) delay(d time.Duration) time.Duration {
 	return max(d, rs.floor)
 }
 
-// required returns the least gap to the request before of one that client starts now, and what asks for more than its own
-// delay.
+// required returns the least gap between the last request and one that client starts now, and the source of it if that is not
+// the request's own delay.
 func (ln *lane) required(client string, delay time.Duration) (time.Duration, Source) {
 	rs, source := ln.restraint, Source("")
 	if d := ln.limiter.rules().DefaultDelay; d > 0 && rs.delay(delay) == 0 {
@@ -111,7 +111,7 @@ func (ln *lane) hear(f *flight, o Outcome, now time.Time) Pause {
 	return ln.answered(o, f.client, f.start, now)
 }
 
-// maxComplaints is how many complaints wait to be counted by Shared. More are counted here alone.
+// maxComplaints is how many complaints may wait for Shared. Any more count in this instance only.
 const maxComplaints = 1024
 
 // answered takes in what the host answered to a request that client sent, and returns the pause that this begins.

@@ -62,7 +62,7 @@ type Answer struct {
 	Gap      time.Duration // since what a Delay counts from, in any instance; negative if nothing is known
 	Paused   time.Duration // how long the lane still is paused
 	PausedBy Source        // why
-	Order    Order         // the last that the operator gave, zero if there is none; also in an answer that says nothing new of it. While it is a stop, there is no Lease
+	Order    Order         // the operator's last order, zero if there is none. An answer without news of it repeats it. While it is a stop, there is no Lease
 	Rivals   []int         // how many wait in each other instance that has any; they take turns
 	Last     int64         // the number of the last Lease, of any instance
 	Mode     Mode

@@ -15,7 +15,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
-// A client whose account has used up its quota does not have the host paused for the other.
+// The used-up quota of one account does not pause the host for the other client.
 func TestHostileQuota(t *testing.T) {
 	for _, test := range []struct {
 		status int
@@ -60,7 +60,7 @@ func TestHostileQuota(t *testing.T) {
 	}
 }
 
-// hostileHolds are ways in which a client holds up its own requests, each with a connection of its own.
+// hostileHolds are ways to block requests, each on a connection of its own.
 var hostileHolds = map[string]func(s *scene, ctx context.Context, url func(string) string){
 	"downloads that are not read": func(s *scene, ctx context.Context, url func(string) string) {
 		s.begin(ctx, http.MethodGet, url("/endless"), nil)
@@ -99,8 +99,7 @@ func (s *scene) begin(ctx context.Context, method, url string, body io.Reader) {
 	}()
 }
 
-// Downloads that their client does not read, and uploads that it drips, hold up the other client's requests for a second and
-// no longer, and the record of each that was overtaken says so.
+// Unread downloads and dripping uploads delay the other client by one second at most, and the overlap is recorded.
 func TestHostileHolds(t *testing.T) {
 	const hostile = 12
 	for _, test := range []struct{ hold, scheme, robots string }{
@@ -127,7 +126,7 @@ func TestHostileHolds(t *testing.T) {
 					}
 					return nil
 				})
-				time.Sleep(2 * time.Second) // the first of them hold up whoever comes for a second
+				time.Sleep(2 * time.Second) // the first of them hold the host for a second
 			})
 			stop()
 			overlapped := func(rec audit.Record) bool { return rec.Client == "one" && rec.Deviation == "overlap" }

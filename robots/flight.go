@@ -127,7 +127,7 @@ func (c *Cache) fly(ctx context.Context, f *flight) (l landing, err error) {
 		return c.outlast(f, before, c.refused(e, err))
 	}
 	defer f.pass.end()
-	c.writing.enter(e.origin)() // a flight that had the turn before may still write
+	c.writing.enter(e.origin)()                            // a flight that had the turn before may still write
 	if now := c.inMemory(e.key, e.origin); now != f.seen { // another flight has been here
 		f.seen = now
 		if before, enough = c.look(ctx, f); enough {

@@ -150,8 +150,10 @@ func (v *fetchVisit) refusal() error {
 		return v.why(time.Time{}, "%s, which says whether that is allowed, could not be fetched: %s", file, cause(v.snap))
 	case policy.ReasonPace:
 		return v.why(time.Time{}, "%s asks for %v between requests, which is more than max_crawl_delay allows", v.hop.To.Host(), d.Delay)
-	default:
+	case policy.ReasonExemption:
 		return v.why(time.Time{}, "the operator of the proxy refuses that: %s", d.Exemption)
+	default:
+		return v.why(time.Time{}, "that is refused (%s)", d.Reason)
 	}
 }
 

@@ -73,9 +73,6 @@ func NewCache(o CacheOptions) (*Cache, error) {
 	setDefault(&o.MaxBodies, 64)
 	setDefault(&o.MaxQueue, 20_000)
 	setDefault(&o.MaxWait, 150*time.Second)
-	if o.Spacing == nil {
-		o.Spacing = func(origin.Origin, *Snapshot) time.Duration { return 0 }
-	}
 	if o.Store == nil {
 		o.Store = noStore{}
 	}

@@ -190,9 +190,9 @@ var errPageInPage = &RefusedError{Why: "the robots.txt by which another redirect
 func (f *Fetcher) admit(a *attempt, h Hop, noPages bool) (Visit, error) {
 	switch {
 	case f.options.Admit == nil:
-		return unseen{}, a.moveTo(h.To.Host())
+		return unseen{}, a.moveTo(origin.Key(h.To.Host()))
 	case !h.Page:
-		if err := a.moveTo(h.To.Host()); err != nil {
+		if err := a.moveTo(origin.Key(h.To.Host())); err != nil {
 			return nil, err
 		}
 		return f.options.Admit(a, h)

@@ -218,9 +218,10 @@ func (c *Cache) ask(ctx context.Context, f *flight, before *Snapshot) (landing, 
 		return landing{snap: snap}, nil
 	}
 	c.counts.fetches.Add(1)
+	f.pass.asked = true
 	answer, err := c.options.Fetch(ctx, Request{Origin: e.origin, Asker: e.asker, Previous: before, NoPages: e.purpose == toJudge})
 	if err != nil {
-		c.space(e.origin, nil)
+		c.space(f.pass, e.origin, nil)
 		c.outages.note(e, err, time.Now())
 		if cause := context.Cause(ctx); cause == errUnwanted || cause == errSlow {
 			err = fmt.Errorf("robots: fetching for %s: %w", e.origin, cause)
@@ -230,12 +231,12 @@ func (c *Cache) ask(ctx context.Context, f *flight, before *Snapshot) (landing, 
 	c.counts.answered(answer)
 	_, unwanted := answer.Err.(*unwantedError)
 	if e.purpose == early && answer.Availability == Unreachable && (before.countsOn() || before != nil && unwanted) {
-		c.space(e.origin, before)
+		c.space(f.pass, e.origin, before)
 		return landing{snap: before.with(nil)}, nil
 	}
 	snap := weigh(before, answer, c.options.UnreachableAllows)
 	header := snap.Header
-	c.space(e.origin, snap.prepare())
+	c.space(f.pass, e.origin, snap.prepare())
 	defer c.writing.enter(e.origin)() // before the turn is given back, so that the next flight finds the result
 	f.pass.end()
 	if e.purpose != toJudge || answer.Marks&RedirectRefused == 0 { // else another flight may follow that redirect

@@ -212,16 +212,16 @@ func TestJudgedHops(t *testing.T) {
 			"http://a.example/robots.txt": "-> http://b.example/x", "http://b.example/robots.txt": "-> http://c.example/robots.txt", "http://c.example/robots.txt": "User-agent: *\nDisallow: /x\n",
 		}, []string{"http://a.example"}, []string{refused}, 1, 4 * time.Second},
 	} {
-		t.Run(row.name, func(t *testing.T) {
+		hold := func(t *testing.T, o robots.CacheOptions, most time.Duration) {
 			synctest.Test(t, func(t *testing.T) {
 				web := newFakeWeb(row.answers)
-				c, j := judging(t, web, robots.CacheOptions{MaxFetches: 1})
+				c, j := judging(t, web, o)
 				begin := time.Now()
 				if got := lookUps(t, c, row.ask...); !slices.Equal(got, row.want) {
 					t.Errorf("%v = %q, want %q", row.ask, got, row.want)
 				}
-				if took := time.Since(begin); took > row.most {
-					t.Errorf("it took %v, want %v: somebody waited for a place that was not given back", took, row.most)
+				if took := time.Since(begin); took > most {
+					t.Errorf("it took %v, want %v: somebody waited for a place that was not given back", took, most)
 				}
 				if len(j.judged) != row.judged {
 					t.Errorf("judged %v, want %d", j.judged, row.judged)
@@ -235,6 +235,10 @@ func TestJudgedHops(t *testing.T) {
 					t.Errorf("at the end: %+v, want nobody", got)
 				}
 			})
+		}
+		t.Run(row.name, func(t *testing.T) { hold(t, robots.CacheOptions{MaxFetches: 1}, row.most) })
+		t.Run(row.name+", spaced", func(t *testing.T) {
+			hold(t, robots.CacheOptions{MaxFetches: 1, Spacing: every(time.Second)}, row.most+2*time.Second)
 		})
 	}
 }
@@ -329,6 +333,26 @@ func TestToJudgeWaitsForTheTurn(t *testing.T) {
 		all.Wait()
 		if got := web.count("http://b.example/robots.txt"); got != 1 {
 			t.Errorf("%d requests, want 1", got)
+		}
+	})
+}
+
+// TestToJudgeIsOfOneOrigin keeps no distance from a fetch for the very origin.
+func TestToJudgeIsOfOneOrigin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		web := newFakeWeb(map[string]string{"http://b.example/robots.txt": file})
+		c, _ := judging(t, web, robots.CacheOptions{Spacing: every(time.Hour)})
+		b := mustOrigin(t, "http://b.example")
+		var all sync.WaitGroup
+		all.Go(func() { lookUp(t, c, b) })
+		synctest.Wait()
+		begin := time.Now()
+		if snap, err := c.ToJudge(t.Context(), b, robots.Asker{}); err != nil || outline(snap) != "found 200 /open" || time.Since(begin) != time.Second {
+			t.Errorf("ToJudge = %v, %v after %v, want what the other fetch brings after 1s", snap, err, time.Since(begin))
+		}
+		all.Wait()
+		if _, err := c.Refresh(t.Context(), b); err != nil || time.Since(begin) != 2*time.Second {
+			t.Errorf("Refresh: %v after %v, want at once", err, time.Since(begin))
 		}
 	})
 }

@@ -75,7 +75,10 @@ type pass struct {
 	fetch   *place   // nil if the flight fetches nothing
 	body    *place   // nil if it reads none
 	timer   *time.Timer
-	moved   bool // it follows redirects: perHost does not bound how many wait where those lead
+
+	leaveHost func() // ends its turn at the host; nil: it has none
+	asked     bool   // the host whose turn it has was asked, and Cache.space not called since
+	moved     bool   // it follows redirects: perHost does not bound how many wait where those lead
 }
 
 // waiter counts the calls of one client that wait for a flight.
@@ -167,6 +170,21 @@ func (p *pass) end() {
 	if p.fetch != nil {
 		p.give(&p.queue.fetches, &p.fetch)
 	}
+	if leave := p.leaveHost; leave != nil {
+		p.leaveHost = nil
+		leave()
+	}
+}
+
+// waitingClients returns the clients that wait for the flight.
+func (p *pass) waitingClients() []string {
+	p.queue.mu.Lock()
+	defer p.queue.mu.Unlock()
+	clients := make([]string, len(p.waiters))
+	for i, w := range p.waiters {
+		clients[i] = w.client
+	}
+	return clients
 }
 
 // move is begin for a host to which a redirect leads; if that is empty, it is for no host in particular.

@@ -231,3 +231,38 @@ func TestManySpacedPorts(t *testing.T) {
 		}
 	})
 }
+
+// TestSpacedPortsTakeTurns has one client ask for ports of a host without end: another one that asks for one waits for one
+// turn of the first, or two if one is under way.
+func TestSpacedPortsTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var v visits
+		c := newCache(t, robots.CacheOptions{Fetch: v.fetch, Spacing: every(time.Second)})
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for worker := range 30 {
+			all.Go(func() {
+				for n := 0; ctx.Err() == nil; n++ {
+					o := mustOrigin(t, fmt.Sprintf("http://a.example:%d", 1000+1000*worker+n))
+					if _, err := c.Snapshot(ctx, o, robots.Asker{Client: "hostile"}); errors.Is(err, robots.ErrBusy) {
+						time.Sleep(10 * time.Millisecond)
+					}
+				}
+			})
+		}
+		time.Sleep(30*time.Second + time.Millisecond)
+		for i := range 20 {
+			begin := time.Now()
+			o := mustOrigin(t, fmt.Sprintf("https://a.example:%d", 60000+i))
+			if _, err := c.Snapshot(t.Context(), o, robots.Asker{Client: "innocent"}); err != nil {
+				t.Fatal(err)
+			}
+			if got := time.Since(begin); got > 6*time.Second { // two turns of two seconds, and its own
+				t.Errorf("look-up %d of the other client took %v", i, got)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		cancel()
+		all.Wait()
+	})
+}

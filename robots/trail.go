@@ -29,7 +29,7 @@ func (t *trail) add(u string) error {
 		return fmt.Errorf("%w: %.200s", errAstray, err)
 	}
 	// A host may say where else its robots.txt is. Neither another host nor a page may.
-	within := !t.page && o.Host() == t.to.Host()
+	within := !t.page && origin.Key(o.Host()) == origin.Key(t.to.Host())
 	t.urls, t.to, t.target = append(t.urls, u), o, parsed.RequestURI()
 	t.page = !within && t.target != robotsPath
 	t.pages = t.pages || t.page

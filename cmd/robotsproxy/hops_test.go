@@ -58,6 +58,21 @@ func (r *redirected) at(host, target string) string {
 	return fmt.Sprintf("http://%s:%d%s", host, r.site.Port(), target)
 }
 
+// restart stops the program, and starts it again with the same data.
+func (r *redirected) restart(t *testing.T) {
+	t.Helper()
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	args := r.cmd.Args
+	again, err := startServer(r.dir, r.cmd.Env, args[len(args)-2:]...) // --config
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { again.stop() })
+	r.server = again
+}
+
 // evil asks the i-th of the hosts for a target.
 func (r *redirected) evil(t *testing.T, i int, target string) *http.Response {
 	t.Helper()
@@ -173,16 +188,7 @@ func TestRedirectedFileIsServedAsRules(t *testing.T) {
 		}
 	}
 	check("at first")
-	if err := r.stop(); err != nil {
-		t.Fatal(err)
-	}
-	args := append([]string{}, r.cmd.Args[1:]...)
-	again, err := startServer(r.dir, r.cmd.Env, args[len(args)-2:]...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { again.stop() })
-	r.server = again
+	r.restart(t)
 	check("after a restart")
 	if n := asked(r.site, "victim.example", "/open/doc"); n != 1 {
 		t.Errorf("the victim was asked %d times, want once", n)
@@ -353,6 +359,24 @@ func TestRedirectsToOneRobotsTxt(t *testing.T) {
 	}
 	if n != 20 {
 		t.Errorf("the victim saw %d requests, want 20", n)
+	}
+}
+
+// What is kept of a refused redirect says why, after a restart too.
+func TestRefusedRedirectIsKept(t *testing.T) {
+	r := redirect(t, 1, "/private/doc", victimRobots, "")
+	for _, when := range []string{"at first", "after a restart"} {
+		resp := r.evil(t, 0, "/page")
+		body, _ := io.ReadAll(resp.Body)
+		if resp.Header.Get("Robotsproxy-Decision") != "deny" || !strings.Contains(string(body), "/private/doc") || !strings.Contains(string(body), "Disallow: /private") {
+			t.Errorf("%s: %d %v\n%s", when, resp.StatusCode, resp.Header, body)
+		}
+		if when == "at first" {
+			r.restart(t)
+		}
+	}
+	if n := asked(r.site, "evil-0.example", "/robots.txt"); n != 1 {
+		t.Errorf("the host was asked %d times, want once", n)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/auth"
 	"github.com/robotsproxy/robotsproxy/egress"
+	"github.com/robotsproxy/robotsproxy/internal/fields"
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
 	"github.com/robotsproxy/robotsproxy/robots"
@@ -223,7 +224,7 @@ func upstreamRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 		return ex.gone(errClientLeft)
 	}
 	if errors.Is(err, errConnectionAuth) {
-		return connectionAuthRefusal(err)
+		return &Refusal{Reason: policy.ReasonConnectionAuth, Err: err, Detail: connectionAuthDetail}
 	}
 	var failure *egress.UpstreamError
 	if errors.As(err, &failure) {
@@ -288,4 +289,28 @@ func upstreamProxyRefusal(e *egress.UpstreamError) *Refusal {
 	}
 	ref.Status = timeoutStatus(ref.ProxyError)
 	return ref
+}
+
+// errConnectionAuth replaces a 401 whose challenges all ask for authentication of the connection.
+var errConnectionAuth = errors.New("the origin offers nothing but authentication of the connection (NTLM, Negotiate)")
+
+const connectionAuthDetail = "NTLM and Negotiate authenticate a connection, and all clients of this proxy share its connections. " +
+	"Use a scheme such as Basic, Digest or Bearer."
+
+// connectionAuthRefusal refuses a request with credentials that would authenticate the connection to the origin.
+func connectionAuthRefusal(h http.Header) *Refusal {
+	scheme := fields.ConnectionScheme(h)
+	if scheme == "" {
+		return nil
+	}
+	return &Refusal{
+		Reason: policy.ReasonConnectionAuth, Detail: connectionAuthDetail,
+		Err: errors.New("the request has credentials of the scheme " + scheme),
+	}
+}
+
+// handshakeRefusal refuses a request for a WebSocket whose handshake is broken.
+func handshakeRefusal(err error) *Refusal {
+	err = fmt.Errorf("this is no handshake of a WebSocket (RFC 6455 section 4.1): %w", err)
+	return &Refusal{Reason: policy.ReasonBadRequest, Detail: err.Error() + ".", Err: err}
 }

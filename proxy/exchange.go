@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/internal/fields"
 	"github.com/robotsproxy/robotsproxy/internal/http1"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
@@ -46,19 +47,19 @@ type exchange struct {
 	unrepeated   *Refusal                // why the request was not sent a second time; nil: it was, or once only
 	waitedBefore audit.Millis            // by sendings before the last
 	writer       http.ResponseWriter
-	held         bool             // the request's body is in memory, whole
-	place        *share[string]   // among the requests; nil: none
-	memory       *share[string]   // that the request takes; nil: none
-	upload       *upload          // the request's body on its way; nil: none, held, or of HTTP/2
-	http10       bool             // the client speaks HTTP/1.0
-	handshake    *handshake       // the client asks for a WebSocket; nil: it does not
-	upgraded     io.Closer        // the origin's side of a WebSocket
-	unread       bool             // a tunnel whose octets are passed on unread: no path is judged
-	preference   string           // what was made of the client's Prefer; empty where it has none
-	reckoned     bool             // the pace is only reported on
-	robots       *robots.Snapshot // not nil: the answer is this file, and the origin is not asked
-	length       int64            // of the origin's body; negative: unknown
-	bodyErr      error            // the origin's body broke off
+	held         bool              // the request's body is in memory, whole
+	place        *share[string]    // among the requests; nil: none
+	memory       *share[string]    // that the request takes; nil: none
+	upload       *upload           // the request's body on its way; nil: none, held, or of HTTP/2
+	http10       bool              // the client speaks HTTP/1.0
+	handshake    *fields.Handshake // the client asks for a WebSocket; nil: it does not
+	upgraded     io.Closer         // the origin's side of a WebSocket
+	unread       bool              // a tunnel whose octets are passed on unread: no path is judged
+	preference   string            // what was made of the client's Prefer; empty where it has none
+	reckoned     bool              // the pace is only reported on
+	robots       *robots.Snapshot  // not nil: the answer is this file, and the origin is not asked
+	length       int64             // of the origin's body; negative: unknown
+	bodyErr      error             // the origin's body broke off
 
 	mu      sync.Mutex // guards what follows: a body may be closed while it is read
 	rec     audit.Record
@@ -82,7 +83,7 @@ func (s *Server) newExchange(w http.ResponseWriter, r *http.Request, t *tunnel) 
 	ex := &exchange{server: s, tunnel: t, writer: w, conn: http1.From(r.Context()), ctx: r.Context(), http10: !r.ProtoAtLeast(1, 1)}
 	ex.rec = audit.Record{
 		ID: s.ids.Next(now), Time: now, Via: audit.Plain, Method: cut(r.Method, 64),
-		ClientAddr: r.RemoteAddr, UserAgent: s.options.Query.Text(cut(r.UserAgent(), 1024)), Tag: cut(r.Header.Get(ownPrefix+"Tag"), 256),
+		ClientAddr: r.RemoteAddr, UserAgent: s.options.Query.Text(cut(r.UserAgent(), 1024)), Tag: cut(r.Header.Get(fields.OwnPrefix+"Tag"), 256),
 	}
 	return ex
 }
@@ -247,8 +248,8 @@ func (ex *exchange) got1xx(code int, header textproto.MIMEHeader) error {
 	for name, values := range header {
 		h[name] = values
 	}
-	cleanHeader(h, false)
-	dropOwnStatus(h)
+	fields.CleanHeader(h, false)
+	fields.DropOwnStatus(h)
 	ex.writer.WriteHeader(code)
 	clear(h)
 	return nil
@@ -271,7 +272,7 @@ func (b *body) Read(p []byte) (n int, err error) {
 	case nil:
 	case io.EOF:
 		b.whole = true
-		cleanTrailer(b.resp.Trailer)
+		fields.CleanTrailer(b.resp.Trailer)
 		b.ex.end(nil)
 	default:
 		b.ex.bodyErr = err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/internal/fields"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
@@ -204,9 +205,15 @@ func noteGap(rec *audit.Record, gap time.Duration, known bool) {
 // host that pushes back does so for everybody.
 func (ex *exchange) hear(resp *http.Response, now time.Time) {
 	o := outcome(resp, now)
-	o.Credentials = hasCredentials(resp.Request.Header)
+	sent := resp.Request.Header
+	o.Credentials = len(sent["Authorization"]) > 0 || len(sent["Cookie"]) > 0 // the limits may be those of one account
 	ex.grant.Hear(o)
 	if ex.reckoned {
 		ex.server.options.Limiter.Hear(ex.lane, ex.share, o)
 	}
+}
+
+// outcome reads from an origin's response how the pace of its host must change.
+func outcome(resp *http.Response, now time.Time) ratelimit.Outcome {
+	return ratelimit.Outcome{Status: resp.StatusCode, RetryAfter: fields.RetryAfter(resp.Header, now), Spent: fields.QuotaReset(resp.Header)}
 }

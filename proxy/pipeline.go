@@ -11,6 +11,7 @@ import (
 	"github.com/elazarl/goproxy"
 
 	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/internal/fields"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
 )
 
@@ -49,7 +50,7 @@ func (p pipeline) admit(req *http.Request, ex *exchange) *Refusal {
 	if err := p.options.Guard.Check(ex.origin); err != nil {
 		return egressRefusal(ex, err)
 	}
-	if ref := refuseConnectionAuth(req.Header); ref != nil && !ex.unread {
+	if ref := connectionAuthRefusal(req.Header); ref != nil && !ex.unread {
 		return ref
 	}
 	ex.lane = p.options.Pace.key(ex.origin.Host())
@@ -112,10 +113,10 @@ func (p pipeline) forward(req *http.Request, ex *exchange) *http.Response {
 
 // checkAnswer closes an answer that cannot be passed on.
 func (ex *exchange) checkAnswer(resp *http.Response) error {
-	onlyConnectionAuth := dropConnectionAuth(resp.Header)
+	onlyConnectionAuth := fields.DropConnectionAuth(resp.Header)
 	switch {
 	case resp.StatusCode == http.StatusSwitchingProtocols:
-		if err := ex.handshake.check(resp.Header); err != nil {
+		if err := ex.handshake.Check(resp.Header); err != nil {
 			resp.Body.Close()
 			return fmt.Errorf("the origin's 101 answers no handshake: %w", err)
 		}
@@ -169,12 +170,7 @@ func (ex *exchange) carry(req *http.Request) {
 			req.Body = ex.upload
 		}
 	}
-	if len(req.Trailer) > 0 {
-		cleanTrailer(req.Trailer) // what is announced
-		dropPathFields(req.Trailer)
-		body := trailedBody{req.Body, req.Trailer, req.Trailer.Clone()}
-		req.Body, req.Trailer = body, body.sent
-	}
+	fields.CleanRequestTrailer(req)
 }
 
 func (ex *exchange) gotHeader() {
@@ -192,11 +188,11 @@ func (p pipeline) receive(resp *http.Response, ex *exchange, now time.Time) {
 	ex.rec.Status = resp.StatusCode
 	ex.giveRides(resp, now)
 	switching := resp.StatusCode == http.StatusSwitchingProtocols
-	cleanHeader(resp.Header, switching)
-	dropOwnStatus(resp.Header)
+	fields.CleanHeader(resp.Header, switching)
+	fields.DropOwnStatus(resp.Header)
 	p.via.Add(resp.Header, resp.ProtoMajor)
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
-		resp.Header.Add("Proxy-Status", fmt.Sprintf("%s; received-status=%d", ownName, resp.StatusCode))
+		resp.Header.Add("Proxy-Status", fmt.Sprintf("%s; received-status=%d", fields.OwnName, resp.StatusCode))
 	}
 	if ex.preference != "" {
 		resp.Header.Set("Preference-Applied", ex.preference)

@@ -3,8 +3,9 @@ package proxy
 import (
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
+
+	"github.com/robotsproxy/robotsproxy/internal/fields"
 )
 
 // maxWait returns how long ex may be held: what its client or the server is configured for, unless the request prefers
@@ -14,27 +15,11 @@ func (ex *exchange) maxWait(h http.Header) time.Duration {
 	if ex.client.MaxWait != nil {
 		configured = *ex.client.MaxWait
 	}
-	wait, ok := preferredWait(h)
+	wait, ok := fields.PreferredWait(h)
 	if !ok {
 		return configured
 	}
 	wait = min(wait, max(configured, ex.server.options.MaxWaitCap))
 	ex.preference = "wait=" + strconv.Itoa(int(wait/time.Second))
 	return wait
-}
-
-// preferredWait reads the first wait preference of whole seconds.
-func preferredWait(h http.Header) (time.Duration, bool) {
-	for _, v := range h["Prefer"] {
-		for p := range strings.SplitSeq(v, ",") {
-			p, _, _ = strings.Cut(p, ";")
-			name, value, _ := strings.Cut(p, "=")
-			if !strings.EqualFold(strings.TrimSpace(name), "wait") {
-				continue
-			}
-			seconds, err := strconv.ParseUint(strings.Trim(strings.TrimSpace(value), `"`), 10, 31)
-			return time.Duration(seconds) * time.Second, err == nil
-		}
-	}
-	return 0, false
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/robotsproxy/robotsproxy/internal/fields"
 	"github.com/robotsproxy/robotsproxy/internal/safetext"
 	"github.com/robotsproxy/robotsproxy/policy"
 )
@@ -159,7 +160,7 @@ func (r *Refusal) rateLimit(h http.Header, seconds int) {
 // proxyStatus is the field of RFC 9209 for an answer that we made ourselves, written as that document writes it.
 func proxyStatus(proxyError, details string) string {
 	quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(safetext.Field(cut(details, maxWords))) // sf-string, RFC 9651 section 3.3.3
-	return ownName + "; error=" + proxyError + `; details="` + quoted + `"`
+	return fields.OwnName + "; error=" + proxyError + `; details="` + quoted + `"`
 }
 
 // problem is RFC 9457's object, with our own members behind its own.

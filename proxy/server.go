@@ -36,6 +36,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/auth"
 	"github.com/robotsproxy/robotsproxy/certs"
 	"github.com/robotsproxy/robotsproxy/egress"
+	"github.com/robotsproxy/robotsproxy/internal/fields"
 	"github.com/robotsproxy/robotsproxy/internal/http1"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
@@ -448,13 +449,13 @@ func (ex *exchange) recovered(w *responseWriter, r *http.Request, v any) {
 // prepare makes r's header fit for the origin. It runs before goproxy takes Connection away. It refuses a request for a
 // WebSocket whose handshake is broken.
 func (ex *exchange) prepare(r *http.Request) *Refusal {
-	trailers := asksTrailers(r.Header)
-	webSocket := asksWebSocket(r.Header) && !ex.http10 // HTTP/1.0 knows no upgrade (RFC 9110 section 7.8)
-	cleanHeader(r.Header, webSocket)
-	dropPathFields(r.Header)
+	trailers := fields.WantsTrailers(r.Header)
+	webSocket := fields.WantsWebSocket(r.Header) && !ex.http10 // HTTP/1.0 knows no upgrade (RFC 9110 section 7.8)
+	fields.CleanHeader(r.Header, webSocket)
+	fields.DropPathFields(r.Header)
 	if webSocket {
 		var err error
-		if ex.handshake, err = readHandshake(r); err != nil {
+		if ex.handshake, err = fields.ReadHandshake(r); err != nil {
 			return handshakeRefusal(err)
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/internal/fields"
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
@@ -145,7 +146,7 @@ func TestRequestHeaderAsTheOriginSeesIt(t *testing.T) {
 				t.Errorf("header at the origin: %v", got)
 			}
 			for name := range got {
-				if strings.HasPrefix(name, ownPrefix) {
+				if strings.HasPrefix(name, fields.OwnPrefix) {
 					t.Errorf("our own field %s reached the origin", name)
 				}
 			}

@@ -1,4 +1,4 @@
-package proxy
+package fields
 
 import (
 	"crypto/sha1"
@@ -10,23 +10,28 @@ import (
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
-
-	"github.com/robotsproxy/robotsproxy/policy"
 )
 
-// handshake is the opening handshake of a WebSocket as its client asks for it (RFC 6455 section 4.1). An answer that does not
-// match it changes no protocol: after a 101 nothing is judged any more.
-type handshake struct {
+// WantsWebSocket reports whether h is one side of the opening handshake of a WebSocket (RFC 6455 section 4).
+func WantsWebSocket(h http.Header) bool {
+	return httpguts.HeaderValuesContainsToken(h["Connection"], "upgrade") &&
+		httpguts.HeaderValuesContainsToken(h["Upgrade"], "websocket")
+}
+
+// Handshake is a client's opening handshake of a WebSocket (RFC 6455 section 4.1). The proxy compares it with the origin's
+// answer: an answer that does not match changes no protocol, and after a 101 the proxy judges nothing.
+type Handshake struct {
 	accept     string   // the Sec-WebSocket-Accept that answers the client's key
-	protocols  []string // the subprotocols that are offered
-	extensions []string // the names of the extensions that are offered
+	protocols  []string // the subprotocols that the client offers
+	extensions []string // the names of the extensions that the client offers
 }
 
 // acceptSuffix is hashed with the key (RFC 6455 section 1.3).
 const acceptSuffix = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
-// readHandshake reads the handshake of r, whose header is as the origin will see it.
-func readHandshake(r *http.Request) (*handshake, error) {
+// ReadHandshake reads the handshake of r, or says which requirement of RFC 6455 section 4.1 it breaks. Call it after
+// CleanHeader, so that it reads the header that the origin will.
+func ReadHandshake(r *http.Request) (*Handshake, error) {
 	key, err := base64.StdEncoding.DecodeString(only(r.Header["Sec-Websocket-Key"]))
 	protocols, extensions := elements(r.Header["Sec-Websocket-Protocol"]), names(r.Header["Sec-Websocket-Extensions"])
 	switch {
@@ -44,17 +49,17 @@ func readHandshake(r *http.Request) (*handshake, error) {
 		return nil, errors.New("Sec-WebSocket-Extensions is not a list of tokens with parameters")
 	}
 	sum := sha1.Sum([]byte(only(r.Header["Sec-Websocket-Key"]) + acceptSuffix))
-	return &handshake{base64.StdEncoding.EncodeToString(sum[:]), protocols, extensions}, nil
+	return &Handshake{base64.StdEncoding.EncodeToString(sum[:]), protocols, extensions}, nil
 }
 
-// check returns why an origin's 101 with the header answer is no answer to h (RFC 6455 section 4.1, the list at its end). A
-// nil h asked for no WebSocket, and no 101 answers it.
-func (h *handshake) check(answer http.Header) error {
+// Check returns an error if a 101 with the header answer does not answer h (RFC 6455 section 4.1, the list at its end). A
+// nil h stands for a request without a handshake, which no 101 answers.
+func (h *Handshake) Check(answer http.Header) error {
 	switch {
 	case h == nil:
 		return errors.New("it was not asked for a WebSocket")
-	case !asksWebSocket(answer) || !strings.EqualFold(only(answer["Upgrade"]), "websocket"):
-		return errors.New("it does not upgrade to websocket, and to nothing else")
+	case !WantsWebSocket(answer) || !strings.EqualFold(only(answer["Upgrade"]), "websocket"):
+		return errors.New("it does not upgrade to websocket alone")
 	case only(answer["Sec-Websocket-Accept"]) != h.accept:
 		return errors.New("Sec-WebSocket-Accept does not answer the key")
 	case len(answer["Sec-Websocket-Protocol"]) > 0 && !slices.Contains(h.protocols, only(answer["Sec-Websocket-Protocol"])):
@@ -68,11 +73,6 @@ func (h *handshake) check(answer http.Header) error {
 	return nil
 }
 
-func handshakeRefusal(err error) *Refusal {
-	err = fmt.Errorf("this is no handshake of a WebSocket (RFC 6455 section 4.1): %w", err)
-	return &Refusal{Reason: policy.ReasonBadRequest, Detail: err.Error() + ".", Err: err}
-}
-
 // only returns the value of a field that has one value, and "" for any other.
 func only(values []string) string {
 	if len(values) != 1 {
@@ -81,7 +81,7 @@ func only(values []string) string {
 	return values[0]
 }
 
-// elements returns the members of a field that is a list (RFC 9110 section 5.6.1).
+// elements returns the members of a list of tokens (RFC 9110 section 5.6.1).
 func elements(values []string) (all []string) {
 	for _, v := range values {
 		for element := range strings.SplitSeq(v, ",") {
@@ -93,8 +93,8 @@ func elements(values []string) (all []string) {
 	return all
 }
 
-// names returns the members of a field that is a list, without their parameters. A comma can stand in none of these, since
-// each of them is a token (RFC 6455 section 9.1).
+// names returns the members of a list, without their parameters. Parameters are tokens too (RFC 6455 section 9.1), so a
+// comma always separates two members.
 func names(values []string) []string {
 	all := elements(values)
 	for i, element := range all {

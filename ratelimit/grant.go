@@ -124,12 +124,12 @@ type flight struct {
 	turn    *turn         // nil: the lane is not shared
 	spacing time.Duration // the Delay that applied, or the floor; 0: none
 
-	done         bool      // over for the lane: given back, or ended by the lane itself after ReleaseAfter
-	overlaps     bool      // it gave its place back to other clients, and goes on
-	heard        bool      // the host's answer is known to the lane
-	mark, seen   time.Time // the lane's before this flight, for cancel
-	moves        uint64    // the lane's at this flight
-	older, newer *flight   // under way in the same lane
+	done               bool      // over for the lane: given back, or ended by the lane itself after ReleaseAfter
+	overlaps           bool      // it gave its place back to other clients, and goes on
+	heard              bool      // the host's answer is known to the lane
+	delayFrom, gapFrom time.Time // the lane's before this flight, for cancel
+	moves              uint64    // the lane's at this flight
+	older, newer       *flight   // under way in the same lane
 }
 
 // grant returns the Grant of f. A nil flight has the zero Grant.

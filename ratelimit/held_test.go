@@ -416,7 +416,7 @@ func TestForeseenWithDebts(t *testing.T) {
 		g.Release(Outcome{Status: 200})
 		ln := l.present(host)
 		ln.mu.Lock()
-		ln.usual = 100 * time.Millisecond
+		ln.avgDuration = 100 * time.Millisecond
 		owes, new := ln.predict(time.Now(), "a", 0, delay), ln.predict(time.Now(), "c", 0, delay)
 		ln.mu.Unlock()
 		if owes < 6*delay || new > 3*delay {

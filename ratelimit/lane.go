@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"golang.org/x/time/rate"
 )
 
 // A lane is the pace of one key: a small state machine. Its moves are a request's enter, leave, hear, release, cancel and
@@ -15,7 +13,7 @@ import (
 type lane struct {
 	limiter *Limiter
 	key     string
-	place   int // in the limiter's ring, guarded by limiter.mu
+	index   int32 // in the limiter's ring, guarded by limiter.mu
 
 	// mu guards everything below.
 	mu      sync.Mutex
@@ -29,22 +27,20 @@ type lane struct {
 	restraint *restraint // nil: none
 	share     *share     // nil: there are no other instances
 
-	bucket  rate.Limiter
-	mark    time.Time     // from when a Delay counts: the last start, and with spacing from the end, the last end
-	seen    time.Time     // from when a gap counts: mark, or the last request that was only reckoned
-	moves   uint64        // of mark and seen, so that a grant taken back knows whether they are still its own
-	virtual time.Time     // the last slot of the ledger of requests that are only reckoned
-	longest time.Duration // the longest Delay seen, DefaultDelay and remembered among them
-	usual   time.Duration // moving average of how long requests take
+	pacer       pacer         // its delayFrom is the last start or, unless SpacingStart is set, the last end
+	gapFrom     time.Time     // from when a gap counts: delayFrom, or the last request that was only reckoned
+	moves       uint64        // counts the changes of delayFrom and gapFrom, so that cancel undoes the last one only
+	reports     *reports      // nil: there was no request that was only reckoned
+	longest     time.Duration // the longest Delay so far, at least remembered and DefaultDelay
+	avgDuration time.Duration // moving average of how long requests take
 }
 
 func newLane(l *Limiter, key string) *lane {
 	ln := &lane{limiter: l, key: key, longest: max(remembered, l.rules().DefaultDelay)}
+	ln.pacer.countFrom(time.Time{})
 	if l.shared != nil {
 		ln.share = &share{}
 	}
-	ln.bucket.SetLimitAt(time.Time{}, l.rules().defaultLimit())
-	ln.bucket.SetBurstAt(time.Time{}, l.rules().DefaultBurst) // empty at the beginning of time, so full now
 	return ln
 }
 
@@ -286,15 +282,14 @@ func (ln *lane) start(now, arrived time.Time, client string, delay time.Duration
 	}
 	t := ln.share.take()
 	if t != nil && t.Gap >= 0 {
-		ln.seen = later(ln.seen, now.Add(-t.Gap))
+		ln.gapFrom = later(ln.gapFrom, now.Add(-t.Gap))
 	}
 	f := ln.limiter.takeOff()
 	f.client, f.own, f.turn, f.spacing, f.done, f.heard, f.overlaps = client, own, t, ln.restraint.delay(delay), false, false, false
-	f.mark, f.seen = ln.mark, ln.seen
+	f.delayFrom, f.gapFrom = ln.pacer.delayFrom, ln.gapFrom
 	f.terms = ln.terms(now, arrived, delay, f)
-	ln.draw(now, f.spacing > 0)
-	ln.mark, ln.seen = now, now
-	ln.moves++
+	ln.pacer.start(f.spacing > 0, ln.limiter.rules(), now)
+	ln.countFrom(now, now)
 	f.moves = ln.moves
 	ln.flights.add(f)
 	if ln.share != nil {
@@ -305,9 +300,9 @@ func (ln *lane) start(now, arrived time.Time, client string, delay time.Duration
 
 // terms returns on what terms f starts.
 func (ln *lane) terms(now, arrived time.Time, delay time.Duration, f *flight) terms {
-	t := terms{start: now, waited: now.Sub(arrived), mode: f.turn.mode(), hasGap: !ln.seen.IsZero()}
+	t := terms{start: now, waited: now.Sub(arrived), mode: f.turn.mode(), hasGap: !ln.gapFrom.IsZero()}
 	if t.hasGap {
-		t.gap = now.Sub(ln.seen)
+		t.gap = now.Sub(ln.gapFrom)
 	}
 	t.delay, t.source = ln.required(f.client, delay)
 	t.overtaken = f.spacing > 0 && t.hasGap && t.gap < t.delay.Truncate(time.Microsecond) // which is what instances agree on
@@ -352,6 +347,13 @@ func (ln *lane) settle(now time.Time) {
 	}
 }
 
+// countFrom sets the moments from which a Delay and a gap count.
+func (ln *lane) countFrom(delayFrom, gapFrom time.Time) {
+	ln.pacer.countFrom(delayFrom)
+	ln.gapFrom = gapFrom
+	ln.moves++
+}
+
 // end takes f out of the requests under way.
 func (ln *lane) end(f *flight, at time.Time) {
 	f.done = true
@@ -365,14 +367,13 @@ func (ln *lane) end(f *flight, at time.Time) {
 	if ln.limiter.rules().SpacingStart {
 		return
 	}
-	ln.mark, ln.seen = later(ln.mark, at), later(ln.seen, at)
-	ln.moves++
+	ln.countFrom(later(ln.pacer.delayFrom, at), later(ln.gapFrom, at))
 	if f.rode {
 		ln.tellSent(f.delay) // it has no lease whose end would say so
 	}
 }
 
-// cancel takes f back as if it had not started. A mark that was moved since stays, as something was sent. What was given
+// cancel takes f back as if it had not started. If another request has started or ended since, a Delay counts from that. What was given
 // back before changes nothing.
 func (ln *lane) cancel(f *flight, now time.Time) {
 	if f == nil {
@@ -390,11 +391,11 @@ func (ln *lane) cancel(f *flight, now time.Time) {
 	ln.flights.remove(f)
 	ln.limiter.cancelled.Add(1)
 	if ln.moves == f.moves {
-		ln.mark, ln.seen = f.mark, f.seen
-		ln.moves--
+		ln.countFrom(f.delayFrom, f.gapFrom)
+		ln.moves = f.moves - 1
 	}
-	if f.spacing == 0 && ln.limiter.rules().DefaultDelay > 0 {
-		ln.bucket.AllowN(now, -1) // a Reservation cannot be cancelled once its time has come
+	if f.spacing == 0 {
+		ln.pacer.undoStart(ln.limiter.rules(), now)
 	}
 }
 
@@ -403,6 +404,6 @@ func (ln *lane) idle(now time.Time) bool {
 	ln.settle(now)
 	ln.forgive(now)
 	return ln.queue == nil && ln.flights.n == 0 && ln.overlapsEnd(now) && ln.restraint.over(now) &&
-		now.Sub(later(ln.seen, ln.virtual)) >= max(ln.longest, ln.limiter.rules().DefaultDelay) &&
-		ln.bucket.TokensAt(now) >= float64(ln.bucket.Burst())
+		now.Sub(later(ln.gapFrom, ln.reports.last())) >= max(ln.longest, ln.limiter.rules().DefaultDelay) &&
+		ln.pacer.full(now)
 }

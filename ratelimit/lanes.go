@@ -92,7 +92,7 @@ type ring struct {
 }
 
 func (r *ring) add(ln *lane) {
-	ln.place = len(r.lanes)
+	ln.index = int32(len(r.lanes))
 	r.lanes = append(r.lanes, ln)
 }
 
@@ -109,8 +109,8 @@ func (r *ring) next() *lane {
 // remove puts the last lane in the place of ln.
 func (r *ring) remove(ln *lane) {
 	last := len(r.lanes) - 1
-	r.lanes[ln.place] = r.lanes[last]
-	r.lanes[ln.place].place = ln.place
+	r.lanes[ln.index] = r.lanes[last]
+	r.lanes[ln.index].index = ln.index
 	r.lanes[last] = nil
 	r.lanes = r.lanes[:last]
 }

@@ -14,8 +14,8 @@
 // up to Options.MaxConcurrent requests under way. Requests that must wait stand in one queue per client, first come
 // first served, and the queues take turns by the time for which their clients hold the lane, so no client can crowd out
 // another. A request that its own client blocks gives its place to other clients: see ClientTime. Only the
-// request whose turn it is waits on the clock: one that leaves before costs nobody a slot. The clock of DefaultDelay is a
-// token bucket (golang.org/x/time/rate), and that of a Delay the moment from which it counts.
+// request whose turn it is waits on the clock: one that leaves before costs nobody a slot. The waits come from token
+// buckets (golang.org/x/time/rate).
 //
 // A request whose wait is hopeless is turned away at once: because it would wait longer than it says, or than its client is
 // known to wait. It is told when to come back, which is its client's own next place and not everybody's, and while a Delay

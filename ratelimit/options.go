@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"time"
-
-	"golang.org/x/time/rate"
 )
 
 // Options are the rules for all lanes of one Limiter. The zero value holds good defaults.
@@ -97,6 +95,3 @@ func (o Options) check() error {
 	}
 	return nil
 }
-
-// defaultLimit is the rate of requests without a Delay.
-func (o *Options) defaultLimit() rate.Limit { return rate.Every(o.DefaultDelay) }

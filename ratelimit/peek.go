@@ -30,7 +30,7 @@ func (l *Limiter) Peek(key string) (View, bool) {
 	defer ln.mu.Unlock()
 	now := time.Now()
 	ln.settle(now)
-	v := View{UnderWay: ln.flights.n, Last: ln.seen, Took: ln.usual}
+	v := View{UnderWay: ln.flights.n, Last: ln.gapFrom, Took: ln.avgDuration}
 	if ln.queue != nil {
 		clients := make(map[string]bool)
 		for w := range ln.queue.everybody() {

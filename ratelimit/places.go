@@ -140,7 +140,7 @@ func (ln *lane) soonest(wait time.Duration, now time.Time) time.Duration {
 
 // wants reports whether a kept place would be put off by a request that starts at the moment at.
 func (ln *lane) wants(w *waiter, at time.Time) bool {
-	return at.Add(ln.step(ln.restraint.delay(w.delay), ln.usual)).After(w.due)
+	return at.Add(ln.step(ln.restraint.delay(w.delay), ln.avgDuration)).After(w.due)
 }
 
 // vacant reports whether nobody is before a request that comes now: nobody waits, and no kept place would be put off.

@@ -44,18 +44,18 @@ func (ln *lane) predictHere(now time.Time, client string, place int, delay time.
 // better witness.
 func (ln *lane) takes(now time.Time) time.Duration {
 	if ln.flights.n == 0 {
-		return ln.usual
+		return ln.avgDuration
 	}
-	return max(ln.usual, now.Sub(ln.flights.oldest.start))
+	return max(ln.avgDuration, now.Sub(ln.flights.oldest.start))
 }
 
 // learn adds a request to the moving average, with a weight of one eighth. The first stands for all before it.
 func (ln *lane) learn(took time.Duration) {
-	if ln.usual == 0 {
-		ln.usual = took
+	if ln.avgDuration == 0 {
+		ln.avgDuration = took
 		return
 	}
-	ln.usual += (took - ln.usual) / 8
+	ln.avgDuration += (took - ln.avgDuration) / 8
 }
 
 // expect returns how long a request with this delay would wait, if it is the next and a request takes took.
@@ -65,14 +65,14 @@ func (ln *lane) expect(now time.Time, delay, took time.Duration) time.Duration {
 
 func (ln *lane) expectUnpaused(now time.Time, delay, took time.Duration) time.Duration {
 	if !ln.blocked(delay) {
-		return ln.refill(now, delay)
+		return ln.pacer.wait(delay, ln.limiter.rules(), now)
 	}
 	if delay == 0 {
-		return max(rest(ln.flights.oldest, now, took), ln.refill(now, delay))
+		return max(rest(ln.flights.oldest, now, took), ln.pacer.wait(delay, ln.limiter.rules(), now))
 	}
 	rest := rest(ln.flights.newest, now, took)
 	if ln.limiter.rules().SpacingStart {
-		return max(rest, ln.refill(now, delay))
+		return max(rest, ln.pacer.wait(delay, ln.limiter.rules(), now))
 	}
 	return plus(rest, delay)
 }
@@ -107,27 +107,41 @@ func (ln *lane) reckon(r Request, now time.Time) (wait, gap time.Duration, ok bo
 	}
 	ln.longest = max(ln.longest, delay)
 	ln.settle(now)
-	if gap = -1; !ln.seen.IsZero() {
-		gap = now.Sub(ln.seen)
+	if gap = -1; !ln.gapFrom.IsZero() {
+		gap = now.Sub(ln.gapFrom)
 	}
 	ln.sent(now)
 
-	slot := later(now, ln.virtual.Add(delay))
+	slot := later(now, ln.reports.last().Add(delay))
 	wait = max(0, slot.Sub(now)-time.Duration(burst-1)*delay, ln.restraint.restFor(r.Client, now))
 	if wait > max(0, r.MaxWait) || delay > 0 && wait/delay >= time.Duration(o.MaxQueue) {
 		return wait, gap, false
 	}
-	ln.virtual = slot
+	if ln.reports == nil {
+		ln.reports = &reports{}
+	}
+	ln.reports.slot = slot
 	return wait, gap, true
+}
+
+// reports are the slots of the requests of one lane that were only reckoned.
+type reports struct{ slot time.Time }
+
+// last returns the last slot, the zero time if there is none.
+func (rs *reports) last() time.Time {
+	if rs == nil {
+		return time.Time{}
+	}
+	return rs.slot
 }
 
 // sent notes a request that was sent without a Grant. Those already waiting for a turn are not put off by it. The lane has
 // settled.
 func (ln *lane) sent(now time.Time) {
-	ln.seen = now
+	ln.gapFrom = now
 	ln.moves++
 	if ln.queue.waiting() == 0 {
-		ln.mark = now
+		ln.pacer.countFrom(now)
 	}
 }
 

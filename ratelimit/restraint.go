@@ -89,13 +89,13 @@ func (ln *lane) required(client string, delay time.Duration) (time.Duration, Sou
 	if rs.floor > delay {
 		delay, source = rs.floor, Floor
 	}
-	if ln.seen.IsZero() {
+	if ln.gapFrom.IsZero() {
 		return delay, source
 	}
-	if pause := rs.until.Sub(ln.seen); pause > delay {
+	if pause := rs.until.Sub(ln.gapFrom); pause > delay {
 		delay, source = pause, rs.source
 	}
-	if pause := rs.clientRest(client, ln.seen); pause > delay {
+	if pause := rs.clientRest(client, ln.gapFrom); pause > delay {
 		delay, source = pause, rs.client.source
 	}
 	return delay, source

@@ -7,22 +7,22 @@ import "time"
 // A request whose turn it is here, and which may start by what is known here, asks the others. Who asks does not hold
 // the lane: the answer comes as one more move, and goes to whoever is the first in the queue by then.
 type share struct {
-	asking  bool      // a question is under way
-	asked   time.Time // when the last one was put
-	lined   bool      // this instance stands in the line of those that wait
-	stale   bool      // the lane was woken since, so what the answer says of the wait may be old
-	again   time.Time // before then there is no use in asking
-	telling int       // orders of the operator here that the others are being told of
-	told    time.Time // when they had been told of the last one
-	said    int       // how many requests wait here, by the last question
-	rivals  []int     // how many wait in each other instance, by the last answer
-	heard   time.Time // when that was
-	last    int64     // the number of the last lease
-	moves   uint64    // the lane's when its marks were last taken from an answer
-	mark    time.Time // the lane's before that, and seen as well
-	seen    time.Time
-	turn    *turn       // the right to start, between an answer and the end of the move that it brings
-	watch   *time.Timer // runs lane.watch; nil: it has never been set
+	asking    bool      // a question is under way
+	asked     time.Time // when the last one was put
+	lined     bool      // this instance stands in the line of those that wait
+	stale     bool      // the lane was woken since, so what the answer says of the wait may be old
+	again     time.Time // before then there is no use in asking
+	telling   int       // orders of the operator here that the others are being told of
+	told      time.Time // when they had been told of the last one
+	said      int       // how many requests wait here, by the last question
+	rivals    []int     // how many wait in each other instance, by the last answer
+	heard     time.Time // when that was
+	last      int64     // the number of the last lease
+	moves     uint64    // the lane's when its delayFrom and gapFrom were last taken from an answer
+	delayFrom time.Time // the lane's before that, as is gapFrom
+	gapFrom   time.Time
+	turn      *turn       // the right to start, between an answer and the end of the move that it brings
+	watch     *time.Timer // runs lane.watch; nil: it has never been set
 }
 
 // A turn is the right to start a request with no longer a delay, by the agreement of all instances.
@@ -203,12 +203,11 @@ func (ln *lane) yield(a Answer, delay time.Duration, now time.Time) {
 	if ln.share.stale {
 		ln.share.again = now
 	}
-	if last := now.Add(-a.Gap); a.Gap >= 0 && delay > 0 && last.After(ln.mark) {
+	if last := now.Add(-a.Gap); a.Gap >= 0 && delay > 0 && last.After(ln.pacer.delayFrom) {
 		ln.unyield()
 		s := ln.share
-		s.mark, s.seen = ln.mark, ln.seen
-		ln.mark, ln.seen = last, later(ln.seen, last)
-		ln.moves++
+		s.delayFrom, s.gapFrom = ln.pacer.delayFrom, ln.gapFrom
+		ln.countFrom(last, later(ln.gapFrom, last))
 		s.moves = ln.moves
 	}
 }
@@ -217,7 +216,7 @@ func (ln *lane) yield(a Answer, delay time.Duration, now time.Time) {
 // been cancelled.
 func (ln *lane) unyield() {
 	if s := ln.share; ln.moves == s.moves {
-		ln.mark, ln.seen = s.mark, s.seen
+		ln.countFrom(s.delayFrom, s.gapFrom)
 	}
 }
 

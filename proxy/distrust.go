@@ -46,7 +46,7 @@ func newDistrust(log *slog.Logger) *distrust {
 
 // tell logs one line about the client of c, unless there is one.
 func (d *distrust) tell(c *tunnelConn, message string) {
-	from := peer(c.RemoteAddr()).String()
+	from := clientNetwork(c.RemoteAddr()).String()
 	if !d.first(c.tunnel.share, from+" "+c.tunnel.host) {
 		return
 	}

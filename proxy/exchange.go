@@ -18,6 +18,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/internal/fields"
 	"github.com/robotsproxy/robotsproxy/internal/http1"
+	"github.com/robotsproxy/robotsproxy/internal/limit"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
@@ -47,19 +48,19 @@ type exchange struct {
 	unrepeated   *Refusal                // why the request was not sent a second time; nil: it was, or once only
 	waitedBefore audit.Millis            // by sendings before the last
 	writer       http.ResponseWriter
-	held         bool              // the request's body is in memory, whole
-	place        *share[string]    // among the requests; nil: none
-	memory       *share[string]    // that the request takes; nil: none
-	upload       *upload           // the request's body on its way; nil: none, held, or of HTTP/2
-	http10       bool              // the client speaks HTTP/1.0
-	handshake    *fields.Handshake // the client asks for a WebSocket; nil: it does not
-	upgraded     io.Closer         // the origin's side of a WebSocket
-	unread       bool              // a tunnel whose octets are passed on unread: no path is judged
-	preference   string            // what was made of the client's Prefer; empty where it has none
-	reckoned     bool              // the pace is only reported on
-	robots       *robots.Snapshot  // not nil: the answer is this file, and the origin is not asked
-	length       int64             // of the origin's body; negative: unknown
-	bodyErr      error             // the origin's body broke off
+	held         bool                 // the request's body is in memory, whole
+	place        *limit.Share[string] // among the requests; nil: none
+	memory       *limit.Share[string] // that the request takes; nil: none
+	upload       *upload              // the request's body on its way; nil: none, held, or of HTTP/2
+	http10       bool                 // the client speaks HTTP/1.0
+	handshake    *fields.Handshake    // the client asks for a WebSocket; nil: it does not
+	upgraded     io.Closer            // the origin's side of a WebSocket
+	unread       bool                 // a tunnel whose octets are passed on unread: no path is judged
+	preference   string               // what was made of the client's Prefer; empty where it has none
+	reckoned     bool                 // the pace is only reported on
+	robots       *robots.Snapshot     // not nil: the answer is this file, and the origin is not asked
+	length       int64                // of the origin's body; negative: unknown
+	bodyErr      error                // the origin's body broke off
 
 	mu      sync.Mutex // guards what follows: a body may be closed while it is read
 	rec     audit.Record

@@ -121,7 +121,7 @@ func (r *rig) serve() {
 		if err := <-served; err != nil {
 			r.t.Errorf("Serve: %v", err)
 		}
-		if n, bytes := r.server.requests.inUse(), r.server.memory.inUse(); n != 0 || bytes != 0 {
+		if n, bytes := r.server.requests.InUse(), r.server.memory.InUse(); n != 0 || bytes != 0 {
 			r.t.Errorf("%d requests that hold %d bytes are still counted", n, bytes)
 		}
 	})

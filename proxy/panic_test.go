@@ -127,7 +127,7 @@ func TestPanicAtIdentification(t *testing.T) {
 	if n := strings.Count(r.log.String(), "a panic while a request was served"); n != 2 {
 		t.Errorf("%d lines in the log: %s", n, r.log)
 	}
-	r.eventually("all seats", func() bool { return r.server.Connections() == 0 && r.server.tunnelRoom.inUse() == 0 })
+	r.eventually("all seats", func() bool { return r.server.Connections() == 0 && r.server.tunnelLimit.InUse() == 0 })
 }
 
 // An answer that has begun cannot become a 500: it breaks off, and the record says why.

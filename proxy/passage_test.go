@@ -80,7 +80,7 @@ func TestPinnedClient(t *testing.T) {
 	if rec.UpstreamAddr == "" || rec.SentAt.IsZero() || rec.EndedAt.Before(rec.SentAt) {
 		t.Errorf("the record's times: %+v", rec)
 	}
-	r.eventually("the end", func() bool { return r.server.Tunnels() == 0 && r.server.tunnelRoom.inUse() == 0 })
+	r.eventually("the end", func() bool { return r.server.Tunnels() == 0 && r.server.tunnelLimit.InUse() == 0 })
 }
 
 // What is not passed on is answered at the CONNECT, with the reason in the first line, and the origin is not asked.
@@ -125,7 +125,7 @@ func TestRefusedPassage(t *testing.T) {
 			if rec := r.last(1); rec.Reason != row.reason || rec.Via != audit.Tunnel || rec.Status != resp.StatusCode || !rec.SentAt.IsZero() {
 				t.Errorf("record: %+v", rec)
 			}
-			r.eventually("the seats", func() bool { return r.server.tunnelRoom.inUse() == 0 && r.server.Connections() == 0 })
+			r.eventually("the seats", func() bool { return r.server.tunnelLimit.InUse() == 0 && r.server.Connections() == 0 })
 		})
 	}
 }
@@ -330,5 +330,5 @@ func TestPanicAtConnect(t *testing.T) {
 	if rec := r.last(1); resp.StatusCode != 500 || rec.Reason != policy.ReasonInternal || len(r.records.all()) != 1 {
 		t.Errorf("%s; records: %+v", resp.Status, r.records.all())
 	}
-	r.eventually("the seats", func() bool { return r.server.tunnelRoom.inUse() == 0 })
+	r.eventually("the seats", func() bool { return r.server.tunnelLimit.InUse() == 0 })
 }

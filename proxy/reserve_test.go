@@ -14,35 +14,6 @@ import (
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
-// TestQuotaCountsAmounts checks that a share counts by its amount, for its client and for all, and that a refused one counts
-// nothing.
-func TestQuotaCountsAmounts(t *testing.T) {
-	q := newQuota[string](unheard, "client", bound{most: 10}, bound{most: 6})
-	one := q.take("one", 4)
-	for _, row := range []struct {
-		client string
-		n      int
-		taken  bool
-	}{
-		{"one", 3, false},
-		{"one", 2, true},
-		{"one", 1, false},
-		{"other", 7, false},
-		{"other", 4, true},
-		{"other", 1, false}, // in all
-		{"third", 0, true},
-	} {
-		if got := q.take(row.client, row.n) != nil; got != row.taken {
-			t.Errorf("take(%q, %d) with %d in use: %v, want %v", row.client, row.n, q.inUse(), got, row.taken)
-		}
-	}
-	one.leave()
-	one.leave()
-	if q.inUse() != 6 || q.by["one"] != 2 || q.refused.Load() != 4 {
-		t.Errorf("%d in use, %d of them by one, %d refused; want 6, 2 and 4", q.inUse(), q.by["one"], q.refused.Load())
-	}
-}
-
 // crowded starts a rig with two users, "news" and "lab", and limits. Requests for /held are answered after release.
 func crowded(t *testing.T, l Limits) (r *rig, release func()) {
 	r = newRig(t, func(o *Options) { o.Users, o.Limits = users(t), l })
@@ -53,7 +24,7 @@ func crowded(t *testing.T, l Limits) (r *rig, release func()) {
 func (r *rig) holdRequests(c *http.Client, url string, n int, body func() io.Reader) (answers func()) {
 	r.t.Helper()
 	statuses := make(chan int, n)
-	before := r.server.requests.inUse()
+	before := r.server.requests.InUse()
 	for range n {
 		go func() {
 			resp, err := c.Post(url, "text/plain", body())
@@ -65,7 +36,7 @@ func (r *rig) holdRequests(c *http.Client, url string, n int, body func() io.Rea
 			statuses <- resp.StatusCode
 		}()
 	}
-	r.eventually("the requests", func() bool { return r.server.requests.inUse() == before+int64(n) && r.server.memory.inUse() > 0 })
+	r.eventually("the requests", func() bool { return r.server.requests.InUse() == before+int64(n) && r.server.memory.InUse() > 0 })
 	return func() {
 		r.t.Helper()
 		for range n {
@@ -100,11 +71,11 @@ func TestTooManyRequests(t *testing.T) {
 			release()
 			answers()
 			rest()
-			r.eventually("the places", func() bool { return r.server.requests.inUse() == 0 })
+			r.eventually("the places", func() bool { return r.server.requests.InUse() == 0 })
 			if resp, _ := r.get(one, r.url(scheme, "/page/1")); resp.StatusCode != 200 {
 				t.Errorf("with free places: %s", resp.Status)
 			}
-			if n := r.server.requests.refused.Load(); n != 2 {
+			if n := r.server.requests.Refused(); n != 2 {
 				t.Errorf("%d requests were refused, want 2", n)
 			}
 			for _, key := range []string{"key=limits.requests ", "client=news key=limits.requests_per_client "} {
@@ -166,7 +137,7 @@ func TestRequestMemory(t *testing.T) {
 			}
 			one, other := as(r.client(false), "news", "s3cr3t"), as(r.client(false), "lab", "pass:word")
 			go post(one, "/held", row.body())
-			r.eventually("a held request", func() bool { return r.server.memory.inUse() > 0 })
+			r.eventually("a held request", func() bool { return r.server.memory.InUse() > 0 })
 			if resp := post(one, "/page/1", row.body()); row.refused {
 				checkOverloaded(t, resp)
 			} else if resp.StatusCode != 200 {

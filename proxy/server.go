@@ -38,6 +38,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/egress"
 	"github.com/robotsproxy/robotsproxy/internal/fields"
 	"github.com/robotsproxy/robotsproxy/internal/http1"
+	"github.com/robotsproxy/robotsproxy/internal/limit"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
@@ -108,18 +109,18 @@ type Server struct {
 	tunnels   *connQueue   // from the one to the other
 	active    atomic.Int64 // requests under way
 	handlers  *underWay
-	opening   *quota[string] // of requests that wait for a site's visiting hours, by share
+	opening   *limit.Counter[string] // of requests that wait for a site's visiting hours, by share
 
-	life       context.Context // that of every request; it ends when Shutdown's grace does
-	end        context.CancelCauseFunc
-	unrecorded atomic.Int64 // refusals that could not be recorded
-	rides      rides
-	seats      *seats         // of connections
-	tunnelRoom *seats         // of tunnels
-	requests   *quota[string] // of requests, by share
-	memory     *quota[string] // of the bytes that requests hold, by share
-	distrust   *distrust
-	turns      *turns // of costly decisions
+	life        context.Context // that of every request; it ends when Shutdown's grace does
+	end         context.CancelCauseFunc
+	unrecorded  atomic.Int64 // refusals that could not be recorded
+	rides       rides
+	connLimit   *limit.Conns
+	tunnelLimit *limit.Conns
+	requests    *limit.Counter[string] // by Client.share
+	memory      *limit.Counter[string] // the bytes that requests hold, by Client.share
+	distrust    *distrust
+	turns       *turns // of costly decisions
 
 	mu    sync.Mutex // guards conns
 	conns map[net.Conn]struct{}
@@ -136,11 +137,10 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		options: o, log: o.Logger, ids: o.IDs, via: egress.NewVia(o.Pseudonym),
 		tunnels: newConnQueue(), conns: make(map[net.Conn]struct{}), handlers: newUnderWay(),
-		seats:      o.Limits.connectionSeats("limits", o.Logger),
-		tunnelRoom: newSeats(o.Logger, bound{most: o.Limits.Tunnels, key: "limits.tunnels"}, bound{}), distrust: newDistrust(o.Logger), turns: newTurns(),
-		opening: newQuota[string](o.Logger, "client", bound{}, bound{most: mostOpening}),
+		connLimit: o.Limits.connections("limits", o.Logger), tunnelLimit: o.Limits.tunnels(o.Logger),
+		requests: o.Limits.requests(o.Logger), memory: o.Limits.memory(o.Logger), distrust: newDistrust(o.Logger), turns: newTurns(),
+		opening: limit.NewCounter[string](o.Logger, "client", limit.Bound{}, limit.Bound{Max: mostOpening}),
 	}
-	s.requests, s.memory = o.Limits.requestQuotas(o.Logger)
 	s.byUser = clientsByUser(o.Users)
 	s.life, s.end = context.WithCancelCause(context.Background())
 	s.goproxy = s.newGoproxy()
@@ -230,7 +230,7 @@ func (s *Server) Serve(l net.Listener) error {
 		defer close(inner)
 		_ = s.innerHTTP.Serve(s.tunnels) // it ends when it is closed: its listener cannot fail
 	}()
-	err := s.front.Serve(http1.NewListener(newSeatedListener(l, s.seats), s.http1Options()))
+	err := s.front.Serve(http1.NewListener(limitListener(l, s.connLimit), s.http1Options()))
 	if !errors.Is(err, http.ErrServerClosed) {
 		s.innerHTTP.Close()
 	}
@@ -304,10 +304,10 @@ func (s *Server) Tunnels() int64 {
 }
 
 // Connections returns how many connections of clients are open.
-func (s *Server) Connections() int64 { return s.seats.inUse() }
+func (s *Server) Connections() int64 { return s.connLimit.InUse() }
 
 // Refused returns how many connections and tunnels were answered that the proxy is at its limit.
-func (s *Server) Refused() int64 { return s.seats.refused.Load() + s.tunnelRoom.refused.Load() }
+func (s *Server) Refused() int64 { return s.connLimit.Refused() + s.tunnelLimit.Refused() }
 
 // Distrusted returns how many TLS handshakes ended because the client did not trust our CA.
 func (s *Server) Distrusted() int64 { return s.distrust.count.Load() }

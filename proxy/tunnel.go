@@ -19,6 +19,7 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/internal/http1"
+	"github.com/robotsproxy/robotsproxy/internal/limit"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
 )
@@ -56,8 +57,8 @@ type tunnelConn struct {
 	net.Conn
 	tunnel *tunnel
 	server *Server
-	seat   *seat  // among the tunnels
-	head   []byte // read from Conn, and still to be read from here
+	slot   *limit.Share[netip.Addr] // of tunnelLimit
+	head   []byte                   // read from Conn, and still to be read from here
 
 	handshakes bool   // the TLS handshake is under way
 	last       []byte // the last bytes that were read during it
@@ -80,7 +81,7 @@ func (c *tunnelConn) Read(p []byte) (int, error) {
 
 func (c *tunnelConn) Close() error {
 	c.server.untrack(c)
-	c.seat.leave()
+	c.slot.Release()
 	return c.Conn.Close()
 }
 
@@ -148,7 +149,7 @@ type hijackWriter struct {
 	http.ResponseWriter
 	tunnel *tunnel
 	server *Server
-	seat   *seat // among the tunnels
+	slot   *limit.Share[netip.Addr] // of tunnelLimit
 	conn   *tunnelConn
 }
 
@@ -161,7 +162,7 @@ func (w *hijackWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		conn = c.NetConn() // the checks end here
 	}
 	buffered, _ := rw.Reader.Peek(rw.Reader.Buffered())
-	w.conn = &tunnelConn{Conn: conn, tunnel: w.tunnel, server: w.server, seat: w.seat, head: bytes.Clone(buffered)}
+	w.conn = &tunnelConn{Conn: conn, tunnel: w.tunnel, server: w.server, slot: w.slot, head: bytes.Clone(buffered)}
 	w.server.track(w.conn)
 	return w.conn, rw, nil
 }
@@ -185,7 +186,7 @@ func (w *hijackWriter) admit(r *http.Request) bool {
 	return ref == nil
 }
 
-// weigh finds out who asks for which tunnel, and takes a seat for it.
+// weigh finds out who asks for which tunnel, and takes a slot for it.
 func (w *hijackWriter) weigh(r *http.Request) *Refusal {
 	t, err := readConnect(r)
 	if err == nil {
@@ -201,16 +202,16 @@ func (w *hijackWriter) weigh(r *http.Request) *Refusal {
 	case w.server.interception(t) == policy.NoTunnel:
 		return &Refusal{Reason: policy.ReasonIntercept, Detail: "The operator of this proxy lets no tunnel to " + t.host + " through."}
 	}
-	return w.takeSeat()
+	return w.takeSlot()
 }
 
 func (w *hijackWriter) newExchange(r *http.Request) *exchange {
 	return w.server.newConnectExchange(w.ResponseWriter, r, w.tunnel)
 }
 
-// takeSeat takes a seat among the tunnels, or refuses where none is left.
-func (w *hijackWriter) takeSeat() *Refusal {
-	if w.seat = w.server.tunnelRoom.take(netip.Addr{}, 1); w.seat == nil {
+// takeSlot takes a slot among the tunnels, or refuses if all are taken.
+func (w *hijackWriter) takeSlot() *Refusal {
+	if w.slot = w.server.tunnelLimit.Take(netip.Addr{}, 1); w.slot == nil {
 		return &Refusal{Reason: policy.ReasonOverload, Detail: "Too many tunnels are open.", RetryAfter: retryOverload}
 	}
 	return nil
@@ -236,10 +237,10 @@ func (w *hijackWriter) close() {
 	}
 }
 
-// done leaves the seat, unless the connection that was taken over has it now.
+// done gives the slot back, unless the hijacked connection has it now.
 func (w *hijackWriter) done() {
 	if w.conn == nil {
-		w.seat.leave()
+		w.slot.Release()
 	}
 }
 

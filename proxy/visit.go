@@ -28,11 +28,11 @@ func (ex *exchange) awaitOpening(ctx context.Context) *Refusal {
 	if wait == 0 {
 		return nil
 	}
-	place := ex.server.opening.take(ex.share, 1)
+	place := ex.server.opening.Take(ex.share, 1)
 	if place == nil {
 		return ex.closedRefusal(ex.judged.Opens, nil)
 	}
-	defer place.leave()
+	defer place.Release()
 	if wait > ex.asked.MaxWait {
 		return ex.closedRefusal(ex.judged.Opens, nil)
 	}

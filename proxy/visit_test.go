@@ -77,7 +77,7 @@ func TestVisitTimeIsNoHideout(t *testing.T) {
 	refusals := make(chan *Refusal)
 	_, pace := visiting(t, r, 2*time.Hour)
 	go func() { refusals <- pace(d) }()
-	r.eventually("a request that waits", func() bool { return r.server.opening.inUse() == 1 })
+	r.eventually("a request that waits", func() bool { return r.server.opening.InUse() == 1 })
 	if err := r.limiter.Stop("a.example", time.Time{}); err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestVisitTimeIsBounded(t *testing.T) {
 	r := newRig(t, nil)
 	ex, pace := visiting(t, r, 2*time.Hour)
 	for range mostOpening {
-		r.server.opening.take(ex.share, 1)
+		r.server.opening.Take(ex.share, 1)
 	}
 	if ref := pace(policy.Decision{Opens: time.Now().Add(time.Hour)}); ref == nil || ref.Reason != policy.ReasonPace || ref.RetryAfter < 59*time.Minute {
 		t.Errorf("%+v, want pace, and an hour", ref)
@@ -109,7 +109,7 @@ func TestVisitTimeIsBounded(t *testing.T) {
 	if ref := pace(policy.Decision{Opens: time.Now().Add(50 * time.Millisecond)}); ref != nil {
 		t.Errorf("another client: %+v, want no refusal", ref)
 	}
-	if got := r.server.opening.inUse(); got != mostOpening {
+	if got := r.server.opening.InUse(); got != mostOpening {
 		t.Errorf("%d wait afterwards, want %d as before", got, mostOpening)
 	}
 }

@@ -2,58 +2,19 @@ package proxy
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
-// unheard is a log that nobody reads.
-var unheard = slog.New(slog.DiscardHandler)
-
-func TestSeats(t *testing.T) {
-	a, b := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
-	s := newSeats(unheard, bound{most: 3}, bound{most: 2})
-	first, second := s.take(a, 1), s.take(a, 1)
-	if first == nil || second == nil || s.take(a, 1) != nil {
-		t.Fatalf("of two seats for one address: %v, %v", first, second)
-	}
-	if third := s.take(b, 1); third == nil || s.take(b, 1) != nil {
-		t.Fatal("of three seats in all, the third or the fourth")
-	}
-	first.leave()
-	first.leave() // once is all it had
-	if s.take(a, 1) == nil || s.take(a, 1) != nil {
-		t.Error("a seat that was left twice is not one seat")
-	}
-	if s.inUse() != 3 || s.refused.Load() != 3 {
-		t.Errorf("%d in use, %d refused; want 3 and 3", s.inUse(), s.refused.Load())
-	}
-	if none := newSeats(unheard, bound{}, bound{}); none.take(a, 1) == nil || len(none.by) != 0 {
-		t.Error("without limits there is no seat, or addresses are remembered")
-	}
-}
-
-func TestSeatsForgetWhoLeft(t *testing.T) {
-	s := newSeats(unheard, bound{}, bound{most: 10})
-	for i := range 1000 {
-		s.take(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 1).leave()
-	}
-	if len(s.by) != 0 {
-		t.Errorf("%d addresses are remembered", len(s.by))
-	}
-}
-
-func TestPeer(t *testing.T) {
+func TestClientNetwork(t *testing.T) {
 	for addr, want := range map[string]string{
 		"192.0.2.1:80":                   "192.0.2.1",
 		"[::ffff:192.0.2.1]:80":          "192.0.2.1",
@@ -65,40 +26,10 @@ func TestPeer(t *testing.T) {
 	} {
 		ap := netip.MustParseAddrPort(addr)
 		tcp := &net.TCPAddr{IP: ap.Addr().AsSlice(), Port: int(ap.Port()), Zone: ap.Addr().Zone()}
-		if got := peer(tcp).String(); got != want {
-			t.Errorf("peer(%s) = %s, want %s", addr, got, want)
+		if got := clientNetwork(tcp).String(); got != want {
+			t.Errorf("clientNetwork(%s) = %s, want %s", addr, got, want)
 		}
 	}
-}
-
-// A limit that is reached is told once a minute, by its key, and each for itself.
-func TestReachedLimitsAreTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		s := newSeats(slog.New(slog.NewTextHandler(&log, nil)), bound{most: 3, key: "limits.connections"}, bound{most: 2, key: "limits.connections_per_client"})
-		take := func(last byte) {
-			for range 10 {
-				s.take(netip.AddrFrom4([4]byte{192, 0, 2, last}), 1)
-			}
-		}
-		check := func(all, perClient int) {
-			t.Helper()
-			text := log.String()
-			if a, c := strings.Count(text, "key=limits.connections limit=3"), strings.Count(text, "client_addr=192.0.2.1 key=limits.connections_per_client limit=2"); a != all || c != perClient {
-				t.Errorf("told %d and %d times, want %d and %d: %s", a, c, all, perClient, text)
-			}
-		}
-		take(1)
-		check(0, 1)
-		take(2)
-		check(1, 1)
-		time.Sleep(time.Minute - 1)
-		take(2)
-		check(1, 1)
-		time.Sleep(time.Nanosecond)
-		take(2)
-		check(2, 1)
-	})
 }
 
 // limited starts a rig whose clients are on one address.
@@ -127,9 +58,9 @@ func TestTooManyConnections(t *testing.T) {
 				t.Errorf("%d requests reached the origin, %d connections were refused", len(r.site.Requests()), r.server.Refused())
 			}
 			first.Close()
-			r.eventually("a free seat", func() bool { return r.server.Connections() == 1 })
+			r.eventually("a free slot", func() bool { return r.server.Connections() == 1 })
 			if resp, _ := r.get(r.client(true), r.url("http", "/page/1")); resp.StatusCode != 200 {
-				t.Errorf("with a free seat: %s", resp.Status)
+				t.Errorf("with a free slot: %s", resp.Status)
 			}
 		})
 	}
@@ -148,12 +79,12 @@ func checkOverload(t *testing.T, answer string) {
 	}
 }
 
-// A flood costs no more goroutines than there are farewells, and those who have a seat are served meanwhile.
+// During a flood of rejected connections, accepted ones are served.
 func TestFlood(t *testing.T) {
 	r := limited(t, Limits{Connections: 1})
 	c := r.client(true)
 	r.get(c, r.url("http", "/page/1"))
-	const flood = 3 * maxFarewells
+	const flood = 3 * 256 // three times as many as limit.Listener lets linger
 	for range flood {
 		conn, err := net.Dial("tcp", r.addr)
 		if err != nil {
@@ -166,7 +97,7 @@ func TestFlood(t *testing.T) {
 	}
 	r.eventually("the end of the flood", func() bool { return r.server.Refused() == flood })
 	if n := r.server.Connections(); n != 1 {
-		t.Errorf("%d connections have a seat, want 1", n)
+		t.Errorf("%d connections are counted, want 1", n)
 	}
 }
 
@@ -193,8 +124,8 @@ func TestTooManyTunnels(t *testing.T) {
 	}
 }
 
-// Whatever becomes of a CONNECT, its seats are left.
-func TestSeatsAreLeft(t *testing.T) {
+// However a CONNECT ends, its slots are given back.
+func TestSlotsAreReleased(t *testing.T) {
 	r := limited(t, Limits{Connections: 100, ConnectionsPerClient: 100, Tunnels: 100})
 	for _, request := range []string{
 		"CONNECT a.example HTTP/1.1\r\n\r\n",
@@ -209,8 +140,8 @@ func TestSeatsAreLeft(t *testing.T) {
 	last := r.client(true)
 	r.get(last, r.url("http", "/page/1")) // comes behind all of them, which have been accepted then
 	last.CloseIdleConnections()
-	r.eventually("all seats", func() bool {
-		return r.server.Connections() == 0 && r.server.tunnelRoom.inUse() == 0 && r.server.Tunnels() == 0
+	r.eventually("all slots", func() bool {
+		return r.server.Connections() == 0 && r.server.tunnelLimit.InUse() == 0 && r.server.Tunnels() == 0
 	})
 }
 
@@ -237,7 +168,7 @@ func TestSilence(t *testing.T) {
 		})
 	}
 	t.Cleanup(func() {
-		r.eventually("all seats", func() bool { return r.server.Connections() == 0 && r.server.Tunnels() == 0 })
+		r.eventually("all slots", func() bool { return r.server.Connections() == 0 && r.server.Tunnels() == 0 })
 		if n := len(r.site.Requests()); n != 0 {
 			t.Errorf("%d requests reached the origin", n)
 		}

@@ -198,30 +198,6 @@ func TestSharedAccounts(t *testing.T) {
 	})
 }
 
-// Redis counts responses that may concern one client as the lane does.
-func TestAccountsOverRedis(t *testing.T) {
-	_, in := newMini(t, 2)
-	complain := func(client string, told time.Duration) Verdict {
-		t.Helper()
-		verdict, err := in[0].Complain(Complaint{Key: host, Client: client, Sent: time.Now(), Personal: true, Told: told})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return verdict
-	}
-	for range 5 {
-		if verdict := complain("a", 20*time.Second); verdict.Paused != 0 {
-			t.Fatalf("one client pauses the host: %+v", verdict)
-		}
-	}
-	if verdict := complain("b", 20*time.Second); verdict.Paused < 19*time.Second || verdict.Paused > 20*time.Second || verdict.PausedBy != RetryAfter {
-		t.Errorf("a second client: %+v, want a pause of 20s", verdict)
-	}
-	if answer := denied(t, in[1], Ask{Key: host, Limit: 8}, 19*time.Second, 20*time.Second); answer.Paused < 19*time.Second {
-		t.Errorf("the other instance hears of a pause of %v", answer.Paused)
-	}
-}
-
 // The kept place of a paused client is valid at the end of the pause.
 func TestPlaceOfAPausedClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -64,12 +64,12 @@ func TestPausesAreKeptInTheBackground(t *testing.T) {
 	})
 }
 
-// Complaints go to Shared in the background and in order. Their number is bounded: complaints beyond it count in this instance.
+// Complaints go to Coordinator in the background and in order. Their number is bounded: complaints beyond it count in this instance.
 // Close loses none.
 func TestComplaintsInTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &slowClub{club: &club{}, takes: time.Second}
-		l := newLimiter(t, Options{Shared: c})
+		l := newLimiter(t, Options{Coordinator: c})
 		begin := time.Now()
 		const more = 10
 		for i := range maxComplaints + more {
@@ -102,23 +102,4 @@ func (c *slowClub) Complain(said Complaint) (Verdict, error) {
 	time.Sleep(c.takes)
 	c.counted = append(c.counted, said)
 	return Verdict{}, nil
-}
-
-// Close tells Redis the pauses that it does not know yet.
-func TestPauseIsToldAtTheEnd(t *testing.T) {
-	server, in := newMini(t, 1)
-	for i := range 50 {
-		last, err := NewRedis(RedisOptions{URL: "redis://" + server.Addr()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		key := fmt.Sprint(i, ".example")
-		last.Pause(key, time.Hour, RetryAfter)
-		if err := last.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if answer := lease(t, in[0], Ask{Key: key, Limit: 8}); answer.Paused < 59*time.Minute {
-			t.Fatalf("the pause of %s was lost: %+v", key, answer)
-		}
-	}
 }

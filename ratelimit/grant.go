@@ -54,7 +54,7 @@ func (g Grant) Gap() (time.Duration, bool) { return g.gap, g.hasGap }
 // Delay. What Default and Address ask for is kept between starts, after a burst or at another key, so the Gap may be less.
 func (g Grant) Required() (time.Duration, Source) { return g.delay, g.source }
 
-// Mode returns by what the request was paced: by this process alone unless Options.Shared is set.
+// Mode returns by what the request was paced: by this process alone unless Options.Coordinator is set.
 func (g Grant) Mode() Mode {
 	if g.IsZero() {
 		return ModeLocal

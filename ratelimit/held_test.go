@@ -447,22 +447,6 @@ func TestSharedBlockedRequest(t *testing.T) {
 	})
 }
 
-// Redis gives the lease of a blocked request to another instance after the second.
-func TestBlockedRequestOverRedis(t *testing.T) {
-	_, in := newMini(t, 2)
-	first, second := newLimiter(t, Options{Shared: in[0]}), newLimiter(t, Options{Shared: in[1]})
-	r := Request{Key: host, Client: "a", Delay: time.Second, MaxWait: minute}
-	g, held := blocked(t, first, r)
-	begin := time.Now()
-	r.Client = "b"
-	acquire(t, second, r).Release(Outcome{Status: 200})
-	if got := time.Since(begin); got < 1900*time.Millisecond || got > leaseLasts || !held.Overlapped() {
-		t.Errorf("a client of another instance waited %v, overlap %v; want about two seconds and an overlap", got, held.Overlapped())
-	}
-	held.End(0)
-	g.Release(Outcome{Status: 200})
-}
-
 func BenchmarkClientTime(b *testing.B) {
 	var c ClientTime
 	b.ReportAllocs()

@@ -38,7 +38,7 @@ type lane struct {
 func newLane(l *Limiter, key string) *lane {
 	ln := &lane{limiter: l, key: key, longest: max(remembered, l.rules().DefaultDelay)}
 	ln.pacer.countFrom(time.Time{})
-	if l.shared != nil {
+	if l.coordinator != nil {
 		ln.share = &share{}
 	}
 	return ln

@@ -28,7 +28,7 @@
 // A host that answers 429 or 503 is left alone for a while, by all clients: for as long as it asks, or along a curve
 // from a minute to an hour. An operator can stop a key or slow it down while requests wait, with effect at once.
 //
-// Several processes pace as one if they have a Shared, such as Redis. Over a restart it keeps the long pauses, if Options.Pauses is there.
+// Several processes pace as one if they have a Coordinator, such as Redis. Over a restart it keeps the long pauses, if Options.Pauses is there.
 package ratelimit
 
 import (
@@ -50,12 +50,12 @@ type Limiter struct {
 	options atomic.Pointer[Options] // complete
 	pauses  Pauses                  // nil: none are kept
 
-	shared    Shared // nil: there are no other instances
-	patiences patiences
-	gates     gates
-	hangar    sync.Pool // of *flight that are not under way
+	coordinator Coordinator // nil: there are no other instances
+	patiences   patiences
+	gates       gates
+	hangar      sync.Pool // of *flight that are not under way
 
-	complaints backlog // calls of Shared.Complain
+	complaints backlog // calls of Coordinator.Complain
 	stores     backlog // calls of Pauses.Keep
 
 	// storing guards unstored.
@@ -86,13 +86,13 @@ func New(o Options) (*Limiter, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	l := &Limiter{pauses: o.Pauses, shared: o.Shared, lanes: make(map[string]*lane)}
+	l := &Limiter{pauses: o.Pauses, coordinator: o.Coordinator, lanes: make(map[string]*lane)}
 	l.options.Store(o.withDefaults())
 	if err := l.restore(o.Pauses); err != nil {
 		return nil, err
 	}
-	if l.shared != nil {
-		l.shared.Watch(l.woken)
+	if l.coordinator != nil {
+		l.coordinator.Watch(l.woken)
 	}
 	return l, nil
 }
@@ -113,7 +113,7 @@ func (l *Limiter) Reload(o Options) error {
 	return nil
 }
 
-// Close waits until all pauses are handed to Options.Pauses and all complaints to Options.Shared. Call it after the last Grant
+// Close waits until all pauses are handed to Options.Pauses and all complaints to Options.Coordinator. Call it after the last Grant
 // is released.
 func (l *Limiter) Close() {
 	l.complaints.wait() // first, since a complaint may cause a pause
@@ -176,7 +176,7 @@ func (r Request) delay() time.Duration { return min(max(r.Delay, 0), longestDela
 //
 // The error is ctx.Err() if ctx ends first, even if the way is free; a *WaitError, at once, if the wait foreseen is
 // longer than r.MaxWait or the queue is full, and later if the host is paused meanwhile for longer than r.MaxWait; a
-// *StoppedError, at once or later, if an operator has stopped the key; ErrTooManyLanes; or what Options.Shared says, such as
+// *StoppedError, at once or later, if an operator has stopped the key; ErrTooManyLanes; or what Options.Coordinator says, such as
 // an *UnavailableError.
 //
 // The wait is foreseen from the requests that come before r in the order of turns, each with its own Delay, and from how

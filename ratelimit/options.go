@@ -41,11 +41,11 @@ type Options struct {
 	// MaxLanes is how many lanes are kept at a time. If zero, 1,000,000, which cost less than 400 MB.
 	MaxLanes int
 
-	// Shared is where several instances agree on whose turn it is. A request that may start by what this process knows
+	// Coordinator is where several instances agree on whose turn it is. A request that may start by what this process knows
 	// then asks there first, so Acquire takes as long as the answer even if the way is free. MaxConcurrent holds for all
 	// instances together, DefaultDelay spaces their starts without any burst, and a request that rides is only told of.
 	// AddrDelay is each process's own. If nil, there is this process.
-	Shared Shared
+	Coordinator Coordinator
 
 	// Pauses keeps the pauses of more than a minute that hosts have asked for. If nil, a restart forgets them.
 	Pauses Pauses

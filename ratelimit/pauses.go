@@ -54,8 +54,8 @@ func (l *Limiter) restore(kept Pauses) error {
 
 // tellPause has the other instances know of a pause.
 func (l *Limiter) tellPause(p Pause) {
-	if rest := time.Until(p.Until); l.shared != nil && rest > 0 {
-		l.shared.Pause(p.Key, rest, p.Source)
+	if rest := time.Until(p.Until); l.coordinator != nil && rest > 0 {
+		l.coordinator.Pause(p.Key, rest, p.Source)
 	}
 }
 

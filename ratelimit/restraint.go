@@ -111,7 +111,7 @@ func (ln *lane) hear(f *flight, o Outcome, now time.Time) Pause {
 	return ln.answered(o, f.client, f.start, now)
 }
 
-// maxComplaints is how many complaints may wait for Shared. Any more count in this instance only.
+// maxComplaints is how many complaints may wait for Coordinator. Any more count in this instance only.
 const maxComplaints = 1024
 
 // answered takes in what the host answered to a request that client sent, and returns the pause that this begins.
@@ -150,8 +150,8 @@ func (ln *lane) paused(now time.Time) Pause {
 }
 
 // order is what an operator wants of the lane.
-func (rs *restraint) order() Order {
-	o := Order{Stop: rs.stopped, Floor: rs.floor}
+func (rs *restraint) order() Override {
+	o := Override{Stop: rs.stopped, Floor: rs.floor}
 	if o.Stop {
 		o.Until = rs.stopUntil
 	}

@@ -27,7 +27,7 @@ type share struct {
 
 // A turn is the right to start a request with no longer a delay, by the agreement of all instances.
 type turn struct {
-	Answer
+	LeaseResult
 	delay time.Duration
 }
 
@@ -80,7 +80,7 @@ func (ln *lane) agreed(delay time.Duration, now time.Time) time.Duration {
 		return wait
 	}
 	ln.question(delay, now)
-	return leaseLasts
+	return endless // the answer to it runs pump
 }
 
 // crowds puts a question although it is not time yet, if twice as many wait here as the others know of.
@@ -106,7 +106,7 @@ func (ln *lane) question(delay time.Duration, now time.Time) {
 	}
 	s.asking, s.asked, s.stale, s.said = true, now, false, ln.queue.waiting()
 	o := ln.limiter.rules()
-	a := Ask{Key: ln.key, Delay: delay, Start: o.SpacingStart, Limit: 1, UnderWay: ln.flights.n, Waiting: s.said, Last: s.last, Heard: s.heard, Hold: o.ReleaseAfter}
+	a := LeaseRequest{Key: ln.key, Delay: delay, Start: o.SpacingStart, Limit: 1, UnderWay: ln.flights.n, Waiting: s.said, Last: s.last, Heard: s.heard, Hold: o.ReleaseAfter}
 	if delay == 0 {
 		a.Delay, a.Start, a.Limit = o.DefaultDelay, true, max(0, o.MaxConcurrent)
 	}
@@ -114,8 +114,8 @@ func (ln *lane) question(delay time.Duration, now time.Time) {
 }
 
 // ask puts the question, and makes the move that the answer calls for.
-func (ln *lane) ask(a Ask, delay time.Duration) {
-	answer, err := ln.limiter.shared.Lease(a)
+func (ln *lane) ask(a LeaseRequest, delay time.Duration) {
+	answer, err := ln.limiter.coordinator.Lease(a)
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
 	now, s := time.Now(), ln.share
@@ -146,7 +146,7 @@ func (ln *lane) ask(a Ask, delay time.Duration) {
 func (ln *lane) leaveLine() {
 	if s := ln.share; s != nil && s.lined && !s.asking && ln.queue.waiting() == 0 {
 		s.lined, s.said = false, 0
-		ln.limiter.shared.Leave(ln.key)
+		ln.limiter.coordinator.Leave(ln.key)
 	}
 }
 
@@ -156,7 +156,7 @@ func (ln *lane) complain(o Outcome, client string, sent time.Time) {
 	ln.mu.Lock()
 	c := Complaint{Key: ln.key, Client: client, Sent: sent, Streak: ln.restrain().climbed(time.Now()), Personal: o.personal(), Told: o.told()}
 	ln.mu.Unlock()
-	verdict, err := ln.limiter.shared.Complain(c)
+	verdict, err := ln.limiter.coordinator.Complain(c)
 
 	ln.mu.Lock()
 	now, rs, pause := time.Now(), ln.restrain(), Pause{}
@@ -180,18 +180,18 @@ func (ln *lane) complain(o Outcome, client string, sent time.Time) {
 }
 
 // obey takes in what the operator and the host have said to other instances.
-func (ln *lane) obey(a Answer, now time.Time) {
+func (ln *lane) obey(a LeaseResult, now time.Time) {
 	if a.Paused > 0 && now.Add(a.Paused).Sub(ln.restrain().until) > pauseGrace {
 		ln.restraint.pause(now.Add(a.Paused), a.PausedBy, now)
 	}
 	if ln.share.telling > 0 || !ln.share.asked.After(ln.share.told) {
 		return // what the operator has said here is newer
 	}
-	if ln.restraint == nil && a.Order == (Order{}) {
+	if ln.restraint == nil && a.Override == (Override{}) {
 		return
 	}
 	rs := ln.restrain()
-	rs.stopped, rs.stopUntil, rs.floor = a.Order.Stop, a.Order.Until, a.Order.Floor
+	rs.stopped, rs.stopUntil, rs.floor = a.Override.Stop, a.Override.Until, a.Override.Floor
 	ln.review(now)
 }
 
@@ -199,7 +199,7 @@ func (ln *lane) obey(a Answer, now time.Time) {
 const pauseGrace = time.Second
 
 // yield takes in that it is not this instance's turn.
-func (ln *lane) yield(a Answer, delay time.Duration, now time.Time) {
+func (ln *lane) yield(a LeaseResult, delay time.Duration, now time.Time) {
 	if ln.share.stale {
 		ln.share.again = now
 	}
@@ -222,7 +222,7 @@ func (ln *lane) unyield() {
 
 // foresee turns away requests that have come since the question was put, and whose wait was foreseen without what the
 // answer says of the others, if it is too long.
-func (ln *lane) foresee(a Answer, now time.Time) {
+func (ln *lane) foresee(a LeaseResult, now time.Time) {
 	ln.dismiss(now, func(w *waiter) error {
 		if w.rides || w.arrived.Before(ln.share.asked) {
 			return nil
@@ -294,14 +294,14 @@ func (l *Limiter) woken(key string) {
 }
 
 // tell has the other instances know of the lane's order. Its lock is held, but not while they are told.
-func (ln *lane) tell(o Order) error {
+func (ln *lane) tell(o Override) error {
 	s := ln.share
 	if s == nil {
 		return nil
 	}
 	s.telling++
 	ln.mu.Unlock()
-	err := ln.limiter.shared.Order(ln.key, o)
+	err := ln.limiter.coordinator.Override(ln.key, o)
 	ln.mu.Lock()
 	s.telling--
 	s.told = time.Now()
@@ -311,6 +311,6 @@ func (ln *lane) tell(o Order) error {
 // tellSent has the other instances know of a request that is sent whatever they say.
 func (ln *lane) tellSent(delay time.Duration) {
 	if ln.share != nil {
-		ln.limiter.shared.Sent(ln.key, delay)
+		ln.limiter.coordinator.Sent(ln.key, delay)
 	}
 }

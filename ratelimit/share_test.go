@@ -26,7 +26,7 @@ type club struct {
 	paused  time.Time
 	why     Source
 	heard   backoff
-	order   Order
+	order   Override
 	rivals  []int
 	mode    Mode // if empty, ModeRedis
 	mute    bool // nobody is woken
@@ -34,22 +34,22 @@ type club struct {
 	waking  []func(key string)
 	asked   int
 	last    int64 // number of the last lease
-	told    int64 // what the last Ask knew of it
+	told    int64 // what the last LeaseRequest knew of it
 	left    int
 }
 
-func (c *club) Lease(a Ask) (Answer, error) {
+func (c *club) Lease(a LeaseRequest) (LeaseResult, error) {
 	time.Sleep(c.takes)
 	defer time.Sleep(c.back)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked++
 	if c.err != nil {
-		return Answer{}, c.err
+		return LeaseResult{}, c.err
 	}
 	c.told = a.Last
 	now := time.Now()
-	answer := Answer{Gap: -1, Mode: cmp.Or(c.mode, ModeRedis), Order: c.order, Rivals: c.rivals, Last: c.last, Paused: max(0, c.paused.Sub(now)), PausedBy: c.why}
+	answer := LeaseResult{Gap: -1, Mode: cmp.Or(c.mode, ModeRedis), Override: c.order, Rivals: c.rivals, Last: c.last, Paused: max(0, c.paused.Sub(now)), PausedBy: c.why}
 	if !c.mark.IsZero() {
 		answer.Gap = now.Sub(c.mark)
 	}
@@ -57,7 +57,7 @@ func (c *club) Lease(a Ask) (Answer, error) {
 	switch {
 	case c.order.Stop:
 	case c.holders >= a.Limit && a.Limit > 0:
-		answer.Wait = leaseLasts
+		answer.Wait = 5 * time.Second
 	case free.After(now):
 		answer.Wait = free.Sub(now)
 	default:
@@ -110,7 +110,7 @@ func (c *club) Complain(said Complaint) (Verdict, error) {
 	return Verdict{Paused: max(0, c.paused.Sub(now)), PausedBy: c.why, Streak: c.heard.streak}, nil
 }
 
-func (c *club) Order(_ string, o Order) error {
+func (c *club) Override(_ string, o Override) error {
 	c.mu.Lock()
 	c.order = o
 	c.mu.Unlock()
@@ -158,7 +158,7 @@ func newClub(tb testing.TB, n int, takes time.Duration) (*club, []*Limiter) {
 	c := &club{takes: takes}
 	limiters := make([]*Limiter, n)
 	for i := range limiters {
-		limiters[i] = newLimiter(tb, Options{Shared: c})
+		limiters[i] = newLimiter(tb, Options{Coordinator: c})
 	}
 	return c, limiters
 }
@@ -247,7 +247,7 @@ func TestSharedGrant(t *testing.T) {
 			t.Errorf("the gap is %v, %v, want 10s", gap, ok)
 		}
 		if c.told != 1 {
-			t.Errorf("the Ask of another instance says that lease %d was the last, want 1", c.told)
+			t.Errorf("the LeaseRequest of another instance says that lease %d was the last, want 1", c.told)
 		}
 		g.Cancel()
 		g = acquire(t, in[0], r)
@@ -568,7 +568,7 @@ func TestSharedOrderIsNewerThanAnAnswer(t *testing.T) {
 		if err := in[0].Stopped(host); !errors.As(err, &stopped) {
 			t.Errorf("Stopped: %v, want a StoppedError", err)
 		}
-		c.order = Order{} // by another instance, later
+		c.order = Override{} // by another instance, later
 		_, _ = in[0].Acquire(t.Context(), Request{Key: host, Client: "a", MaxWait: time.Minute})
 		if err := in[0].Stopped(host); err != nil {
 			t.Errorf("Stopped: %v, want what the others say now", err)
@@ -585,7 +585,7 @@ func TestKeptPausesAreShared(t *testing.T) {
 			host:          {Key: host, Until: until, Source: RetryAfter},
 			"old.example": {Key: "old.example", Until: time.Now().Add(-time.Minute), Source: Backoff, Streak: 3},
 		}}
-		newLimiter(t, Options{Shared: c, Pauses: kept})
+		newLimiter(t, Options{Coordinator: c, Pauses: kept})
 		if !c.paused.Equal(until) {
 			t.Errorf("the others are told of a pause until %v, want %v", c.paused, until)
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/proxy"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
+	"github.com/robotsproxy/robotsproxy/ratelimit/redislease"
 	"github.com/robotsproxy/robotsproxy/robots"
 	"github.com/robotsproxy/robotsproxy/store"
 )
@@ -28,7 +29,7 @@ import (
 type parts struct {
 	ca      *certs.Authority
 	guard   *egress.Guard
-	redis   *ratelimit.Redis // nil: there is no other instance
+	redis   *redislease.Client // nil: there is no other instance
 	state   *store.State
 	files   *files
 	limiter *ratelimit.Limiter
@@ -183,13 +184,13 @@ func orNone[T int | time.Duration](v T) T {
 // isUsed reports whether a robots.txt in memory was used lately.
 func (p *parts) isUsed(o origin.Origin) bool { return p.files != nil && p.files.Used(o) }
 
-func newLimiter(cfg *config.Config, redis *ratelimit.Redis, pauses ratelimit.Pauses) (*ratelimit.Limiter, error) {
-	var shared ratelimit.Shared
+func newLimiter(cfg *config.Config, redis *redislease.Client, pauses ratelimit.Pauses) (*ratelimit.Limiter, error) {
+	var coordinator ratelimit.Coordinator
 	if redis != nil {
-		shared = redis
+		coordinator = redis
 	}
 	return ratelimit.New(ratelimit.Options{
-		Shared: shared, Pauses: pauses,
+		Coordinator: coordinator, Pauses: pauses,
 		MaxQueue: cfg.Pacing.MaxQueue, MaxQueuePerClient: cfg.Pacing.MaxQueuePerClient, MaxConcurrent: orNone(cfg.Pacing.MaxConcurrent),
 		DefaultDelay: cfg.Pacing.DefaultDelay, DefaultBurst: cfg.Pacing.DefaultBurst,
 		ReleaseAfter: cfg.Pacing.ReleaseAfter, SpacingStart: cfg.Pacing.Spacing == config.SpacingStart,

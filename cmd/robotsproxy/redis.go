@@ -8,11 +8,11 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/admin"
 	"github.com/robotsproxy/robotsproxy/config"
-	"github.com/robotsproxy/robotsproxy/ratelimit"
+	"github.com/robotsproxy/robotsproxy/ratelimit/redislease"
 )
 
 // newRedis returns where instances share their pace, or nil if the configuration names none.
-func newRedis(cfg *config.Config, log *slog.Logger) (*ratelimit.Redis, error) {
+func newRedis(cfg *config.Config, log *slog.Logger) (*redislease.Client, error) {
 	url := cfg.Redis.URL
 	if file := cfg.Redis.URLFile; file != "" {
 		text, err := os.ReadFile(file)
@@ -24,8 +24,8 @@ func newRedis(cfg *config.Config, log *slog.Logger) (*ratelimit.Redis, error) {
 	if url == "" {
 		return nil, nil
 	}
-	r, err := ratelimit.NewRedis(ratelimit.RedisOptions{
-		URL: url, Prefix: cfg.Redis.Prefix, OnDown: ratelimit.OnDown(cfg.Redis.OnDown), Logger: log,
+	r, err := redislease.New(redislease.Options{
+		URL: url, Prefix: cfg.Redis.Prefix, OnDown: redislease.OnDown(cfg.Redis.OnDown), Logger: log,
 	})
 	if err != nil {
 		return nil, usage(err)
@@ -34,11 +34,11 @@ func newRedis(cfg *config.Config, log *slog.Logger) (*ratelimit.Redis, error) {
 }
 
 // redisGauges are the numbers of what instances share; none if this one is alone.
-func redisGauges(r *ratelimit.Redis) []admin.Gauge {
+func redisGauges(r *redislease.Client) []admin.Gauge {
 	if r == nil {
 		return nil
 	}
-	counter := func(name, help string, value func(ratelimit.RedisStats) uint64) admin.Gauge {
+	counter := func(name, help string, value func(redislease.Stats) uint64) admin.Gauge {
 		return admin.Gauge{Name: "robotsproxy_redis_" + name + "_total", Help: help, Counter: true, Value: func() float64 { return float64(value(r.Stats())) }}
 	}
 	return []admin.Gauge{
@@ -49,8 +49,8 @@ func redisGauges(r *ratelimit.Redis) []admin.Gauge {
 			return 0
 		}},
 		{Name: "robotsproxy_instances", Help: "Instances that share their pace, as far as known, this one among them.", Value: func() float64 { return float64(r.Stats().Instances) }},
-		counter("downs", "Times that Redis went down.", func(s ratelimit.RedisStats) uint64 { return s.Downs }),
-		counter("corrupt", "Answers of Redis in whose lane something was reset.", func(s ratelimit.RedisStats) uint64 { return s.Corrupt }),
-		counter("lost_leases", "Leases that ran out, or were forgotten, while their request was under way.", func(s ratelimit.RedisStats) uint64 { return s.Lost }),
+		counter("downs", "Times that Redis went down.", func(s redislease.Stats) uint64 { return s.Downs }),
+		counter("corrupt", "Answers of Redis in whose lane something was reset.", func(s redislease.Stats) uint64 { return s.Corrupt }),
+		counter("lost_leases", "Leases that ran out, or were forgotten, while their request was under way.", func(s redislease.Stats) uint64 { return s.Lost }),
 	}
 }

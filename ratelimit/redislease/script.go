@@ -1,4 +1,4 @@
-package ratelimit
+package redislease
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/robotsproxy/robotsproxy/ratelimit"
 )
 
 var (
@@ -49,7 +51,7 @@ func (unrepeated) NoRetry() bool { return true }
 
 // call runs c and waits for the answer. If askers calls wait already, it first waits for one of them to end. If heard is not
 // nil, it is called with the answer before the next command of the lane is sent and before Close returns.
-func (r *Redis) call(c *command, heard func(reply)) (reply, error) {
+func (r *Client) call(c *command, heard func(reply)) (reply, error) {
 	type answer struct {
 		reply
 		error
@@ -72,13 +74,13 @@ func (r *Redis) call(c *command, heard func(reply)) (reply, error) {
 
 // read reads the answer to c, which was sent at sent. It takes in the parts that do not concern the lane: the clock, and
 // since when Redis remembers.
-func (r *Redis) read(c *command, cmd *redis.Cmd, sent time.Time) (reply, error) {
+func (r *Client) read(c *command, cmd *redis.Cmd, sent time.Time) (reply, error) {
 	v, err := cmd.Slice()
 	if err == nil && len(v) < 4 {
 		err = errors.New("the script answered less than it should")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("ratelimit: asking Redis to %s %s: %w", c.verb, c.key, err)
+		return nil, fmt.Errorf("redislease: asking Redis to %s %s: %w", c.verb, c.key, err)
 	}
 	answer, now := reply(v), time.Now()
 	r.health.hears(answer.duration(len(v)-2), sent, now)
@@ -97,7 +99,7 @@ const oneSlot = "{lanes}:"
 
 // keys returns the names of the keys of one lane, then that of the key which says since when Redis remembers. If key is not
 // a host name, its hash stands for it.
-func (r *Redis) keys(key string) []string {
+func (r *Client) keys(key string) []string {
 	if key == "" || len(key) > 255 || strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c > '~' }) {
 		sum := sha256.Sum256([]byte(key))
 		key = "sha256-" + hex.EncodeToString(sum[:])
@@ -132,11 +134,11 @@ func (v reply) text(i int) string {
 func (v reply) duration(i int) time.Duration { return time.Duration(v.number(i)) * time.Microsecond }
 
 // source reads why a lane is paused.
-func (v reply) source(i int) Source {
-	if Source(v.text(i)) == RetryAfter {
-		return RetryAfter
+func (v reply) source(i int) ratelimit.Source {
+	if ratelimit.Source(v.text(i)) == ratelimit.RetryAfter {
+		return ratelimit.RetryAfter
 	}
-	return Backoff
+	return ratelimit.Backoff
 }
 
 // numbers reads a list of numbers.
@@ -150,8 +152,8 @@ func (v reply) numbers(i int) []int {
 }
 
 // order reads three values: stop, floor, until.
-func (v reply) order(i int) Order {
-	o := Order{Stop: v.number(i) == 1, Floor: v.duration(i + 1)}
+func (v reply) order(i int) ratelimit.Override {
+	o := ratelimit.Override{Stop: v.number(i) == 1, Floor: v.duration(i + 1)}
 	if until := v.number(i + 2); until > 0 {
 		o.Until = time.UnixMicro(until)
 	}

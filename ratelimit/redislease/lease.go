@@ -1,16 +1,18 @@
-package ratelimit
+package redislease
 
 import (
 	"maps"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/robotsproxy/robotsproxy/ratelimit"
 )
 
 // A redisLease is a Lease that Redis granted, or that this instance took by itself while Redis was down. When Redis is back,
 // the instance tells it of the latter: see adopt.
 type redisLease struct {
-	redis *Redis
+	redis *Client
 	key   string
 	delay time.Duration
 	until time.Time // when it is given back although the request goes on; zero is never
@@ -24,7 +26,7 @@ type redisLease struct {
 }
 
 // newLease returns the lease for a and starts its renewals. The token is empty if Redis does not know of the lease.
-func (r *Redis) newLease(a Ask, token string) *redisLease {
+func (r *Client) newLease(a ratelimit.LeaseRequest, token string) *redisLease {
 	l := &redisLease{redis: r, key: a.Key, token: token, delay: a.Delay}
 	if a.Hold > 0 {
 		l.until = time.Now().Add(a.Hold)
@@ -81,7 +83,7 @@ func (l *redisLease) renewed(v reply, err error) {
 }
 
 // adopt tells Redis of the requests that were sent while it was down and are still under way.
-func (r *Redis) adopt() {
+func (r *Client) adopt() {
 	r.mu.Lock()
 	leases := slices.Collect(maps.Keys(r.leases))
 	r.mu.Unlock()
@@ -161,8 +163,8 @@ func (l *redisLease) put(c *command) {
 	l.redis.pipe(l.key).put(c)
 }
 
-// Sent implements Shared. It is dropped while Redis is down.
-func (r *Redis) Sent(key string, delay time.Duration) {
+// Sent implements ratelimit.Coordinator. It is dropped while Redis is down.
+func (r *Client) Sent(key string, delay time.Duration) {
 	if r.health.down() == nil && !r.isClosed() {
 		r.pipe(key).put(sent(key, delay))
 	}
@@ -173,15 +175,15 @@ func sent(key string, delay time.Duration) *command {
 	return &command{verb: "sent", key: key, args: []any{micros(delay)}, repeats: true, mention: true}
 }
 
-// Leave implements Shared. If it is not heard, the others pass by the place.
-func (r *Redis) Leave(key string) {
+// Leave implements ratelimit.Coordinator. If it is not heard, the others pass by the place.
+func (r *Client) Leave(key string) {
 	if r.health.down() == nil && !r.isClosed() {
 		r.pipe(key).put(&command{verb: "leave", key: key, repeats: true})
 	}
 }
 
 // lostLease counts a lease that was no longer ours.
-func (r *Redis) lostLease(key string) {
+func (r *Client) lostLease(key string) {
 	r.lost.Add(1)
 	r.log.Warn("a lease ran out while its request was under way", "key", key)
 }

@@ -1,4 +1,4 @@
-package ratelimit
+package redislease
 
 import (
 	"context"
@@ -10,13 +10,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/robotsproxy/robotsproxy/internal/redistest"
+	"github.com/robotsproxy/robotsproxy/ratelimit"
 )
 
 // stillStopped reports an error unless l refuses a request to host because the operator has stopped it.
-func stillStopped(t *testing.T, l *Limiter, when string, delay time.Duration) {
+func stillStopped(t *testing.T, l *ratelimit.Limiter, when string, delay time.Duration) {
 	t.Helper()
-	var stopped *StoppedError
-	if g, err := l.Acquire(t.Context(), Request{Key: host, Client: "a", Delay: delay, MaxWait: time.Second}); !errors.As(err, &stopped) {
+	var stopped *ratelimit.StoppedError
+	if g, err := l.Acquire(t.Context(), ratelimit.Request{Key: host, Client: "a", Delay: delay, MaxWait: time.Second}); !errors.As(err, &stopped) {
 		t.Errorf("%s: Acquire = %+v, %v, want a *StoppedError", when, g, err)
 		g.Cancel()
 	}
@@ -28,7 +29,7 @@ func stillStopped(t *testing.T, l *Limiter, when string, delay time.Duration) {
 // An answer that Redis was not asked for says nothing of the order.
 func TestStopOutlivesAnAnswerThatDoesNotKnow(t *testing.T) {
 	_, in := newMini(t, 1)
-	l := newLimiter(t, Options{Shared: in[0]})
+	l := newLimiter(t, ratelimit.Options{Coordinator: in[0]})
 	if err := l.Stop(host, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +37,7 @@ func TestStopOutlivesAnAnswerThatDoesNotKnow(t *testing.T) {
 	in[0].health.distrustLocked(time.Now())
 	in[0].health.mu.Unlock()
 	a := spaced(10 * time.Second)
-	if answer := denied(t, in[0], a, a.Delay, a.Delay+renewEvery); !answer.Order.Stop {
+	if answer := denied(t, in[0], a, a.Delay, a.Delay+renewEvery); !answer.Override.Stop {
 		t.Errorf("Lease = %+v, want a stop", answer)
 	}
 	stillStopped(t, l, "while Redis is not asked", a.Delay)
@@ -45,13 +46,13 @@ func TestStopOutlivesAnAnswerThatDoesNotKnow(t *testing.T) {
 // An answer that came too late, twice, says nothing of the order.
 func TestStopOutlivesLateAnswers(t *testing.T) {
 	_, in := newMini(t, 1)
-	l := newLimiter(t, Options{Shared: in[0]})
+	l := newLimiter(t, ratelimit.Options{Coordinator: in[0]})
 	if err := l.Stop(host, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	in[0].client.AddHook(alwaysLate{})
-	answer := lease(t, in[0], Ask{Key: host, Limit: 8})
-	if answer.Lease != nil || !answer.Order.Stop || answer.Wait <= 0 {
+	answer := lease(t, in[0], ratelimit.LeaseRequest{Key: host, Limit: 8})
+	if answer.Lease != nil || !answer.Override.Stop || answer.Wait <= 0 {
 		t.Errorf("Lease = %+v, want none, a stop, and a time to ask again", answer)
 	}
 	stillStopped(t, l, "while answers come late", 0)
@@ -78,7 +79,7 @@ func (alwaysLate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 // A Redis that has lost its memory is reminded of the order by each instance that knows it, and tells the others.
 func TestStopOutlivesTheMemoryOfRedis(t *testing.T) {
 	server, in := newMini(t, 2)
-	first, second := newLimiter(t, Options{Shared: in[0]}), newLimiter(t, Options{Shared: in[1]})
+	first, second := newLimiter(t, ratelimit.Options{Coordinator: in[0]}), newLimiter(t, ratelimit.Options{Coordinator: in[1]})
 	if err := first.Stop(host, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
@@ -87,14 +88,14 @@ func TestStopOutlivesTheMemoryOfRedis(t *testing.T) {
 	stillStopped(t, second, "after Redis has forgotten", 0)
 	trust(in...)
 	stillStopped(t, second, "as it was told again", 0)
-	third := newLimiter(t, Options{Shared: newRedis(t, RedisOptions{URL: "redis://" + server.Addr()})})
+	third := newLimiter(t, ratelimit.Options{Coordinator: newRedis(t, Options{URL: "redis://" + server.Addr()})})
 	stillStopped(t, third, "in an instance that came later", 0)
 	stillStopped(t, first, "in the instance that has ordered it", 0)
 	if err := third.Lift(host); err != nil {
 		t.Fatal(err)
 	}
-	acquire(t, second, Request{Key: host, Client: "a", MaxWait: time.Second}).Release(Outcome{Status: 200})
-	acquire(t, first, Request{Key: host, Client: "a", MaxWait: time.Second}).Release(Outcome{Status: 200})
+	acquire(t, second, ratelimit.Request{Key: host, Client: "a", MaxWait: time.Second}).Release(ratelimit.Outcome{Status: 200})
+	acquire(t, first, ratelimit.Request{Key: host, Client: "a", MaxWait: time.Second}).Release(ratelimit.Outcome{Status: 200})
 	for _, r := range in {
 		r.quiet()
 	}
@@ -104,7 +105,7 @@ func TestStopOutlivesTheMemoryOfRedis(t *testing.T) {
 func TestLiftOutlivesTheMemoryOfRedis(t *testing.T) {
 	server, in := newMini(t, 2)
 	key := in[0].keys(host)[3]
-	if err := in[0].Order(host, Order{Stop: true}); err != nil {
+	if err := in[0].Override(host, ratelimit.Override{Stop: true}); err != nil {
 		t.Fatal(err)
 	}
 	fields := make(map[string]string)
@@ -116,7 +117,7 @@ func TestLiftOutlivesTheMemoryOfRedis(t *testing.T) {
 		fields[name] = server.HGet(key, name)
 	}
 	time.Sleep(time.Millisecond)
-	if err := in[0].Order(host, Order{}); err != nil {
+	if err := in[0].Override(host, ratelimit.Override{}); err != nil {
 		t.Fatal(err)
 	}
 	server.FlushAll()
@@ -124,21 +125,21 @@ func TestLiftOutlivesTheMemoryOfRedis(t *testing.T) {
 		server.HSet(key, name, value)
 	}
 	trust(in...)
-	granted(t, in[0], Ask{Key: host, Limit: 8}).Cancel()
-	if answer := lease(t, in[1], Ask{Key: host, Limit: 8}); answer.Order.Stop {
-		t.Errorf("another instance hears %+v, want no stop", answer.Order)
+	granted(t, in[0], ratelimit.LeaseRequest{Key: host, Limit: 8}).Cancel()
+	if answer := lease(t, in[1], ratelimit.LeaseRequest{Key: host, Limit: 8}); answer.Override.Stop {
+		t.Errorf("another instance hears %+v, want no stop", answer.Override)
 	}
 }
 
 // A Redis that was restarted without its data hears of orders from instances that have nothing to ask.
 func TestStopOutlivesARestartOfRedis(t *testing.T) {
 	server := redistest.Start(t)
-	knows := newRedis(t, RedisOptions{URL: server.URL()})
-	if err := knows.Order(host, Order{Stop: true}); err != nil {
+	knows := newRedis(t, Options{URL: server.URL()})
+	if err := knows.Override(host, ratelimit.Override{Stop: true}); err != nil {
 		t.Fatal(err)
 	}
 	server.Kill()
 	server.Restart()
-	other := newRedis(t, RedisOptions{URL: server.URL()})
-	eventually(t, "the stop is known again", func() bool { return lease(t, other, Ask{Key: host, Limit: 8}).Order.Stop })
+	other := newRedis(t, Options{URL: server.URL()})
+	eventually(t, "the stop is known again", func() bool { return lease(t, other, ratelimit.LeaseRequest{Key: host, Limit: 8}).Override.Stop })
 }

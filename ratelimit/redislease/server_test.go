@@ -1,4 +1,4 @@
-package ratelimit
+package redislease
 
 import (
 	"cmp"
@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/internal/redistest"
+	"github.com/robotsproxy/robotsproxy/ratelimit"
 )
 
 // A slow is one slow host as its origin sees it.
@@ -111,13 +112,13 @@ func (f figure) String() string {
 
 // A crew is the workers of one instance, of whom one at a time asks for the lane.
 type crew struct {
-	redis *Redis
+	redis *Client
 	turn  chan struct{} // of capacity 1
 	woken chan struct{} // of capacity 1
 	alone atomic.Int64  // requests that were sent without Redis
 }
 
-func newCrew(r *Redis) *crew {
+func newCrew(r *Client) *crew {
 	c := &crew{redis: r, turn: make(chan struct{}, 1), woken: make(chan struct{}, 1)}
 	r.Watch(func(string) {
 		select {
@@ -129,7 +130,7 @@ func newCrew(r *Redis) *crew {
 }
 
 // visit waits for its turn and sends one request, unless stop comes first.
-func (c *crew) visit(s *slow, a Ask, took time.Duration, stop <-chan struct{}) bool {
+func (c *crew) visit(s *slow, a ratelimit.LeaseRequest, took time.Duration, stop <-chan struct{}) bool {
 	select {
 	case c.turn <- struct{}{}:
 	case <-stop:
@@ -144,7 +145,7 @@ func (c *crew) visit(s *slow, a Ask, took time.Duration, stop <-chan struct{}) b
 		if answer.Lease != nil {
 			s.visit(took)
 			answer.Lease.End()
-			if answer.Mode != ModeRedis {
+			if answer.Mode != ratelimit.ModeRedis {
 				c.alone.Add(1)
 				time.Sleep(a.Delay) // what the lane of a Limiter does
 			}
@@ -160,7 +161,7 @@ func (c *crew) visit(s *slow, a Ask, took time.Duration, stop <-chan struct{}) b
 }
 
 // run has workers of the crews visit one host until stop is closed, and returns how often each was served.
-func run(crews []*crew, s *slow, workers int, a Ask, took time.Duration, stop <-chan struct{}) []int {
+func run(crews []*crew, s *slow, workers int, a ratelimit.LeaseRequest, took time.Duration, stop <-chan struct{}) []int {
 	served := make([]int, workers)
 	var wg sync.WaitGroup
 	for i := range workers {
@@ -174,7 +175,7 @@ func run(crews []*crew, s *slow, workers int, a Ask, took time.Duration, stop <-
 	return served
 }
 
-func newCrews(tb testing.TB, n int, o RedisOptions) []*crew {
+func newCrews(tb testing.TB, n int, o Options) []*crew {
 	tb.Helper()
 	crews := make([]*crew, n)
 	for i := range crews {
@@ -189,7 +190,7 @@ func newCrews(tb testing.TB, n int, o RedisOptions) []*crew {
 
 func TestInstancesKeepOneDelay(t *testing.T) {
 	server := redistest.Start(t)
-	crews := newCrews(t, 4, RedisOptions{URL: server.URL()})
+	crews := newCrews(t, 4, Options{URL: server.URL()})
 	a, s := spaced(100*time.Millisecond), &slow{}
 	served := run(crews, s, 16, a, 5*time.Millisecond, s.visits(48))
 	f := s.figure(a.Delay, served)
@@ -210,14 +211,14 @@ func TestMaxWaitHoldsForAllInstances(t *testing.T) {
 	var waits []time.Duration
 	var sent []time.Time
 	var wg sync.WaitGroup
-	for _, c := range newCrews(t, 4, RedisOptions{URL: server.URL()}) {
-		l := newLimiter(t, Options{Shared: c.redis})
+	for _, c := range newCrews(t, 4, Options{URL: server.URL()}) {
+		l := newLimiter(t, ratelimit.Options{Coordinator: c.redis})
 		for i := range 12 {
 			wg.Go(func() {
 				time.Sleep(time.Duration(i) * 20 * time.Millisecond)
 				began := time.Now()
-				g, err := l.Acquire(t.Context(), Request{Key: host, Client: fmt.Sprint(i), Delay: delay, MaxWait: maxWait, Patient: true})
-				var wait *WaitError
+				g, err := l.Acquire(t.Context(), ratelimit.Request{Key: host, Client: fmt.Sprint(i), Delay: delay, MaxWait: maxWait, Patient: true})
+				var wait *ratelimit.WaitError
 				if errors.As(err, &wait) {
 					if wait.Wait <= maxWait {
 						t.Errorf("turned away for a wait of %v", wait.Wait)
@@ -228,7 +229,7 @@ func TestMaxWaitHoldsForAllInstances(t *testing.T) {
 				sent = append(sent, time.Now())
 				waits = append(waits, time.Since(began))
 				mu.Unlock()
-				g.Release(Outcome{Status: 200})
+				g.Release(ratelimit.Outcome{Status: 200})
 			})
 		}
 	}
@@ -246,7 +247,7 @@ func TestRedisIsKilledAndRestarted(t *testing.T) {
 	for _, mode := range []OnDown{OnDownSpread, OnDownRefuse} {
 		t.Run(string(mode), func(t *testing.T) {
 			server := redistest.Start(t)
-			crews := newCrews(t, 4, RedisOptions{URL: server.URL(), OnDown: mode})
+			crews := newCrews(t, 4, Options{URL: server.URL(), OnDown: mode})
 			a, s := spaced(100*time.Millisecond), &slow{}
 			stop := make(chan struct{})
 			var running sync.WaitGroup
@@ -287,7 +288,7 @@ func TestRedisIsKilledAndRestarted(t *testing.T) {
 // A server that was restarted between two commands, without one that failed, has forgotten all the same.
 func TestRestartThatNobodySaw(t *testing.T) {
 	server := redistest.Start(t)
-	crews := newCrews(t, 2, RedisOptions{URL: server.URL()})
+	crews := newCrews(t, 2, Options{URL: server.URL()})
 	a := spaced(time.Minute)
 	granted(t, crews[0].redis, a).End()
 	crews[0].redis.quiet()
@@ -297,7 +298,7 @@ func TestRestartThatNobodySaw(t *testing.T) {
 	if answer := lease(t, crews[1].redis, a); answer.Lease != nil || answer.Wait < 50*time.Second {
 		t.Errorf("Lease: %+v, want to wait for what the server has forgotten", answer)
 	}
-	fresh := newRedis(t, RedisOptions{URL: server.URL()})
+	fresh := newRedis(t, Options{URL: server.URL()})
 	if answer := lease(t, fresh, a); answer.Lease != nil || answer.Wait < 50*time.Second {
 		t.Errorf("a new instance: %+v, want to wait a delay from the start of the server", answer)
 	}
@@ -306,7 +307,7 @@ func TestRestartThatNobodySaw(t *testing.T) {
 // Instances that want the same number get different ones, also after the server has lost its memory, and keep theirs.
 func TestNumbersDiffer(t *testing.T) {
 	server := redistest.Start(t)
-	var in []*Redis
+	var in []*Client
 	beats := func() map[int]bool {
 		got := make(map[int]bool)
 		for range 2 {
@@ -320,7 +321,7 @@ func TestNumbersDiffer(t *testing.T) {
 		return got
 	}
 	for range 5 {
-		in = append(in, newRedis(t, RedisOptions{URL: server.URL()}))
+		in = append(in, newRedis(t, Options{URL: server.URL()}))
 		in[len(in)-1].number.Store(1022)
 	}
 	first := beats()
@@ -333,7 +334,7 @@ func TestNumbersDiffer(t *testing.T) {
 	}
 	gone := in[0].Number()
 	in[0].Close()
-	in = append(in[1:], newRedis(t, RedisOptions{URL: server.URL()}))
+	in = append(in[1:], newRedis(t, Options{URL: server.URL()}))
 	in[len(in)-1].number.Store(int64(gone))
 	if got := beats(); !maps.Equal(first, got) {
 		t.Errorf("after one was replaced the numbers are %v, want %v", got, first)
@@ -350,10 +351,10 @@ func TestRedisOverTLS(t *testing.T) {
 	}
 	server.Restart()
 	url := "rediss://" + server.Addr()
-	if r := newRedis(t, RedisOptions{URL: url}); r.Stats().Up {
+	if r := newRedis(t, Options{URL: url}); r.Stats().Up {
 		t.Error("a certificate that nobody vouches for was accepted")
 	}
-	granted(t, newRedis(t, RedisOptions{URL: url + "?skip_verify=true"}), Ask{Key: host, Limit: 1})
+	granted(t, newRedis(t, Options{URL: url + "?skip_verify=true"}), ratelimit.LeaseRequest{Key: host, Limit: 1})
 }
 
 // selfSigned returns the files of a certificate for 127.0.0.1 and its key.
@@ -388,8 +389,8 @@ func selfSigned(t *testing.T) (cert, key string) {
 func TestRedisOverASocketWithAPassword(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "r.sock")
 	server := redistest.Start(t, "--unixsocket", socket, "--requirepass", "hunter2")
-	granted(t, newRedis(t, RedisOptions{URL: "unix://:hunter2@" + socket}), Ask{Key: host, Limit: 1})
-	if r := newRedis(t, RedisOptions{URL: server.URL()}); r.Stats().Up || !strings.Contains(fmt.Sprint(r.health.down()), "NOAUTH") {
+	granted(t, newRedis(t, Options{URL: "unix://:hunter2@" + socket}), ratelimit.LeaseRequest{Key: host, Limit: 1})
+	if r := newRedis(t, Options{URL: server.URL()}); r.Stats().Up || !strings.Contains(fmt.Sprint(r.health.down()), "NOAUTH") {
 		t.Errorf("without the password: %v", r.health.down())
 	}
 }
@@ -397,7 +398,7 @@ func TestRedisOverASocketWithAPassword(t *testing.T) {
 // documentedRights returns the rights that docs/instances.md lists.
 func documentedRights(t *testing.T) []string {
 	t.Helper()
-	doc, err := os.ReadFile("../docs/instances.md")
+	doc, err := os.ReadFile("../../docs/instances.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -419,7 +420,7 @@ func TestRightsOfMessages(t *testing.T) {
 	for lacking, want := range map[string]string{"+publish": "Redis is down", "+subscribe": "Redis sends no messages"} {
 		rights := slices.DeleteFunc(documentedRights(t), func(right string) bool { return right == lacking })
 		var log syncBuffer
-		r := newRedis(t, RedisOptions{URL: startWithRights(t, rights...).URL(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		r := newRedis(t, Options{URL: startWithRights(t, rights...).URL(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		eventually(t, "the log says that "+lacking+" is lacking", func() bool { return strings.Contains(log.String(), want) })
 		if up := r.Stats().Up; up != (lacking == "+subscribe") {
 			t.Errorf("without %s, up is %v", lacking, up)
@@ -430,19 +431,19 @@ func TestRightsOfMessages(t *testing.T) {
 // docs/instances.md lists the rights that a user needs: no more are used.
 func TestRedisWithFewRights(t *testing.T) {
 	server := startWithRights(t, documentedRights(t)...)
-	one, other := newRedis(t, RedisOptions{URL: server.URL()}), newRedis(t, RedisOptions{URL: server.URL()})
+	one, other := newRedis(t, Options{URL: server.URL()}), newRedis(t, Options{URL: server.URL()})
 	if !one.Stats().Up || len(one.health.servers) == 0 {
 		t.Fatalf("up is %v, servers known are %v: %v", one.Stats().Up, one.health.servers, one.health.down())
 	}
 	woken := make(chan string, 8)
 	other.Watch(func(key string) { woken <- key })
-	l := granted(t, one, Ask{Key: host, Limit: 1})
-	denied(t, other, Ask{Key: host, Limit: 1}, time.Second, leaseLasts)
+	l := granted(t, one, ratelimit.LeaseRequest{Key: host, Limit: 1})
+	denied(t, other, ratelimit.LeaseRequest{Key: host, Limit: 1}, time.Second, leaseLasts)
 	l.renew()
 	l.End()
 	l.given()
 	eventually(t, "a message arrives", func() bool {
-		one.Pause("b.example", time.Second, RetryAfter)
+		one.Pause("b.example", time.Second, ratelimit.RetryAfter)
 		select {
 		case <-woken:
 			return true
@@ -450,9 +451,9 @@ func TestRedisWithFewRights(t *testing.T) {
 			return false
 		}
 	})
-	granted(t, other, Ask{Key: host, Limit: 1}).Cancel()
-	pauses(t, one, host, time.Minute, RetryAfter)
-	if err := one.Order(host, Order{Stop: true}); err != nil {
+	granted(t, other, ratelimit.LeaseRequest{Key: host, Limit: 1}).Cancel()
+	pauses(t, one, host, time.Minute, ratelimit.RetryAfter)
+	if err := one.Override(host, ratelimit.Override{Stop: true}); err != nil {
 		t.Error(err)
 	}
 }
@@ -466,34 +467,34 @@ func TestRedisCluster(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	url := server.URL() + "?addr=" + server.Addr()
-	one, other := newRedis(t, RedisOptions{URL: url}), newRedis(t, RedisOptions{URL: url})
+	one, other := newRedis(t, Options{URL: url}), newRedis(t, Options{URL: url})
 	eventually(t, "the Cluster is ready", func() bool { return one.Stats().Up && other.Stats().Up })
 	a := spaced(20 * time.Second)
-	eventually(t, "a lease is granted", func() bool { return lease(t, one, Ask{Key: host, Limit: 1}).Lease != nil })
-	if answer := lease(t, other, a); answer.Lease != nil || answer.Mode != ModeRedis {
+	eventually(t, "a lease is granted", func() bool { return lease(t, one, ratelimit.LeaseRequest{Key: host, Limit: 1}).Lease != nil })
+	if answer := lease(t, other, a); answer.Lease != nil || answer.Mode != ratelimit.ModeRedis {
 		t.Errorf("Lease: %+v, want no Lease beside the other", answer)
 	}
 }
 
 // TestFigures prints the table of the documentation. It takes a while, so it is asked for by name:
-// FIGURES=1 go test ./ratelimit -run TestFigures -v
+// FIGURES=1 go test ./ratelimit/redislease -run TestFigures -v
 func TestFigures(t *testing.T) {
 	if os.Getenv("FIGURES") == "" {
 		t.Skip("FIGURES is not set: it asks for a run of half a minute")
 	}
 	server := redistest.Start(t)
 	for _, n := range []int{1, 2, 4} {
-		a, s := Ask{Key: fmt.Sprintf("host%d", n), Delay: 100 * time.Millisecond, Limit: 1}, &slow{}
-		served := run(newCrews(t, n, RedisOptions{URL: server.URL()}), s, 32, a, 0, lasting(10*time.Second))
+		a, s := ratelimit.LeaseRequest{Key: fmt.Sprintf("host%d", n), Delay: 100 * time.Millisecond, Limit: 1}, &slow{}
+		served := run(newCrews(t, n, Options{URL: server.URL()}), s, 32, a, 0, lasting(10*time.Second))
 		t.Logf("%d instances: %v", n, s.figure(a.Delay, served))
 	}
 }
 
 // BenchmarkLease is one lease and its end, over loopback.
 func BenchmarkLease(b *testing.B) {
-	r := newRedis(b, RedisOptions{URL: redistest.Start(b).URL()})
+	r := newRedis(b, Options{URL: redistest.Start(b).URL()})
 	for b.Loop() {
-		answer, err := r.Lease(Ask{Key: host, Limit: 8})
+		answer, err := r.Lease(ratelimit.LeaseRequest{Key: host, Limit: 8})
 		if err != nil || answer.Lease == nil {
 			b.Fatalf("Lease: %+v, %v", answer, err)
 		}
@@ -518,7 +519,7 @@ func TestSentinelFailover(t *testing.T) {
 	eventually(t, "the replica has what the first server has", func() bool { return info(t, second, "replication", "master_link_status") == "up" })
 	eventually(t, "Sentinel knows the replica", func() bool { return strings.Contains(info(t, sentinel, "sentinel", "master0"), "slaves=1") })
 
-	crews := newCrews(t, 2, RedisOptions{URL: sentinel.URL() + "/0?master_name=main"})
+	crews := newCrews(t, 2, Options{URL: sentinel.URL() + "/0?master_name=main"})
 	a, s := spaced(100*time.Millisecond), &slow{}
 	killed := make(chan struct{})
 	time.AfterFunc(time.Second, func() { first.Kill(); close(killed) })

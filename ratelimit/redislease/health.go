@@ -1,4 +1,4 @@
-package ratelimit
+package redislease
 
 import (
 	"hash/fnv"
@@ -235,4 +235,11 @@ func phase(key string) time.Duration {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(key))
 	return time.Duration(hash.Sum32()) * time.Microsecond
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }

@@ -1,4 +1,4 @@
-package ratelimit
+package redislease
 
 import (
 	"maps"
@@ -6,18 +6,20 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/robotsproxy/robotsproxy/ratelimit"
 )
 
 // A pause is a time until which nothing is sent to a lane.
 type pause struct {
 	until time.Time
-	why   Source
+	why   ratelimit.Source
 }
 
 // A news is what Redis does not know of a lane yet. A zero field means that there is nothing new.
 type news struct {
 	pause   pause
-	order   datedOrder
+	order   datedOverride
 	ordered bool // order is news; if it has a time, Redis may only have forgotten it
 }
 
@@ -32,8 +34,8 @@ func (n news) then(next news) news {
 	return next
 }
 
-// Pause implements Shared. More than 47 hours is taken as that.
-func (r *Redis) Pause(key string, d time.Duration, why Source) {
+// Pause implements ratelimit.Coordinator. More than 47 hours is taken as that.
+func (r *Client) Pause(key string, d time.Duration, why ratelimit.Source) {
 	p := pause{time.Now().Add(min(d, believedPause)), why}
 	r.mu.Lock()
 	r.pauseLocked(key, p)
@@ -42,10 +44,10 @@ func (r *Redis) Pause(key string, d time.Duration, why Source) {
 	r.wantTelling()
 }
 
-// Complain implements Shared.
-func (r *Redis) Complain(c Complaint) (Verdict, error) {
+// Complain implements ratelimit.Coordinator.
+func (r *Client) Complain(c ratelimit.Complaint) (ratelimit.Verdict, error) {
 	if err := r.health.down(); err != nil {
-		return Verdict{}, err
+		return ratelimit.Verdict{}, err
 	}
 	personal := 0
 	if c.Personal {
@@ -54,18 +56,18 @@ func (r *Redis) Complain(c Complaint) (Verdict, error) {
 	args := []any{c.Client, micros(time.Since(c.Sent)), c.Streak, personal, micros(c.Told)}
 	v, err := r.call(&command{verb: "complain", key: c.Key, args: args}, nil)
 	if err != nil {
-		return Verdict{}, err
+		return ratelimit.Verdict{}, err
 	}
-	verdict := Verdict{Paused: v.duration(0), Streak: int(v.number(1)), PausedBy: v.source(2)}
+	verdict := ratelimit.Verdict{Paused: v.duration(0), Streak: int(v.number(1)), PausedBy: v.source(2)}
 	r.hearPause(c.Key, verdict.Paused, verdict.PausedBy)
 	return verdict, nil
 }
 
-// Order implements Shared.
-func (r *Redis) Order(key string, o Order) error {
-	n := news{order: datedOrder{Order: o}, ordered: true}
+// Override implements ratelimit.Coordinator.
+func (r *Client) Override(key string, o ratelimit.Override) error {
+	n := news{order: datedOverride{Override: o}, ordered: true}
 	r.mu.Lock()
-	r.orders.give(key, o)
+	r.overrides.give(key, o)
 	r.unsentLocked(key, n)
 	r.mu.Unlock()
 	if err := r.health.down(); err != nil {
@@ -82,12 +84,12 @@ func (n news) args() []any {
 	if n.ordered && n.order.at == 0 {
 		fresh = 1
 	}
-	return append([]any{micros(max(0, time.Until(n.pause.until))), string(n.pause.why), fresh, n.order.at}, n.order.args()...)
+	return append([]any{micros(max(0, time.Until(n.pause.until))), string(n.pause.why), fresh, n.order.at}, overrideArgs(n.order.Override)...)
 }
 
 // args returns o as lease.lua takes it: stop, floor, until, and how long it is remembered, in milliseconds.
-func (o Order) args() []any {
-	stop, until, life := 0, int64(0), longestDelay
+func overrideArgs(o ratelimit.Override) []any {
+	stop, until, life := 0, int64(0), overrideLife
 	if o.Stop {
 		stop = 1
 	}
@@ -101,18 +103,18 @@ func (o Order) args() []any {
 }
 
 // told removes n from unsent, since Redis has answered v to it.
-func (r *Redis) told(key string, n news, v reply) {
+func (r *Client) told(key string, n news, v reply) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if n.ordered && n.order.at == 0 {
-		r.orders.confirm(key, n.order.Order, v.number(0))
+		r.overrides.confirm(key, n.order.Override, v.number(0))
 	}
 	rest := r.unsent[key]
 	if !rest.pause.until.After(n.pause.until) {
 		rest.pause = pause{}
 	}
 	if rest.ordered && rest.order == n.order {
-		rest.order, rest.ordered = datedOrder{}, false
+		rest.order, rest.ordered = datedOverride{}, false
 	}
 	if r.unsent[key] = rest; rest == (news{}) {
 		delete(r.unsent, key)
@@ -120,23 +122,23 @@ func (r *Redis) told(key string, n news, v reply) {
 }
 
 // untold reports whether unsent has any news.
-func (r *Redis) untold() bool {
+func (r *Client) untold() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.unsent) > 0
 }
 
 // wantTelling makes tellUnsent run once more.
-func (r *Redis) wantTelling() {
+func (r *Client) wantTelling() {
 	select {
 	case r.resend <- struct{}{}:
 	default:
 	}
 }
 
-// tellUnsent sends the news in unsent whenever wantTelling asks for it, until the Redis is closed. If Redis goes down
+// tellUnsent sends the news in unsent whenever wantTelling asks for it, until the Client is closed. If Redis goes down
 // meanwhile, the probe asks again when it is back.
-func (r *Redis) tellUnsent() {
+func (r *Client) tellUnsent() {
 	for {
 		select {
 		case <-r.resend:
@@ -148,7 +150,7 @@ func (r *Redis) tellUnsent() {
 }
 
 // tellOnce sends the news in unsent, unless Redis is down.
-func (r *Redis) tellOnce() {
+func (r *Client) tellOnce() {
 	if r.health.down() != nil {
 		return // copying unsent for each pause that begins meanwhile would be for nothing
 	}
@@ -164,7 +166,7 @@ func (r *Redis) tellOnce() {
 }
 
 // tell sends the news of keys and waits for the answers.
-func (r *Redis) tell(keys []string, all map[string]news) {
+func (r *Client) tell(keys []string, all map[string]news) {
 	var waiting sync.WaitGroup
 	for _, key := range keys {
 		n := all[key]
@@ -183,7 +185,7 @@ func (r *Redis) tell(keys []string, all map[string]news) {
 }
 
 // tellAgain puts all pauses and orders that this instance knows into unsent, since Redis may have forgotten them.
-func (r *Redis) tellAgain() {
+func (r *Client) tellAgain() {
 	r.mu.Lock()
 	now := time.Now()
 	for key, p := range r.pauses {
@@ -191,8 +193,8 @@ func (r *Redis) tellAgain() {
 			r.unsentLocked(key, news{pause: p})
 		}
 	}
-	for key := range r.orders.all() {
-		if o := r.orders.reminder(key, now); o.at > 0 {
+	for key := range r.overrides.all() {
+		if o := r.overrides.reminder(key, now); o.at > 0 {
 			r.unsentLocked(key, news{order: o, ordered: true})
 		}
 	}
@@ -201,12 +203,12 @@ func (r *Redis) tellAgain() {
 }
 
 // unsentLocked adds n to unsent.
-func (r *Redis) unsentLocked(key string, n news) {
+func (r *Client) unsentLocked(key string, n news) {
 	r.unsent[strings.Clone(key)] = r.unsent[key].then(n)
 }
 
 // hearPause takes in a pause from an answer of Redis.
-func (r *Redis) hearPause(key string, rest time.Duration, why Source) {
+func (r *Client) hearPause(key string, rest time.Duration, why ratelimit.Source) {
 	if rest <= 0 {
 		return
 	}
@@ -217,7 +219,7 @@ func (r *Redis) hearPause(key string, rest time.Duration, why Source) {
 
 // pauseLocked keeps p if it ends later than the pause that is kept for key. It removes the pauses that are over each time
 // their number has doubled.
-func (r *Redis) pauseLocked(key string, p pause) {
+func (r *Client) pauseLocked(key string, p pause) {
 	if !p.until.After(r.pauses[key].until) {
 		return
 	}

@@ -1,4 +1,4 @@
-package ratelimit
+package redislease
 
 import (
 	"bytes"
@@ -14,26 +14,28 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/robotsproxy/robotsproxy/ratelimit"
 )
 
 // newRedis returns an instance that shares lanes by way of the server at url.
-func newRedis(tb testing.TB, o RedisOptions) *Redis {
+func newRedis(tb testing.TB, o Options) *Client {
 	tb.Helper()
-	r, err := NewRedis(o)
+	r, err := New(o)
 	if err != nil {
-		tb.Fatalf("NewRedis(%+v): %v", o, err)
+		tb.Fatalf("New(%+v): %v", o, err)
 	}
 	tb.Cleanup(func() { r.Close() })
 	return r
 }
 
 // newMini returns a fake server and n instances that share it.
-func newMini(t *testing.T, n int) (*miniredis.Miniredis, []*Redis) {
+func newMini(t *testing.T, n int) (*miniredis.Miniredis, []*Client) {
 	t.Helper()
 	server := miniredis.RunT(t)
-	instances := make([]*Redis, n)
+	instances := make([]*Client, n)
 	for i := range instances {
-		instances[i] = newRedis(t, RedisOptions{URL: "redis://" + server.Addr()})
+		instances[i] = newRedis(t, Options{URL: "redis://" + server.Addr()})
 	}
 	for _, r := range instances {
 		r.beat(instanceLasts) // so that each knows all
@@ -44,9 +46,11 @@ func newMini(t *testing.T, n int) (*miniredis.Miniredis, []*Redis) {
 }
 
 // spaced asks for the next request of a lane under a Crawl-delay.
-func spaced(delay time.Duration) Ask { return Ask{Key: host, Delay: delay, Limit: 1} }
+func spaced(delay time.Duration) ratelimit.LeaseRequest {
+	return ratelimit.LeaseRequest{Key: host, Delay: delay, Limit: 1}
+}
 
-func lease(t *testing.T, r *Redis, a Ask) Answer {
+func lease(t *testing.T, r *Client, a ratelimit.LeaseRequest) ratelimit.LeaseResult {
 	t.Helper()
 	answer, err := r.Lease(a)
 	if err != nil {
@@ -55,7 +59,7 @@ func lease(t *testing.T, r *Redis, a Ask) Answer {
 	return answer
 }
 
-func granted(t *testing.T, r *Redis, a Ask) *redisLease {
+func granted(t *testing.T, r *Client, a ratelimit.LeaseRequest) *redisLease {
 	t.Helper()
 	answer := lease(t, r, a)
 	if answer.Lease == nil {
@@ -68,7 +72,7 @@ func granted(t *testing.T, r *Redis, a Ask) *redisLease {
 	return l
 }
 
-func denied(t *testing.T, r *Redis, a Ask, low, high time.Duration) Answer {
+func denied(t *testing.T, r *Client, a ratelimit.LeaseRequest, low, high time.Duration) ratelimit.LeaseResult {
 	t.Helper()
 	answer := lease(t, r, a)
 	if answer.Lease != nil || answer.Wait < low || answer.Wait > high {
@@ -78,7 +82,7 @@ func denied(t *testing.T, r *Redis, a Ask, low, high time.Duration) Answer {
 }
 
 // forgetClocks has the next step of a fake clock be no step.
-func forgetClocks(in ...*Redis) {
+func forgetClocks(in ...*Client) {
 	for _, r := range in {
 		r.health.mu.Lock()
 		r.health.clock = 0
@@ -87,7 +91,7 @@ func forgetClocks(in ...*Redis) {
 }
 
 // trust has instances know of what their server has forgotten, and not wait for what others may tell of it.
-func trust(in ...*Redis) {
+func trust(in ...*Client) {
 	for _, r := range in {
 		r.beat(instanceLasts)
 		r.health.mu.Lock()
@@ -100,7 +104,7 @@ func trust(in ...*Redis) {
 func (l *redisLease) given() { l.redis.quiet() }
 
 // quiet waits until no command is under way.
-func (r *Redis) quiet() {
+func (r *Client) quiet() {
 	for _, p := range r.pipes {
 		p.mu.Lock()
 		for len(p.queue) > 0 || p.busy {
@@ -111,14 +115,14 @@ func (r *Redis) quiet() {
 }
 
 // pauses has r tell of a pause, and waits until Redis knows it.
-func pauses(t *testing.T, r *Redis, key string, d time.Duration, why Source) {
+func pauses(t *testing.T, r *Client, key string, d time.Duration, why ratelimit.Source) {
 	t.Helper()
 	r.Pause(key, d, why)
 	eventually(t, "the pause is told", func() bool { return !r.untold() })
 }
 
 // unreached waits until r has seen that Redis is down.
-func unreached(t *testing.T, r *Redis) {
+func unreached(t *testing.T, r *Client) {
 	t.Helper()
 	r.probe.want()
 	eventually(t, "Redis is seen to be down", func() bool { return !r.Stats().Up })
@@ -135,8 +139,8 @@ func TestLeaseIsOneInstances(t *testing.T) {
 	l.End()
 	l.given()
 	denied(t, in[0], spaced(10*time.Second), 9*time.Second, 10*time.Second)
-	denied(t, in[0], Ask{Key: host, Delay: 3 * time.Second, Limit: 1}, 2*time.Second, 3*time.Second)
-	if answer := lease(t, in[0], Ask{Key: "b.example", Delay: time.Second, Limit: 1}); answer.Lease == nil || answer.Gap >= 0 || answer.Mode != ModeRedis {
+	denied(t, in[0], ratelimit.LeaseRequest{Key: host, Delay: 3 * time.Second, Limit: 1}, 2*time.Second, 3*time.Second)
+	if answer := lease(t, in[0], ratelimit.LeaseRequest{Key: "b.example", Delay: time.Second, Limit: 1}); answer.Lease == nil || answer.Gap >= 0 || answer.Mode != ratelimit.ModeRedis {
 		t.Errorf("another lane: %+v, want a Lease, no gap known, mode redis", answer)
 	}
 }
@@ -152,7 +156,7 @@ func TestDelayCountsFromTheEndOrTheStart(t *testing.T) {
 	l.given()
 	denied(t, in[1], spaced(time.Second), 999*time.Millisecond, 1001*time.Millisecond)
 	at(801 * time.Millisecond)
-	denied(t, in[0], Ask{Key: host, Delay: time.Second, Start: true, Limit: 1}, 298*time.Millisecond, 300*time.Millisecond) // second in the line
+	denied(t, in[0], ratelimit.LeaseRequest{Key: host, Delay: time.Second, Start: true, Limit: 1}, 298*time.Millisecond, 300*time.Millisecond) // second in the line
 	at(1700 * time.Millisecond)
 	denied(t, in[1], spaced(time.Second), 99*time.Millisecond, 101*time.Millisecond)
 	at(1801 * time.Millisecond)
@@ -164,7 +168,7 @@ func TestDelayCountsFromTheEndOrTheStart(t *testing.T) {
 
 func TestLimitHoldsForAllInstances(t *testing.T) {
 	_, in := newMini(t, 3)
-	a := Ask{Key: host, Limit: 4}
+	a := ratelimit.LeaseRequest{Key: host, Limit: 4}
 	var leases []*redisLease
 	for i := range 4 {
 		leases = append(leases, granted(t, in[i%3], a))
@@ -297,7 +301,7 @@ func TestPauseIsShared(t *testing.T) {
 	woken := make(chan string, 8)
 	in[1].Watch(func(key string) { woken <- key })
 	eventually(t, "a message arrives", func() bool {
-		in[0].Pause(host, time.Minute, RetryAfter)
+		in[0].Pause(host, time.Minute, ratelimit.RetryAfter)
 		select {
 		case key := <-woken:
 			return key == host
@@ -305,10 +309,10 @@ func TestPauseIsShared(t *testing.T) {
 			return false
 		}
 	})
-	pauses(t, in[1], host, time.Second, Backoff) // the longest counts
-	for _, a := range []Ask{spaced(time.Second), {Key: host, Limit: 8}} {
+	pauses(t, in[1], host, time.Second, ratelimit.Backoff) // the longest counts
+	for _, a := range []ratelimit.LeaseRequest{spaced(time.Second), {Key: host, Limit: 8}} {
 		answer := denied(t, in[1], a, 58*time.Second, time.Minute+time.Second)
-		if answer.Paused < 58*time.Second || answer.PausedBy != RetryAfter {
+		if answer.Paused < 58*time.Second || answer.PausedBy != ratelimit.RetryAfter {
 			t.Errorf("paused for %v by %q, want a minute by the longer one", answer.Paused, answer.PausedBy)
 		}
 	}
@@ -329,20 +333,20 @@ func TestComplaintsAreShared(t *testing.T) {
 	}{
 		{"one", 0, 0, "a", 0, 0, 0},
 		{"two of one client", time.Second, 1, "a", 0, 0, 0},
-		{"three", time.Second, 0, "a", 0, 0, minute},
-		{"what was under way then", time.Second, 1, "b", 10 * time.Second, 0, minute - time.Second},
-		{"one after it", 2 * minute, 0, "a", 0, 0, 0},
-		{"two clients", time.Second, 1, "b c", 0, 0, 2 * minute},
-		{"one after that", 3 * minute, 0, "b c", 0, 0, 0},
-		{"two, not within a minute", minute + time.Second, 0, "a", 0, 0, 0},
-		{"of two clients again", time.Second, 1, "b c", 0, 5, 32 * minute}, // that instance knows better, as after a restart of Redis
-		{"one, forgiven", 66 * minute, 0, "a", 0, 0, 0},
-		{"two, forgiven", time.Second, 1, "b", 0, 0, minute},
+		{"three", time.Second, 0, "a", 0, 0, time.Minute},
+		{"what was under way then", time.Second, 1, "b", 10 * time.Second, 0, time.Minute - time.Second},
+		{"one after it", 2 * time.Minute, 0, "a", 0, 0, 0},
+		{"two clients", time.Second, 1, "b c", 0, 0, 2 * time.Minute},
+		{"one after that", 3 * time.Minute, 0, "b c", 0, 0, 0},
+		{"two, not within a minute", time.Minute + time.Second, 0, "a", 0, 0, 0},
+		{"of two clients again", time.Second, 1, "b c", 0, 5, 32 * time.Minute}, // that instance knows better, as after a restart of Redis
+		{"one, forgiven", 66 * time.Minute, 0, "a", 0, 0, 0},
+		{"two, forgiven", time.Second, 1, "b", 0, 0, time.Minute},
 	} {
 		now = now.Add(step.after)
 		server.SetTime(now)
 		forgetClocks(in...)
-		verdict, err := in[step.by].Complain(Complaint{Key: host, Client: step.client, Sent: time.Now().Add(-step.ago), Streak: step.streak})
+		verdict, err := in[step.by].Complain(ratelimit.Complaint{Key: host, Client: step.client, Sent: time.Now().Add(-step.ago), Streak: step.streak})
 		if err != nil {
 			t.Fatalf("%s: %v", step.name, err)
 		}
@@ -355,50 +359,50 @@ func TestComplaintsAreShared(t *testing.T) {
 	}
 	server.SetTime(now.Add(time.Second))
 	forgetClocks(in...)
-	if _, err := in[0].Complain(Complaint{Key: host, Client: "a", Sent: time.Now()}); err != nil || in[0].Stats().Corrupt != 1 {
+	if _, err := in[0].Complain(ratelimit.Complaint{Key: host, Client: "a", Sent: time.Now()}); err != nil || in[0].Stats().Corrupt != 1 {
 		t.Errorf("with a text in the place of what was heard: %v, and %d reports of it; want 1", err, in[0].Stats().Corrupt)
 	}
-	pauses(t, in[1], host, 3*time.Hour, RetryAfter)
-	verdict, err := in[0].Complain(Complaint{Key: host, Client: "a", Sent: time.Now().Add(-time.Minute)})
-	if err != nil || verdict.PausedBy != RetryAfter || verdict.Paused < 2*time.Hour {
+	pauses(t, in[1], host, 3*time.Hour, ratelimit.RetryAfter)
+	verdict, err := in[0].Complain(ratelimit.Complaint{Key: host, Client: "a", Sent: time.Now().Add(-time.Minute)})
+	if err != nil || verdict.PausedBy != ratelimit.RetryAfter || verdict.Paused < 2*time.Hour {
 		t.Errorf("in a pause that the host has asked for: %+v, %v", verdict, err)
 	}
 }
 
 func TestOrdersAreShared(t *testing.T) {
 	server, in := newMini(t, 2)
-	order := func(o Order) {
+	order := func(o ratelimit.Override) {
 		t.Helper()
-		if err := in[0].Order(host, o); err != nil {
+		if err := in[0].Override(host, o); err != nil {
 			t.Fatal(err)
 		}
 	}
-	order(Order{Stop: true, Until: time.Now().Add(time.Hour)})
-	answer := denied(t, in[1], Ask{Key: host, Limit: 8}, 100*time.Millisecond, 100*time.Millisecond) // not to be asked again at once
-	if !answer.Order.Stop || time.Until(answer.Order.Until) < 59*time.Minute {
-		t.Errorf("the order is %+v", answer.Order)
+	order(ratelimit.Override{Stop: true, Until: time.Now().Add(time.Hour)})
+	answer := denied(t, in[1], ratelimit.LeaseRequest{Key: host, Limit: 8}, 100*time.Millisecond, 100*time.Millisecond) // not to be asked again at once
+	if !answer.Override.Stop || time.Until(answer.Override.Until) < 59*time.Minute {
+		t.Errorf("the order is %+v", answer.Override)
 	}
-	order(Order{Floor: 10 * time.Second})
-	granted(t, in[1], Ask{Key: host, Limit: 8}).End()
+	order(ratelimit.Override{Floor: 10 * time.Second})
+	granted(t, in[1], ratelimit.LeaseRequest{Key: host, Limit: 8}).End()
 	in[1].quiet()
-	if answer := denied(t, in[0], Ask{Key: host, Limit: 8}, 9*time.Second, 10*time.Second); answer.Order.Floor != 10*time.Second {
-		t.Errorf("the floor is %v, want 10s", answer.Order.Floor)
+	if answer := denied(t, in[0], ratelimit.LeaseRequest{Key: host, Limit: 8}, 9*time.Second, 10*time.Second); answer.Override.Floor != 10*time.Second {
+		t.Errorf("the floor is %v, want 10s", answer.Override.Floor)
 	}
 
 	// It holds where Redis is gone, for who has heard of it.
-	order(Order{Stop: true})
-	denied(t, in[1], Ask{Key: host, Limit: 8}, 0, time.Second)
+	order(ratelimit.Override{Stop: true})
+	denied(t, in[1], ratelimit.LeaseRequest{Key: host, Limit: 8}, 0, time.Second)
 	server.Close()
 	unreached(t, in[1])
-	if answer := denied(t, in[1], Ask{Key: host, Limit: 8}, 0, 0); answer.Mode == ModeRedis || !answer.Order.Stop {
+	if answer := denied(t, in[1], ratelimit.LeaseRequest{Key: host, Limit: 8}, 0, 0); answer.Mode == ratelimit.ModeRedis || !answer.Override.Stop {
 		t.Errorf("while Redis is gone: %+v", answer)
 	}
 	if err := server.Restart(); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "Redis is back", func() bool { return in[0].Stats().Up && in[1].Stats().Up })
-	order(Order{})
-	granted(t, in[1], Ask{Key: host, Limit: 8})
+	order(ratelimit.Override{})
+	granted(t, in[1], ratelimit.LeaseRequest{Key: host, Limit: 8})
 }
 
 // afterwards is a hook of a client: it runs once, when the first lease has been answered and before we see that.
@@ -437,11 +441,11 @@ func TestOrderIsNewerThanAnAnswer(t *testing.T) {
 	server, in := newMini(t, 1)
 	ordered := make(chan error, 1)
 	in[0].client.AddHook(&afterwards{run: func() {
-		go func() { ordered <- in[0].Order(host, Order{Stop: true}) }()
-		eventually(t, "the order is given", func() bool { return in[0].orders.last(host, time.Now()).Stop })
+		go func() { ordered <- in[0].Override(host, ratelimit.Override{Stop: true}) }()
+		eventually(t, "the order is given", func() bool { return in[0].overrides.last(host, time.Now()).Stop })
 	}})
-	a := Ask{Key: host, Limit: 8}
-	if answer := lease(t, in[0], a); answer.Lease != nil || !answer.Order.Stop {
+	a := ratelimit.LeaseRequest{Key: host, Limit: 8}
+	if answer := lease(t, in[0], a); answer.Lease != nil || !answer.Override.Stop {
 		t.Errorf("Lease: %+v, want none and a stop", answer)
 	}
 	if err := <-ordered; err != nil {
@@ -449,7 +453,7 @@ func TestOrderIsNewerThanAnAnswer(t *testing.T) {
 	}
 	server.Close()
 	unreached(t, in[0])
-	if answer := lease(t, in[0], a); !answer.Order.Stop {
+	if answer := lease(t, in[0], a); !answer.Override.Stop {
 		t.Errorf("while Redis is gone: %+v, want a stop", answer)
 	}
 }
@@ -568,7 +572,7 @@ func TestServerThatForgotWhileItRan(t *testing.T) {
 	if got := in[1].Stats().Corrupt; got != 1 {
 		t.Errorf("%d reports of what was forgotten, want 1", got)
 	}
-	b := Ask{Key: "b.example", Delay: time.Second, Limit: 1, Last: 7, Heard: time.Now().Add(-time.Second - remembered - time.Millisecond)}
+	b := ratelimit.LeaseRequest{Key: "b.example", Delay: time.Second, Limit: 1, Last: 7, Heard: time.Now().Add(-time.Second - remembered - time.Millisecond)}
 	granted(t, in[1], b) // dropped long ago, as lanes are
 }
 
@@ -576,11 +580,11 @@ func TestNothingStaysForEver(t *testing.T) {
 	server, in := newMini(t, 2)
 	granted(t, in[0], spaced(time.Second))
 	lease(t, in[1], spaced(time.Second))
-	pauses(t, in[0], "b.example", time.Hour, RetryAfter)
-	if err := in[0].Order(host, Order{Stop: true, Until: time.Now().Add(time.Minute)}); err != nil {
+	pauses(t, in[0], "b.example", time.Hour, ratelimit.RetryAfter)
+	if err := in[0].Override(host, ratelimit.Override{Stop: true, Until: time.Now().Add(time.Minute)}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := in[0].Complain(Complaint{Key: host, Client: "a", Sent: time.Now()}); err != nil {
+	if _, err := in[0].Complain(ratelimit.Complaint{Key: host, Client: "a", Sent: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	for _, key := range server.Keys() {
@@ -595,7 +599,7 @@ func TestNothingStaysForEver(t *testing.T) {
 
 // All keys are in one slot of a Cluster, which is that of what is in the first braces.
 func TestKeysAreTogether(t *testing.T) {
-	r := &Redis{prefix: "p:"}
+	r := &Client{prefix: "p:"}
 	for key, begins := range map[string]string{
 		"a.example":              "a.example:",
 		"2001:db8::1":            "2001:db8::1:",
@@ -618,12 +622,12 @@ func TestKeysAreTogether(t *testing.T) {
 }
 
 func TestDownModes(t *testing.T) {
-	for mode, want := range map[OnDown]Mode{OnDownSpread: ModeSpread, OnDownLocal: ModeLocal} {
+	for mode, want := range map[OnDown]ratelimit.Mode{OnDownSpread: ratelimit.ModeSpread, OnDownLocal: ratelimit.ModeLocal} {
 		t.Run(string(mode), func(t *testing.T) {
 			server := miniredis.RunT(t)
-			r := newRedis(t, RedisOptions{URL: "redis://" + server.Addr(), OnDown: mode})
+			r := newRedis(t, Options{URL: "redis://" + server.Addr(), OnDown: mode})
 			server.Close()
-			a := Ask{Key: host, Limit: 8}
+			a := ratelimit.LeaseRequest{Key: host, Limit: 8}
 			if answer := lease(t, r, a); answer.Lease == nil || answer.Mode != want {
 				t.Errorf("without Redis: %+v, want a Lease in mode %s", answer, want)
 			}
@@ -633,16 +637,16 @@ func TestDownModes(t *testing.T) {
 			if err := server.Restart(); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "Redis is used again", func() bool { return lease(t, r, a).Mode == ModeRedis })
+			eventually(t, "Redis is used again", func() bool { return lease(t, r, a).Mode == ratelimit.ModeRedis })
 		})
 	}
 	t.Run("refuse", func(t *testing.T) {
 		server := miniredis.RunT(t)
-		r := newRedis(t, RedisOptions{URL: "redis://" + server.Addr(), OnDown: OnDownRefuse})
+		r := newRedis(t, Options{URL: "redis://" + server.Addr(), OnDown: OnDownRefuse})
 		server.Close()
 		for range 2 {
-			_, err := r.Lease(Ask{Key: host, Limit: 8})
-			var unavailable *UnavailableError
+			_, err := r.Lease(ratelimit.LeaseRequest{Key: host, Limit: 8})
+			var unavailable *ratelimit.UnavailableError
 			if !errors.As(err, &unavailable) || unavailable.RetryAfter <= 0 || unavailable.Err == nil {
 				t.Errorf("Lease: %v, want an UnavailableError with a time and a cause", err)
 			}
@@ -659,8 +663,8 @@ func TestNewsIsNotLostWhileRedisIsDown(t *testing.T) {
 	server.Close()
 	unreached(t, in[0])
 	for range 2 {
-		in[0].Pause(host, time.Hour, RetryAfter)
-		if err := in[0].Order("b.example", Order{Stop: true}); err == nil {
+		in[0].Pause(host, time.Hour, ratelimit.RetryAfter)
+		if err := in[0].Override("b.example", ratelimit.Override{Stop: true}); err == nil {
 			t.Error("an order was shared without Redis")
 		}
 	}
@@ -668,10 +672,10 @@ func TestNewsIsNotLostWhileRedisIsDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "Redis is back, and told", func() bool { return in[0].Stats().Up && in[1].Stats().Up && !in[0].untold() })
-	if answer := lease(t, in[1], Ask{Key: host, Limit: 8}); answer.Paused < 59*time.Minute {
+	if answer := lease(t, in[1], ratelimit.LeaseRequest{Key: host, Limit: 8}); answer.Paused < 59*time.Minute {
 		t.Errorf("after the return: %+v, want a pause of an hour", answer)
 	}
-	if answer := lease(t, in[1], Ask{Key: "b.example", Limit: 8}); !answer.Order.Stop {
+	if answer := lease(t, in[1], ratelimit.LeaseRequest{Key: "b.example", Limit: 8}); !answer.Override.Stop {
 		t.Errorf("after the return: %+v, want a stop", answer)
 	}
 }
@@ -680,15 +684,15 @@ func TestNewsIsNotLostWhileRedisIsDown(t *testing.T) {
 func TestNewsDoNotOvertake(t *testing.T) {
 	_, in := newMini(t, 2)
 	in[0].mu.Lock() // a command that timed out just now
-	in[0].unsentLocked(host, news{pause: pause{time.Now().Add(time.Hour), RetryAfter}, order: datedOrder{Order: Order{Stop: true}}, ordered: true})
+	in[0].unsentLocked(host, news{pause: pause{time.Now().Add(time.Hour), ratelimit.RetryAfter}, order: datedOverride{Override: ratelimit.Override{Stop: true}}, ordered: true})
 	in[0].mu.Unlock()
-	if err := in[0].Order(host, Order{Floor: time.Minute}); err != nil {
+	if err := in[0].Override(host, ratelimit.Override{Floor: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
 	in[0].beat(instanceLasts)
 	eventually(t, "all is told", func() bool { return !in[0].untold() })
-	answer := lease(t, in[1], Ask{Key: host, Limit: 8})
-	if answer.Order.Stop || answer.Order.Floor != time.Minute || answer.Paused < 59*time.Minute {
+	answer := lease(t, in[1], ratelimit.LeaseRequest{Key: host, Limit: 8})
+	if answer.Override.Stop || answer.Override.Floor != time.Minute || answer.Paused < 59*time.Minute {
 		t.Errorf("Lease: %+v, want the floor, which came last, and the pause", answer)
 	}
 }
@@ -696,8 +700,8 @@ func TestNewsDoNotOvertake(t *testing.T) {
 // Who has never reached Redis knows of nobody to leave time for, and says so now and then.
 func TestNobodyIsKnown(t *testing.T) {
 	var log syncBuffer
-	r := newRedis(t, RedisOptions{URL: "redis://127.0.0.1:1", Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	if answer := lease(t, r, spaced(time.Second)); answer.Lease == nil || answer.Mode != ModeLocal {
+	r := newRedis(t, Options{URL: "redis://127.0.0.1:1", Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if answer := lease(t, r, spaced(time.Second)); answer.Lease == nil || answer.Mode != ratelimit.ModeLocal {
 		t.Errorf("Lease: %+v, want one in mode local", answer)
 	}
 	warnings := func() int { return strings.Count(log.String(), "level=WARN msg=\"Redis was never reached") }
@@ -743,8 +747,8 @@ func TestManyHostsAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 600 {
 		wg.Go(func() {
-			answer, err := in[0].Lease(Ask{Key: fmt.Sprint("host", i), Limit: 1})
-			if err != nil || answer.Lease == nil || answer.Mode != ModeRedis {
+			answer, err := in[0].Lease(ratelimit.LeaseRequest{Key: fmt.Sprint("host", i), Limit: 1})
+			if err != nil || answer.Lease == nil || answer.Mode != ratelimit.ModeRedis {
 				t.Errorf("host %d: %+v, %v, want a Lease by Redis", i, answer, err)
 				return
 			}
@@ -772,7 +776,7 @@ func TestLateQuestionIsNotGranted(t *testing.T) {
 		t.Errorf("a question that comes late is answered %v, %v, want no lease", v, err)
 	}
 	slow()
-	granted(t, in[0], Ask{Key: host, Limit: 1})
+	granted(t, in[0], ratelimit.LeaseRequest{Key: host, Limit: 1})
 }
 
 // An answer that took long says little of the clock, and nothing where it agrees with what is known.
@@ -800,7 +804,7 @@ func TestClockIsHeardFromQuickAnswers(t *testing.T) {
 // Whoever takes a place and leaves room for one more wakes the next in the line.
 func TestLeaseThatLeavesRoomWakes(t *testing.T) {
 	_, in := newMini(t, 3)
-	a := Ask{Key: host, Limit: 2}
+	a := ratelimit.LeaseRequest{Key: host, Limit: 2}
 	held := []*redisLease{granted(t, in[0], a), granted(t, in[0], a)}
 	woken := make(chan string, 8)
 	in[2].Watch(func(key string) { woken <- key })
@@ -819,8 +823,8 @@ func TestLeaseThatLeavesRoomWakes(t *testing.T) {
 func TestSpreadSharesTheLimit(t *testing.T) {
 	server, in := newMini(t, 4)
 	server.Close()
-	a := Ask{Key: host, Limit: 8, UnderWay: 1}
-	if answer := lease(t, in[0], a); answer.Lease == nil || answer.Mode != ModeSpread {
+	a := ratelimit.LeaseRequest{Key: host, Limit: 8, UnderWay: 1}
+	if answer := lease(t, in[0], a); answer.Lease == nil || answer.Mode != ratelimit.ModeSpread {
 		t.Errorf("Lease(%+v) = %+v, want a Lease in mode spread", a, answer)
 	}
 	a.UnderWay = 2
@@ -896,13 +900,13 @@ func TestPasswordsStayOutOfErrorsAndLogs(t *testing.T) {
 		"redis://user:" + secret + "@[::1", "http://user:" + secret + "@h", "redis://u:" + secret + "@h/x", "redis://u:" + secret + "@h/0?no=1",
 		"redis://u:" + secret + "@h?addr=x", "unix://u:" + secret + "@h?master_name=m", "re dis://u:" + secret + "@h:port", "",
 	} {
-		_, err := NewRedis(RedisOptions{URL: url})
+		_, err := New(Options{URL: url})
 		if err == nil || strings.Contains(err.Error(), secret) {
-			t.Errorf("NewRedis(%q): %v, want an error without the password", url, err)
+			t.Errorf("New(%q): %v, want an error without the password", url, err)
 		}
 	}
 	var log bytes.Buffer
-	r := newRedis(t, RedisOptions{URL: "redis://user:" + secret + "@127.0.0.1:1/0", Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	r := newRedis(t, Options{URL: "redis://user:" + secret + "@127.0.0.1:1/0", Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	r.Close()
 	if strings.Contains(log.String(), secret) || !strings.Contains(log.String(), "Redis is down") {
 		t.Errorf("the log is %s", log.String())
@@ -914,9 +918,9 @@ func TestURLsOfEachKind(t *testing.T) {
 		"redis://u:p@127.0.0.1:1/2", "rediss://127.0.0.1:1", "unix:///nowhere.sock?db=1", "redis://127.0.0.1:1?master_name=main&addr=127.0.0.1:2&password=p",
 		"rediss://127.0.0.1:1?addr=127.0.0.1:2&addr=127.0.0.1:3",
 	} {
-		r, err := NewRedis(RedisOptions{URL: url})
+		r, err := New(Options{URL: url})
 		if err != nil {
-			t.Errorf("NewRedis(%s): %v", url, err)
+			t.Errorf("New(%s): %v", url, err)
 			continue
 		}
 		if r.Stats().Up {
@@ -924,7 +928,7 @@ func TestURLsOfEachKind(t *testing.T) {
 		}
 		r.Close()
 	}
-	if _, err := NewRedis(RedisOptions{URL: "redis://127.0.0.1:1", OnDown: "hope"}); err == nil {
+	if _, err := New(Options{URL: "redis://127.0.0.1:1", OnDown: "hope"}); err == nil {
 		t.Error("OnDown hope was taken")
 	}
 }

@@ -1,4 +1,4 @@
-package ratelimit
+package redislease
 
 import (
 	"context"
@@ -35,7 +35,7 @@ type command struct {
 // A pipe sends commands to Redis in order. The commands that arrive while others are under way are sent together, up to
 // batch. The queue is bounded by its users: calls that wait for an answer (askers), one command for each lease, and mentions.
 type pipe struct {
-	redis *Redis
+	redis *Client
 	more  chan struct{} // capacity 1: the queue is not empty
 
 	// mu guards what follows.
@@ -47,14 +47,14 @@ type pipe struct {
 	closed    bool
 }
 
-func newPipe(r *Redis) *pipe {
+func newPipe(r *Client) *pipe {
 	p := &pipe{redis: r, more: make(chan struct{}, 1), mentioned: make(map[string]*command)}
 	p.idle.L = &p.mu
 	return p
 }
 
 // pipe returns the pipe of the lane of key.
-func (r *Redis) pipe(key string) *pipe {
+func (r *Client) pipe(key string) *pipe {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(key))
 	return r.pipes[hash.Sum32()%pipes]
@@ -112,7 +112,7 @@ func (p *pipe) take() []*command {
 	return taken
 }
 
-// work sends commands until the Redis is closed.
+// work sends commands until the Client is closed.
 func (p *pipe) work() {
 	for {
 		if commands := p.take(); len(commands) > 0 {
@@ -139,7 +139,7 @@ func (p *pipe) drain() {
 
 // carry sends commands to Redis and finishes each. If the connection breaks or Redis is late, the probe decides whether
 // Redis is down. If it is up, carry sends the commands that may run twice once more.
-func (r *Redis) carry(commands []*command) {
+func (r *Client) carry(commands []*command) {
 	err := r.health.down()
 	if err != nil {
 		finish(commands, err)
@@ -182,7 +182,7 @@ func (c *command) finish(v reply, err error) {
 
 // exchange sends commands in one pipeline, and in a second one those for which Redis did not have the script. It finishes the
 // commands that were answered. It returns the others and the reason, which is not nil if there are any.
-func (r *Redis) exchange(commands []*command) ([]*command, error) {
+func (r *Client) exchange(commands []*command) ([]*command, error) {
 	if len(commands) == 0 {
 		return nil, nil
 	}
@@ -191,7 +191,7 @@ func (r *Redis) exchange(commands []*command) ([]*command, error) {
 		unknown, lost, err = r.pipeline(unknown, leaseScript.Eval)
 	}
 	if err == nil && len(unknown) > 0 {
-		err = errors.New("ratelimit: Redis did not load lease.lua")
+		err = errors.New("redislease: Redis did not load lease.lua")
 	}
 	return append(lost, unknown...), err
 }
@@ -199,7 +199,7 @@ func (r *Redis) exchange(commands []*command) ([]*command, error) {
 // pipeline sends commands in one pipeline: the first one by eval, which loads the script if it is Eval, the others by EvalSha.
 // It finishes the commands that were answered. It returns those for which Redis did not have the script, those that were
 // lost, and the reason of the latter.
-func (r *Redis) pipeline(commands []*command, eval func(context.Context, redis.Scripter, []string, ...any) *redis.Cmd) (unknown, lost []*command, err error) {
+func (r *Client) pipeline(commands []*command, eval func(context.Context, redis.Scripter, []string, ...any) *redis.Cmd) (unknown, lost []*command, err error) {
 	ctx, cancel := context.WithTimeout(r.closing, commandTimeout)
 	defer cancel()
 	slow := time.AfterFunc(probeEvery, r.probe.want)

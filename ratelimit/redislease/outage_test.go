@@ -1,4 +1,4 @@
-package ratelimit
+package redislease
 
 import (
 	"errors"
@@ -13,16 +13,17 @@ import (
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/internal/redistest"
+	"github.com/robotsproxy/robotsproxy/ratelimit"
 )
 
 // newPair returns two instances that share server, each with a Limiter of its own, and waits until both know of both.
-func newPair(t *testing.T, url string) ([2]*Redis, [2]*Limiter) {
+func newPair(t *testing.T, url string) ([2]*Client, [2]*ratelimit.Limiter) {
 	t.Helper()
-	var in [2]*Redis
-	var limiters [2]*Limiter
+	var in [2]*Client
+	var limiters [2]*ratelimit.Limiter
 	for i := range in {
-		in[i] = newRedis(t, RedisOptions{URL: url})
-		limiters[i] = newLimiter(t, Options{Shared: in[i]})
+		in[i] = newRedis(t, Options{URL: url})
+		limiters[i] = newLimiter(t, ratelimit.Options{Coordinator: in[i]})
 	}
 	eventually(t, "each instance knows of both", func() bool { return in[0].Stats().Instances == 2 && in[1].Stats().Instances == 2 })
 	return in, limiters
@@ -40,8 +41,8 @@ func TestMemoryLossTellsAgain(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
 			in, limiters := newPair(t, server.URL())
-			limiters[0].Hear("paused.example", "a", Outcome{Status: 429, RetryAfter: time.Hour})
-			limiters[0].Hear("over.example", "a", Outcome{Status: 429, RetryAfter: 200 * time.Millisecond})
+			limiters[0].Hear("paused.example", "a", ratelimit.Outcome{Status: 429, RetryAfter: time.Hour})
+			limiters[0].Hear("over.example", "a", ratelimit.Outcome{Status: 429, RetryAfter: 200 * time.Millisecond})
 			if err := errors.Join(limiters[0].Stop("stopped.example", time.Time{}), limiters[0].SetFloor("slow.example", time.Minute)); err != nil {
 				t.Fatal(err)
 			}
@@ -51,24 +52,24 @@ func TestMemoryLossTellsAgain(t *testing.T) {
 			lose(server)
 			for began := time.Now(); time.Since(began) < 5*time.Second; time.Sleep(20 * time.Millisecond) {
 				for _, key := range []string{"paused.example", "stopped.example"} {
-					if answer := lease(t, in[1], Ask{Key: key, Limit: 8}); answer.Lease != nil {
+					if answer := lease(t, in[1], ratelimit.LeaseRequest{Key: key, Limit: 8}); answer.Lease != nil {
 						t.Fatalf("%v after the loss: a Lease for %s in mode %s", time.Since(began), key, answer.Mode)
 					}
 				}
 			}
-			if answer := lease(t, in[1], Ask{Key: "paused.example", Limit: 8}); answer.Paused < 59*time.Minute || answer.PausedBy != RetryAfter {
+			if answer := lease(t, in[1], ratelimit.LeaseRequest{Key: "paused.example", Limit: 8}); answer.Paused < 59*time.Minute || answer.PausedBy != ratelimit.RetryAfter {
 				t.Errorf("paused.example: %+v, want a pause of an hour", answer)
 			}
-			if answer := lease(t, in[1], Ask{Key: "stopped.example", Limit: 8}); !answer.Order.Stop {
+			if answer := lease(t, in[1], ratelimit.LeaseRequest{Key: "stopped.example", Limit: 8}); !answer.Override.Stop {
 				t.Errorf("stopped.example: %+v, want a stop", answer)
 			}
-			if answer := lease(t, in[1], Ask{Key: "slow.example", Limit: 8}); answer.Order.Floor != time.Minute {
+			if answer := lease(t, in[1], ratelimit.LeaseRequest{Key: "slow.example", Limit: 8}); answer.Override.Floor != time.Minute {
 				t.Errorf("slow.example: %+v, want a floor of a minute", answer)
 			}
 			if err := limiters[0].Stopped("stopped.example"); err == nil {
 				t.Error("the instance where the stop was said has forgotten it")
 			}
-			granted(t, in[1], Ask{Key: "over.example", Limit: 8}).Cancel()
+			granted(t, in[1], ratelimit.LeaseRequest{Key: "over.example", Limit: 8}).Cancel()
 		})
 	}
 }
@@ -81,7 +82,7 @@ func TestMemoryLossKeepsWhatWasLifted(t *testing.T) {
 	if err := limiters[0].Stop(host, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
-	if answer := lease(t, in[1], Ask{Key: host, Limit: 8}); !answer.Order.Stop {
+	if answer := lease(t, in[1], ratelimit.LeaseRequest{Key: host, Limit: 8}); !answer.Override.Stop {
 		t.Fatalf("Lease: %+v, want a stop", answer)
 	}
 	if err := limiters[0].Lift(host); err != nil {
@@ -89,10 +90,10 @@ func TestMemoryLossKeepsWhatWasLifted(t *testing.T) {
 	}
 	server.Kill()
 	server.Restart()
-	eventually(t, "a lease is granted", func() bool { return lease(t, in[1], Ask{Key: host, Limit: 8}).Lease != nil })
+	eventually(t, "a lease is granted", func() bool { return lease(t, in[1], ratelimit.LeaseRequest{Key: host, Limit: 8}).Lease != nil })
 	for began := time.Now(); time.Since(began) < 4*time.Second; time.Sleep(100 * time.Millisecond) {
 		for i := range in {
-			if answer := lease(t, in[i], Ask{Key: host, Limit: 8}); answer.Order.Stop {
+			if answer := lease(t, in[i], ratelimit.LeaseRequest{Key: host, Limit: 8}); answer.Override.Stop {
 				t.Fatalf("instance %d hears again of a stop that was lifted", i)
 			}
 		}
@@ -108,12 +109,12 @@ func TestEarlyAnswerLiftsNothing(t *testing.T) {
 	if err := limiters[0].Stop(host, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
-	lease(t, in[1], Ask{Key: host, Limit: 8})
+	lease(t, in[1], ratelimit.LeaseRequest{Key: host, Limit: 8})
 	for i := range in {
 		in[i].health.mu.Lock()
 		in[i].health.since = time.Now().Add(time.Minute)
 		in[i].health.mu.Unlock()
-		if answer := lease(t, in[i], spaced(time.Second)); answer.Lease != nil || !answer.Order.Stop {
+		if answer := lease(t, in[i], spaced(time.Second)); answer.Lease != nil || !answer.Override.Stop {
 			t.Errorf("instance %d: %+v, want no Lease and the stop", i, answer)
 		}
 	}
@@ -124,7 +125,7 @@ func TestEarlyAnswerLiftsNothing(t *testing.T) {
 func TestLoadIsNoOutage(t *testing.T) {
 	server := redistest.Start(t)
 	relay := redistest.NewRelay(t, server.Addr())
-	r := newRedis(t, RedisOptions{URL: relay.URL()})
+	r := newRedis(t, Options{URL: relay.URL()})
 	if !r.Stats().Up {
 		t.Fatal("Redis is not up")
 	}
@@ -133,8 +134,8 @@ func TestLoadIsNoOutage(t *testing.T) {
 	var without atomic.Int64
 	for i := range 5000 {
 		held.Go(func() {
-			answer, err := r.Lease(Ask{Key: fmt.Sprint("host", i), Limit: 1})
-			if err != nil || answer.Lease == nil || answer.Mode != ModeRedis {
+			answer, err := r.Lease(ratelimit.LeaseRequest{Key: fmt.Sprint("host", i), Limit: 1})
+			if err != nil || answer.Lease == nil || answer.Mode != ratelimit.ModeRedis {
 				without.Add(1)
 				return
 			}
@@ -155,12 +156,12 @@ func TestLoadIsNoOutage(t *testing.T) {
 func TestReportsAreBounded(t *testing.T) {
 	server := redistest.Start(t)
 	relay := redistest.NewRelay(t, server.Addr())
-	r := newRedis(t, RedisOptions{URL: relay.URL()})
-	l := newLimiter(t, Options{Shared: r})
+	r := newRedis(t, Options{URL: relay.URL()})
+	l := newLimiter(t, ratelimit.Options{Coordinator: r})
 	relay.Delay(50 * time.Millisecond)
 	before, most := runtime.NumGoroutine(), 0
 	for i := range 20_000 {
-		l.Reckon(Request{Key: fmt.Sprint("host", i%2000), Client: "a"})
+		l.Reckon(ratelimit.Request{Key: fmt.Sprint("host", i%2000), Client: "a"})
 		if i%100 == 0 {
 			most = max(most, runtime.NumGoroutine())
 		}
@@ -185,14 +186,14 @@ func TestBrokenConnectionsAreNoOutage(t *testing.T) {
 	sent := 0
 	for began := time.Now(); time.Since(began) < 5*time.Second; {
 		server.Do("CLIENT KILL TYPE normal")
-		g, err := limiters[sent%2].Acquire(t.Context(), Request{Key: host, Client: "a", MaxWait: 10 * time.Second})
+		g, err := limiters[sent%2].Acquire(t.Context(), ratelimit.Request{Key: host, Client: "a", MaxWait: 10 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if g.Mode() != ModeRedis {
+		if g.Mode() != ratelimit.ModeRedis {
 			t.Fatalf("request %d is paced by mode %s", sent, g.Mode())
 		}
-		g.Release(Outcome{Status: 200})
+		g.Release(ratelimit.Outcome{Status: 200})
 		sent++
 	}
 	for i, r := range in {
@@ -206,9 +207,9 @@ func TestBrokenConnectionsAreNoOutage(t *testing.T) {
 // half a second is no outage.
 func TestProbeFindsAnOutage(t *testing.T) {
 	server := redistest.Start(t)
-	r := newRedis(t, RedisOptions{URL: server.URL()})
+	r := newRedis(t, Options{URL: server.URL()})
 	server.Do("CLIENT PAUSE 500 ALL")
-	if answer := lease(t, r, Ask{Key: host, Limit: 8}); answer.Lease == nil || answer.Mode != ModeRedis {
+	if answer := lease(t, r, ratelimit.LeaseRequest{Key: host, Limit: 8}); answer.Lease == nil || answer.Mode != ratelimit.ModeRedis {
 		t.Errorf("in a short pause: %+v, want a Lease by Redis", answer)
 	}
 	if got := r.Stats().Downs; got != 0 {
@@ -217,7 +218,7 @@ func TestProbeFindsAnOutage(t *testing.T) {
 	server.Stop()
 	eventually(t, "Redis is down", func() bool { return !r.Stats().Up })
 	began := time.Now()
-	if answer := lease(t, r, Ask{Key: "b.example", Limit: 8}); answer.Mode == ModeRedis || time.Since(began) > time.Second/2 {
+	if answer := lease(t, r, ratelimit.LeaseRequest{Key: "b.example", Limit: 8}); answer.Mode == ratelimit.ModeRedis || time.Since(began) > time.Second/2 {
 		t.Errorf("while Redis is down: %+v after %v, want an answer without it at once", answer, time.Since(began))
 	}
 	server.Continue()
@@ -231,14 +232,14 @@ func TestProbeFindsAnOutage(t *testing.T) {
 func TestReturnWithMuchToTell(t *testing.T) {
 	server := redistest.Start(t)
 	relay := redistest.NewRelay(t, server.Addr())
-	late, other := newRedis(t, RedisOptions{URL: relay.URL()}), newRedis(t, RedisOptions{URL: server.URL()})
+	late, other := newRedis(t, Options{URL: relay.URL()}), newRedis(t, Options{URL: server.URL()})
 	server.Stop()
 	eventually(t, "Redis is down", func() bool { return !late.Stats().Up && !other.Stats().Up })
 	const many = 3000
 	for i := range many {
-		late.Pause(fmt.Sprint("host", i), time.Hour, RetryAfter)
+		late.Pause(fmt.Sprint("host", i), time.Hour, ratelimit.RetryAfter)
 	}
-	if err := late.Order("stopped.example", Order{Stop: true}); err == nil {
+	if err := late.Override("stopped.example", ratelimit.Override{Stop: true}); err == nil {
 		t.Error("an order was told to a server that is down")
 	}
 	relay.Delay(10 * time.Millisecond)
@@ -249,13 +250,17 @@ func TestReturnWithMuchToTell(t *testing.T) {
 	if took := time.Since(back); took > settling {
 		t.Errorf("one instance is back %v after the other, which left it room for %v", took, settling)
 	}
-	if answer := lease(t, late, Ask{Key: "stopped.example", Limit: 8}); answer.Lease != nil || !answer.Order.Stop {
+	if answer := lease(t, late, ratelimit.LeaseRequest{Key: "stopped.example", Limit: 8}); answer.Lease != nil || !answer.Override.Stop {
 		t.Errorf("while it tells: %+v, want the stop that was said here", answer)
 	}
-	eventually(t, "the stop is told", func() bool { return lease(t, other, Ask{Key: "stopped.example", Limit: 8}).Order.Stop })
+	eventually(t, "the stop is told", func() bool {
+		return lease(t, other, ratelimit.LeaseRequest{Key: "stopped.example", Limit: 8}).Override.Stop
+	})
 	for i := range many {
 		key := fmt.Sprint("host", i)
-		eventually(t, key+" is paused", func() bool { return lease(t, other, Ask{Key: key, Limit: 8}).Paused > 59*time.Minute })
+		eventually(t, key+" is paused", func() bool {
+			return lease(t, other, ratelimit.LeaseRequest{Key: key, Limit: 8}).Paused > 59*time.Minute
+		})
 	}
 }
 
@@ -264,14 +269,14 @@ func TestReturnWithMuchToTell(t *testing.T) {
 func TestRequestOverAReturn(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	r, other := newRedis(t, RedisOptions{URL: server.URL(), OnDown: OnDownLocal}), newRedis(t, RedisOptions{URL: server.URL()})
-	one, two := newLimiter(t, Options{Shared: r}), newLimiter(t, Options{Shared: other})
+	r, other := newRedis(t, Options{URL: server.URL(), OnDown: OnDownLocal}), newRedis(t, Options{URL: server.URL()})
+	one, two := newLimiter(t, ratelimit.Options{Coordinator: r}), newLimiter(t, ratelimit.Options{Coordinator: other})
 	server.Kill()
 	unreached(t, r)
 	unreached(t, other)
-	request := Request{Key: host, Client: "a", Delay: 300 * time.Millisecond, MaxWait: time.Minute}
+	request := ratelimit.Request{Key: host, Client: "a", Delay: 300 * time.Millisecond, MaxWait: time.Minute}
 	long, err := one.Acquire(t.Context(), request)
-	if err != nil || long.Mode() != ModeLocal {
+	if err != nil || long.Mode() != ratelimit.ModeLocal {
 		t.Fatalf("without Redis: a Grant by %s, %v", long.Mode(), err)
 	}
 	server.Restart()
@@ -283,7 +288,7 @@ func TestRequestOverAReturn(t *testing.T) {
 			t.Error(err)
 		}
 		started <- time.Now()
-		next.Release(Outcome{Status: 200})
+		next.Release(ratelimit.Outcome{Status: 200})
 	}()
 	select {
 	case <-started:
@@ -291,7 +296,7 @@ func TestRequestOverAReturn(t *testing.T) {
 	case <-time.After(settling + leaseLasts + time.Second):
 	}
 	end := time.Now()
-	long.Release(Outcome{Status: 200})
+	long.Release(ratelimit.Outcome{Status: 200})
 	if gap := (<-started).Sub(end); gap < request.Delay {
 		t.Errorf("the other instance sent %v after the end of a request, want %v", gap, request.Delay)
 	}
@@ -329,14 +334,14 @@ func TestClusterIsOneServer(t *testing.T) {
 	send := func(i int) {
 		t.Helper()
 		for j := range 30 {
-			g, err := limiters[i].Acquire(t.Context(), Request{Key: fmt.Sprint("host", j), Client: "a", MaxWait: 10 * time.Second})
+			g, err := limiters[i].Acquire(t.Context(), ratelimit.Request{Key: fmt.Sprint("host", j), Client: "a", MaxWait: 10 * time.Second})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if g.Mode() != ModeRedis {
+			if g.Mode() != ratelimit.ModeRedis {
 				t.Fatalf("host %d is paced by mode %s", j, g.Mode())
 			}
-			g.Release(Outcome{Status: 200})
+			g.Release(ratelimit.Outcome{Status: 200})
 		}
 	}
 	send(0)
@@ -373,18 +378,18 @@ func TestLostAnswerRepeatsNothing(t *testing.T) {
 	for _, kind := range []string{"server", "cluster"} {
 		t.Run(kind, func(t *testing.T) {
 			relay, server, url := relayed(t, kind)
-			r := newRedis(t, RedisOptions{URL: url})
+			r := newRedis(t, Options{URL: url})
 			eventually(t, "Redis is up", func() bool { return r.Stats().Up })
-			eventually(t, "the script is known", func() bool { return lease(t, r, Ask{Key: "b.example", Limit: 8}).Lease != nil })
+			eventually(t, "the script is known", func() bool { return lease(t, r, ratelimit.LeaseRequest{Key: "b.example", Limit: 8}).Lease != nil })
 			relay.Cut("complain")
-			_, err := r.Complain(Complaint{Key: host, Client: "a", Sent: time.Now()})
+			_, err := r.Complain(ratelimit.Complaint{Key: host, Client: "a", Sent: time.Now()})
 			if err == nil {
 				t.Error("a complaint was answered although the answer was lost")
 			}
 			if got := server.Do("ZCARD " + r.keys(host)[5]); got != ":1" {
 				t.Errorf("%s complaints are known, want 1", got)
 			}
-			a := Ask{Key: "c.example", Limit: 1}
+			a := ratelimit.LeaseRequest{Key: "c.example", Limit: 1}
 			for _, word := range []string{"lease", "renew", "cancel", "lease", "end"} {
 				relay.Cut(word)
 				l := granted(t, r, a)
@@ -433,8 +438,8 @@ func relayed(t *testing.T, kind string) (*redistest.Relay, *redistest.Server, st
 func TestCloseGivesBack(t *testing.T) {
 	server := redistest.Start(t)
 	for range 5 {
-		leaving := newRedis(t, RedisOptions{URL: server.URL()})
-		other := newRedis(t, RedisOptions{URL: server.URL()})
+		leaving := newRedis(t, Options{URL: server.URL()})
+		other := newRedis(t, Options{URL: server.URL()})
 		var asking sync.WaitGroup
 		stop := make(chan struct{})
 		for i := range 50 {
@@ -445,7 +450,7 @@ func TestCloseGivesBack(t *testing.T) {
 						return
 					default:
 					}
-					answer, err := leaving.Lease(Ask{Key: fmt.Sprint("host", i), Limit: 1})
+					answer, err := leaving.Lease(ratelimit.LeaseRequest{Key: fmt.Sprint("host", i), Limit: 1})
 					if err == nil && answer.Lease != nil && j%2 == 0 {
 						answer.Lease.Cancel()
 					} else if err == nil && answer.Lease != nil {
@@ -462,7 +467,7 @@ func TestCloseGivesBack(t *testing.T) {
 			t.Error(err)
 		}
 		for i := range 50 {
-			answer := lease(t, other, Ask{Key: fmt.Sprint("host", i), Limit: 1})
+			answer := lease(t, other, ratelimit.LeaseRequest{Key: fmt.Sprint("host", i), Limit: 1})
 			if answer.Lease == nil && answer.Wait > leaseLasts/5 { // the place of the other in the line costs less than that
 				t.Errorf("host %d is blocked: %+v", i, answer)
 			}

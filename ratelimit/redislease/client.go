@@ -1,4 +1,10 @@
-package ratelimit
+// Package redislease lets several instances pace as one, by way of a Redis server.
+//
+//	c, err := redislease.New(redislease.Options{URL: "redis://127.0.0.1:6379"})
+//	...
+//	defer c.Close()
+//	l, err := ratelimit.New(ratelimit.Options{Coordinator: c})
+package redislease
 
 import (
 	"cmp"
@@ -17,6 +23,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/robotsproxy/robotsproxy/ratelimit"
 )
 
 const (
@@ -35,6 +43,12 @@ const (
 	// soon is the wait before the next question if one was not answered.
 	soon = 100 * time.Millisecond
 
+	// remembered is how long Redis keeps a lane after its last request and its Delay, as in lease.lua.
+	remembered = time.Minute
+
+	// overrideLife is how long Redis and the instances remember an override.
+	overrideLife = 365 * 24 * time.Hour
+
 	// askers is how many calls wait for an answer at a time. Others wait before they are sent, so that none is late.
 	askers = 64
 )
@@ -42,8 +56,25 @@ const (
 // errClosed is the cause of an UnavailableError after Close.
 var errClosed = errors.New("this instance is shutting down")
 
-// RedisOptions say where Redis is and what to do without it.
-type RedisOptions struct {
+// OnDown says how to pace while Redis cannot be reached.
+type OnDown string
+
+// The ways to pace without Redis. The empty OnDown is OnDownSpread.
+const (
+	// OnDownSpread gives each of the instances last known its own share of the time: a Delay is kept as if it were at
+	// least so many times as long, and no two instances send at one time as long as a request takes less than 3/16 of
+	// its Delay or 150 ms, whichever is longer.
+	OnDownSpread OnDown = "spread"
+
+	// OnDownRefuse sends nothing.
+	OnDownRefuse OnDown = "refuse"
+
+	// OnDownLocal paces as if there were no other instance.
+	OnDownLocal OnDown = "local"
+)
+
+// Options say where Redis is and what to do without it.
+type Options struct {
 	// URL is the address: redis://, rediss:// (TLS) or unix://. With the parameter master_name it is a Sentinel, with
 	// the parameter addr, which may be repeated, further Sentinels or nodes of a Cluster.
 	URL string
@@ -58,7 +89,7 @@ type RedisOptions struct {
 	Logger *slog.Logger
 }
 
-// Redis shares lanes by way of a Redis server, version 5 or later. It is a Shared.
+// A Client shares lanes by way of a Redis server, version 5 or later. It is a ratelimit.Coordinator.
 //
 // A lane is a few keys. All keys have one hash tag, so one node of a Cluster has them all: a Cluster adds availability, not
 // capacity. Each key ends by itself. One script (lease.lua) makes every change, by the clock of Redis only. Who
@@ -76,7 +107,7 @@ type RedisOptions struct {
 // request beside it; and so may requests that go on while Redis loses its memory, if their instance cannot reach it
 // afterwards. If Redis evicts single lanes, only the instances notice that have used the lane since, and those with a
 // request under way, within renewEvery.
-type Redis struct {
+type Client struct {
 	id      string
 	prefix  string
 	channel string
@@ -90,7 +121,7 @@ type Redis struct {
 	resend  chan struct{} // capacity 1: tellUnsent is to run
 
 	number    atomic.Int64 // of this instance
-	orders    orders
+	overrides overrides
 	forgetful atomic.Bool // Redis may have forgotten orders since the last beat
 
 	asking  chan struct{} // a place for each call that waits for an answer
@@ -112,14 +143,14 @@ type Redis struct {
 	downs     atomic.Uint64
 }
 
-// NewRedis returns a Redis. That it cannot be reached is no error: see OnDown. Close ends it.
-func NewRedis(o RedisOptions) (*Redis, error) {
+// New returns a Client. That it cannot be reached is no error: see OnDown. Close ends it.
+func New(o Options) (*Client, error) {
 	switch o.OnDown {
 	case "", OnDownSpread, OnDownRefuse, OnDownLocal:
 	default:
-		return nil, fmt.Errorf("ratelimit: OnDown is %q, which is no way to pace", o.OnDown)
+		return nil, fmt.Errorf("redislease: OnDown is %q, which is no way to pace", o.OnDown)
 	}
-	r := &Redis{
+	r := &Client{
 		id: strings.ToLower(rand.Text()[:12]), prefix: cmp.Or(o.Prefix, "robotsproxy:"), onDown: cmp.Or(o.OnDown, OnDownSpread),
 		log: o.Logger, probe: newProbe(), resend: make(chan struct{}, 1), asking: make(chan struct{}, askers),
 		leases: make(map[*redisLease]struct{}), pauses: make(map[string]pause), unsent: make(map[string]news),
@@ -132,7 +163,7 @@ func NewRedis(o RedisOptions) (*Redis, error) {
 	r.health = newHealth(r.id, time.Now())
 	var err error
 	if r.client, err = newRedisClient(o.URL, r.connected); err != nil {
-		return nil, fmt.Errorf("ratelimit: the URL of Redis: %w", err)
+		return nil, fmt.Errorf("redislease: the URL of Redis: %w", err)
 	}
 	r.closing, r.close = context.WithCancel(context.Background())
 	r.beat(instanceLasts)
@@ -149,7 +180,7 @@ func NewRedis(o RedisOptions) (*Redis, error) {
 // Close gives back the leases that are held, tells Redis the pauses and orders that it does not know yet, says goodbye to the
 // other instances and closes all connections. From its call on, Lease returns an *UnavailableError, and Sent, Leave, End and
 // Cancel do nothing. It takes a few seconds at most.
-func (r *Redis) Close() error {
+func (r *Client) Close() error {
 	r.mu.Lock()
 	if r.closed {
 		r.mu.Unlock()
@@ -173,26 +204,26 @@ func (r *Redis) Close() error {
 	return r.client.Close()
 }
 
-func (r *Redis) isClosed() bool {
+func (r *Client) isClosed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.closed
 }
 
-// Watch implements Shared.
-func (r *Redis) Watch(f func(key string)) { r.woken.Store(&f) }
+// Watch implements ratelimit.Coordinator.
+func (r *Client) Watch(f func(key string)) { r.woken.Store(&f) }
 
-// Lease implements Shared. It takes little more than a second for the answer, and waits before that if askers calls wait
+// Lease implements ratelimit.Coordinator. It takes little more than a second for the answer, and waits before that if askers calls wait
 // already.
-func (r *Redis) Lease(a Ask) (Answer, error) {
+func (r *Client) Lease(a ratelimit.LeaseRequest) (ratelimit.LeaseResult, error) {
 	if r.isClosed() {
-		return Answer{}, &UnavailableError{RetryAfter: leaseLasts, Err: errClosed}
+		return ratelimit.LeaseResult{}, &ratelimit.UnavailableError{RetryAfter: leaseLasts, Err: errClosed}
 	}
 	if err := r.health.down(); err != nil {
 		return r.without(a, err)
 	}
 	if wait := r.early(a); wait > 0 {
-		return Answer{Wait: wait, Gap: -1, Order: r.orders.last(a.Key, time.Now()), Mode: ModeRedis}, nil
+		return ratelimit.LeaseResult{Wait: wait, Gap: -1, Override: r.overrides.last(a.Key, time.Now()), Mode: ratelimit.ModeRedis}, nil
 	}
 	answer, err := r.ask(a)
 	if err != nil {
@@ -205,19 +236,19 @@ func (r *Redis) Lease(a Ask) (Answer, error) {
 	return answer, nil
 }
 
-// unanswered returns the Answer if Redis has given none because of err.
-func (r *Redis) unanswered(a Ask, err error) (Answer, error) {
+// unanswered returns the LeaseResult if Redis has given none because of err.
+func (r *Client) unanswered(a ratelimit.LeaseRequest, err error) (ratelimit.LeaseResult, error) {
 	if errors.Is(err, errClosed) {
-		return Answer{}, &UnavailableError{RetryAfter: leaseLasts, Err: err}
+		return ratelimit.LeaseResult{}, &ratelimit.UnavailableError{RetryAfter: leaseLasts, Err: err}
 	}
 	if down := r.health.down(); down != nil {
 		return r.without(a, down)
 	}
-	return Answer{Wait: soon, Gap: -1, Order: r.orders.last(a.Key, time.Now()), Mode: ModeRedis}, nil
+	return ratelimit.LeaseResult{Wait: soon, Gap: -1, Override: r.overrides.last(a.Key, time.Now()), Mode: ratelimit.ModeRedis}, nil
 }
 
 // early returns for how long Redis need not be asked.
-func (r *Redis) early(a Ask) time.Duration {
+func (r *Client) early(a ratelimit.LeaseRequest) time.Duration {
 	now := time.Now()
 	wait := r.health.distrusted(a.Delay, now)
 	if r.onDown == OnDownSpread && r.health.settles(now) {
@@ -228,7 +259,7 @@ func (r *Redis) early(a Ask) time.Duration {
 }
 
 // crowded returns how long a request waits since this instance has its share of the limit under way; 0 if it has not.
-func (r *Redis) crowded(a Ask) time.Duration {
+func (r *Client) crowded(a ratelimit.LeaseRequest) time.Duration {
 	if a.Limit > 0 && a.UnderWay >= max(1, a.Limit/r.health.sharers()) {
 		return time.Second
 	}
@@ -236,27 +267,27 @@ func (r *Redis) crowded(a Ask) time.Duration {
 }
 
 // ask asks Redis.
-func (r *Redis) ask(a Ask) (Answer, error) {
+func (r *Client) ask(a ratelimit.LeaseRequest) (ratelimit.LeaseResult, error) {
 	v, l, err := r.askOnce(a)
 	if err == nil && v.number(1) < 0 { // too late by its clock, which was not what we took it for, and is known now
 		v, l, err = r.askOnce(a)
 	}
 	if err != nil {
-		return Answer{}, err
+		return ratelimit.LeaseResult{}, err
 	}
 	if v.number(1) < 0 {
-		return Answer{Wait: commandTimeout, Gap: -1, Mode: ModeRedis, Order: r.orders.last(a.Key, time.Now())}, nil
+		return ratelimit.LeaseResult{Wait: commandTimeout, Gap: -1, Mode: ratelimit.ModeRedis, Override: r.overrides.last(a.Key, time.Now())}, nil
 	}
-	answer := Answer{
-		Wait: v.duration(1), Gap: v.duration(2), Paused: v.duration(3), PausedBy: v.source(9), Rivals: v.numbers(8), Last: v.number(10), Mode: ModeRedis,
-		Order: r.orders.hear(a.Key, datedOrder{v.order(4), v.number(7)}, time.Now()),
+	answer := ratelimit.LeaseResult{
+		Wait: v.duration(1), Gap: v.duration(2), Paused: v.duration(3), PausedBy: v.source(9), Rivals: v.numbers(8), Last: v.number(10), Mode: ratelimit.ModeRedis,
+		Override: r.overrides.hear(a.Key, datedOverride{v.order(4), v.number(7)}, time.Now()),
 	}
 	r.hearPause(a.Key, answer.Paused, answer.PausedBy)
 	if l == nil {
 		return answer, nil
 	}
 	answer.Lease = l
-	if answer.Order.Stop { // Redis did not know of it yet
+	if answer.Override.Stop { // Redis did not know of it yet
 		l.Cancel()
 		answer.Lease = nil
 	}
@@ -264,7 +295,7 @@ func (r *Redis) ask(a Ask) (Answer, error) {
 }
 
 // askOnce puts the question, and returns the answer and the lease in it, if any.
-func (r *Redis) askOnce(a Ask) (v reply, l *redisLease, err error) {
+func (r *Client) askOnce(a ratelimit.LeaseRequest) (v reply, l *redisLease, err error) {
 	limit, from := a.Limit, "mark"
 	if limit == 0 {
 		limit = math.MaxInt32
@@ -272,8 +303,8 @@ func (r *Redis) askOnce(a Ask) (v reply, l *redisLease, err error) {
 	if a.Start {
 		from = "start"
 	}
-	order := r.orders.reminder(a.Key, time.Now())
-	args := append([]any{micros(a.Delay), limit, from, a.Waiting, r.last(a), r.questions.Add(1), order.at}, order.args()...)
+	order := r.overrides.reminder(a.Key, time.Now())
+	args := append([]any{micros(a.Delay), limit, from, a.Waiting, r.last(a), r.questions.Add(1), order.at}, overrideArgs(order.Override)...)
 	v, err = r.call(&command{verb: "lease", key: a.Key, args: args, repeats: true}, func(v reply) {
 		if token := v.text(0); token != "" {
 			l = r.newLease(a, token)
@@ -284,7 +315,7 @@ func (r *Redis) askOnce(a Ask) (v reply, l *redisLease, err error) {
 
 // last returns the number of a lease that Redis must still know of, and 0 if it may have dropped the lane since, or is
 // known to have lost its memory.
-func (r *Redis) last(a Ask) int64 {
+func (r *Client) last(a ratelimit.LeaseRequest) int64 {
 	if time.Since(a.Heard) > a.Delay+remembered || r.health.forgot(a.Heard) {
 		return 0
 	}
@@ -292,18 +323,18 @@ func (r *Redis) last(a Ask) int64 {
 }
 
 // without answers while Redis is down.
-func (r *Redis) without(a Ask, cause error) (Answer, error) {
+func (r *Client) without(a ratelimit.LeaseRequest, cause error) (ratelimit.LeaseResult, error) {
 	if r.onDown == OnDownRefuse {
-		return Answer{}, &UnavailableError{RetryAfter: leaseLasts, Err: cause}
+		return ratelimit.LeaseResult{}, &ratelimit.UnavailableError{RetryAfter: leaseLasts, Err: cause}
 	}
-	answer := Answer{Gap: -1, Mode: ModeLocal, Order: r.orders.last(a.Key, time.Now())}
-	if answer.Order.Stop {
+	answer := ratelimit.LeaseResult{Gap: -1, Mode: ratelimit.ModeLocal, Override: r.overrides.last(a.Key, time.Now())}
+	if answer.Override.Stop {
 		return answer, nil
 	}
-	delay, now := max(a.Delay, answer.Order.Floor), time.Now()
+	delay, now := max(a.Delay, answer.Override.Floor), time.Now()
 	answer.Wait = r.health.distrusted(delay, now)
 	if r.onDown == OnDownSpread && r.health.knows() {
-		answer.Mode = ModeSpread
+		answer.Mode = ratelimit.ModeSpread
 		answer.Rivals = slices.Repeat([]int{math.MaxInt}, r.health.sharers()-1) // each has its slots whether it sends or not
 		answer.Wait += r.health.slot(a.Key, delay, now.Add(answer.Wait))
 		answer.Wait = max(answer.Wait, r.crowded(a))
@@ -314,8 +345,8 @@ func (r *Redis) without(a Ask, cause error) (Answer, error) {
 	return answer, nil
 }
 
-// RedisStats are the counts of a Redis since it was made, and its present state.
-type RedisStats struct {
+// Stats are the counts of a Client since it was made, and its present state.
+type Stats struct {
 	Up        bool // Redis answers
 	Instances int  // that share the lanes, as far as known; this one is among them
 
@@ -327,11 +358,11 @@ type RedisStats struct {
 // Number returns the number of this instance, from 0 to 1023. Instances that reach Redis have different ones, up to 1024 of
 // them. Until Redis is reached for the first time it is random, and it may change when it is, or after Redis has lost its
 // memory.
-func (r *Redis) Number() int { return int(r.number.Load()) }
+func (r *Client) Number() int { return int(r.number.Load()) }
 
 // Stats returns the counts.
-func (r *Redis) Stats() RedisStats {
-	return RedisStats{
+func (r *Client) Stats() Stats {
+	return Stats{
 		Up: r.health.down() == nil, Instances: r.health.sharers(),
 		Corrupt: r.corrupt.Load(), Lost: r.lost.Load(), Downs: r.downs.Load(),
 	}

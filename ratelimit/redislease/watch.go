@@ -1,4 +1,4 @@
-package ratelimit
+package redislease
 
 import (
 	"bufio"
@@ -30,7 +30,7 @@ var (
 	instancesScript = redis.NewScript(instancesSource)
 )
 
-// A probe lets several goroutines wait for one look at Redis: see Redis.verdict.
+// A probe lets several goroutines wait for one look at Redis: see Client.verdict.
 type probe struct {
 	wanted chan struct{} // capacity 1
 
@@ -64,7 +64,7 @@ func (p *probe) waiting() <-chan struct{} {
 }
 
 // verdict waits for the next beat to end, and returns the reason why Redis is down, nil if it is up.
-func (r *Redis) verdict() error {
+func (r *Client) verdict() error {
 	looked := r.probe.waiting()
 	r.probe.want()
 	select {
@@ -75,7 +75,7 @@ func (r *Redis) verdict() error {
 }
 
 // watch says that this instance is here and hears who else is, or looks whether Redis is back.
-func (r *Redis) watch() {
+func (r *Client) watch() {
 	for {
 		every := beatEvery
 		if r.health.down() != nil {
@@ -92,7 +92,7 @@ func (r *Redis) watch() {
 }
 
 // beat says that this instance is here for lasts, and notes what Redis answers, if it does.
-func (r *Redis) beat(lasts time.Duration) {
+func (r *Client) beat(lasts time.Duration) {
 	defer r.probe.looked()
 	sent := time.Now()
 	answer, err := r.look(lasts)
@@ -124,7 +124,7 @@ func (r *Redis) beat(lasts time.Duration) {
 // look asks Redis for its clock and the instances. It sends no more than the ten words that Redis takes of a client without
 // the password, so that the error names what is missing. If the connection breaks, it asks once more by another one, since the
 // server may be up all the same.
-func (r *Redis) look(lasts time.Duration) (reply, error) {
+func (r *Client) look(lasts time.Duration) (reply, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.closing), commandTimeout)
 	defer cancel()
 	all := r.prefix + oneSlot
@@ -144,7 +144,7 @@ func (r *Redis) look(lasts time.Duration) (reply, error) {
 }
 
 // remembers takes in since when Redis remembers. If it has lost its memory, this instance tells it what it knows.
-func (r *Redis) remembers(since int64, now time.Time) {
+func (r *Client) remembers(since int64, now time.Time) {
 	if r.health.remembers(since, now) {
 		r.log.Warn("Redis has lost its memory; telling it the pauses and orders that this instance knows")
 		r.tellAgain()
@@ -152,7 +152,7 @@ func (r *Redis) remembers(since int64, now time.Time) {
 }
 
 // failed notes a command that was not answered as it should be, for whatever reason.
-func (r *Redis) failed(err error) {
+func (r *Client) failed(err error) {
 	if r.closing.Err() != nil {
 		return
 	}
@@ -168,7 +168,7 @@ func (r *Redis) failed(err error) {
 // connected looks at each new connection whose server it is. A server that was restarted, or takes over from another, may
 // have forgotten something, so this instance tells it what it knows. A server that does not answer INFO is trusted, since it
 // may lack the command or the right to it. A node of a Cluster that does not have our keys refuses TYPE, and does not count.
-func (r *Redis) connected(ctx context.Context, conn *redis.Conn) error {
+func (r *Client) connected(ctx context.Context, conn *redis.Conn) error {
 	line := conn.Pipeline()
 	server, ours := line.Info(ctx, "server"), line.Type(ctx, r.prefix+oneSlot+"memory")
 	_, _ = line.Exec(ctx)
@@ -196,7 +196,7 @@ func infoField(info, name string) string {
 }
 
 // listen passes on for which keys it is worth asking again. go-redis connects anew by itself.
-func (r *Redis) listen() {
+func (r *Client) listen() {
 	messages := r.client.Subscribe(r.closing, r.channel)
 	defer messages.Close()
 	r.confirm(messages)
@@ -217,7 +217,7 @@ func (r *Redis) listen() {
 }
 
 // confirm waits until Redis says that messages will come, and logs why they will not.
-func (r *Redis) confirm(messages *redis.PubSub) {
+func (r *Client) confirm(messages *redis.PubSub) {
 	for {
 		_, err := messages.ReceiveTimeout(r.closing, commandTimeout)
 		if err == nil || r.closing.Err() != nil {

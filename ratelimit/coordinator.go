@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Shared is where several instances agree on whose turn it is, so that a host sees them as one. See Redis.
-type Shared interface {
+// Coordinator is where several instances agree on whose turn it is, so that a host sees them as one. Package redislease has one.
+type Coordinator interface {
 	// Lease asks for the right to send one request, without waiting for it: if the answer holds no Lease, it says when
 	// to ask again. One request for each key asks at a time, the one whose turn it is in this instance, and only when it
 	// may start by what this instance itself knows. The error is an *UnavailableError.
-	Lease(Ask) (Answer, error)
+	Lease(LeaseRequest) (LeaseResult, error)
 
 	// Sent says that a request was sent to key without a Lease, or that one has ended, from which the others keep their
 	// Delay. The one given here is its own. It does not block.
@@ -27,9 +27,9 @@ type Shared interface {
 	// instances got, and returns what that makes of the lane. An error says that nobody has counted it.
 	Complain(Complaint) (Verdict, error)
 
-	// Order sets the operator's order for key in all instances, in the place of the one before. The zero Order lifts it. An
+	// Override sets the operator's order for key in all instances, in the place of the one before. The zero Override lifts it. An
 	// error says that the other instances do not know yet; they will as soon as they can.
-	Order(key string, o Order) error
+	Override(key string, o Override) error
 
 	// Watch has f called when it is worth asking again for key. It is a hint, which may be lost; f must not block.
 	Watch(f func(key string))
@@ -42,8 +42,8 @@ type Lease interface {
 	Cancel()
 }
 
-// An Ask is for the right to send one request.
-type Ask struct {
+// A LeaseRequest asks for the right to send one request.
+type LeaseRequest struct {
 	Key      string        // of the lane
 	Delay    time.Duration // that must have passed since the request before
 	Start    bool          // the Delay counts from the start of that request, and not from its end
@@ -55,14 +55,14 @@ type Ask struct {
 	Hold     time.Duration // after how long a request that goes on gives its lease back; 0 is never
 }
 
-// An Answer is what came of an Ask.
-type Answer struct {
+// A LeaseResult is what came of an LeaseRequest.
+type LeaseResult struct {
 	Lease    Lease         // the right to send; nil if it is not its turn yet
 	Wait     time.Duration // when to ask again, if there is no Lease
 	Gap      time.Duration // since what a Delay counts from, in any instance; negative if nothing is known
 	Paused   time.Duration // how long the lane still is paused
 	PausedBy Source        // why
-	Order    Order         // the operator's last order, zero if there is none. An answer without news of it repeats it. While it is a stop, there is no Lease
+	Override Override      // the operator's last order, zero if there is none. An answer without news of it repeats it. While it is a stop, there is no Lease
 	Rivals   []int         // how many wait in each other instance that has any; they take turns
 	Last     int64         // the number of the last Lease, of any instance
 	Mode     Mode
@@ -85,8 +85,8 @@ type Verdict struct {
 	Streak   int           // how far up the curve it is
 }
 
-// An Order is an operator's word on one lane, for all instances. The zero value is none.
-type Order struct {
+// An Override is an operator's word on one lane, for all instances. The zero value is none.
+type Override struct {
 	Stop  bool          // nothing is sent
 	Floor time.Duration // the least Delay
 	Until time.Time     // when the stop ends; zero is when it is lifted. Nobody remembers an order for more than a year
@@ -100,23 +100,6 @@ const (
 	ModeLocal  Mode = "local"  // by this instance alone
 	ModeRedis  Mode = "redis"  // by all instances together
 	ModeSpread Mode = "spread" // by this instance, in its share of the time
-)
-
-// OnDown says how to pace while Redis cannot be reached.
-type OnDown string
-
-// The ways to pace without Redis. The empty OnDown is OnDownSpread.
-const (
-	// OnDownSpread gives each of the instances last known its own share of the time: a Delay is kept as if it were at
-	// least so many times as long, and no two instances send at one time as long as a request takes less than 3/16 of
-	// its Delay or 150 ms, whichever is longer.
-	OnDownSpread OnDown = "spread"
-
-	// OnDownRefuse sends nothing.
-	OnDownRefuse OnDown = "refuse"
-
-	// OnDownLocal paces as if there were no other instance.
-	OnDownLocal OnDown = "local"
 )
 
 // An UnavailableError says that nothing is sent, because Redis cannot be reached and Options say so.

@@ -1,0 +1,71 @@
+package redislease
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/ratelimit"
+)
+
+// Redis counts responses that may concern one client as the lane does.
+func TestAccountsOverRedis(t *testing.T) {
+	_, in := newMini(t, 2)
+	complain := func(client string, told time.Duration) ratelimit.Verdict {
+		t.Helper()
+		verdict, err := in[0].Complain(ratelimit.Complaint{Key: host, Client: client, Sent: time.Now(), Personal: true, Told: told})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return verdict
+	}
+	for range 5 {
+		if verdict := complain("a", 20*time.Second); verdict.Paused != 0 {
+			t.Fatalf("one client pauses the host: %+v", verdict)
+		}
+	}
+	if verdict := complain("b", 20*time.Second); verdict.Paused < 19*time.Second || verdict.Paused > 20*time.Second || verdict.PausedBy != ratelimit.RetryAfter {
+		t.Errorf("a second client: %+v, want a pause of 20s", verdict)
+	}
+	if answer := denied(t, in[1], ratelimit.LeaseRequest{Key: host, Limit: 8}, 19*time.Second, 20*time.Second); answer.Paused < 19*time.Second {
+		t.Errorf("the other instance hears of a pause of %v", answer.Paused)
+	}
+}
+
+// Close tells Redis the pauses that it does not know yet.
+func TestPauseIsToldAtTheEnd(t *testing.T) {
+	server, in := newMini(t, 1)
+	for i := range 50 {
+		last, err := New(Options{URL: "redis://" + server.Addr()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := fmt.Sprint(i, ".example")
+		last.Pause(key, time.Hour, ratelimit.RetryAfter)
+		if err := last.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if answer := lease(t, in[0], ratelimit.LeaseRequest{Key: key, Limit: 8}); answer.Paused < 59*time.Minute {
+			t.Fatalf("the pause of %s was lost: %+v", key, answer)
+		}
+	}
+}
+
+// Redis gives the lease of a blocked request to another instance after the second.
+func TestBlockedRequestOverRedis(t *testing.T) {
+	_, in := newMini(t, 2)
+	first, second := newLimiter(t, ratelimit.Options{Coordinator: in[0]}), newLimiter(t, ratelimit.Options{Coordinator: in[1]})
+	r := ratelimit.Request{Key: host, Client: "a", Delay: time.Second, MaxWait: time.Minute}
+	held := new(ratelimit.ClientTime)
+	r.ClientTime = held
+	g := acquire(t, first, r)
+	held.Begin()
+	begin := time.Now()
+	r.Client, r.ClientTime = "b", nil
+	acquire(t, second, r).Release(ratelimit.Outcome{Status: 200})
+	if got := time.Since(begin); got < 1900*time.Millisecond || got > leaseLasts || !held.Overlapped() {
+		t.Errorf("a client of another instance waited %v, overlap %v; want about two seconds and an overlap", got, held.Overlapped())
+	}
+	held.End(0)
+	g.Release(ratelimit.Outcome{Status: 200})
+}

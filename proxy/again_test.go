@@ -115,8 +115,8 @@ func TestRulesThatChangeDuringTheWait(t *testing.T) {
 	}
 }
 
-// A tunnel that is passed on unread is judged again as well.
-func TestRulesThatChangeBeforeAPassage(t *testing.T) {
+// A raw tunnel is judged again too.
+func TestRulesThatChangeBeforeARawTunnel(t *testing.T) {
 	q := newQueue(t, "User-agent: *\nCrawl-delay: 0.1\n", 0, func(o *Options) {
 		p, err := policy.New(policy.Options{TunnelHosts: []string{"a.example"}})
 		if err != nil {

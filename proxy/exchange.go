@@ -41,7 +41,7 @@ type exchange struct {
 	conn         *http1.Conn             // nil for HTTP/2
 	ctx          context.Context         // the request's: it ends when the client leaves
 	cancel       context.CancelCauseFunc // ends ctx
-	clock        *clock                  // nil: the request may take as long as it likes
+	deadline     *deadline               // nil: the request may take as long as it likes
 	wrote        atomic.Bool             // its header was written to the origin
 	asked        ratelimit.Request       // of the pace
 	clientTime   ratelimit.ClientTime    // the time for which the client has blocked the request

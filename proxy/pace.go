@@ -56,8 +56,8 @@ func (p pipeline) pace(req *http.Request, ex *exchange) *Refusal {
 		ex.reckon()
 		return nil
 	}
-	ex.clock.pause()
-	defer ex.clock.restart()
+	ex.deadline.pause()
+	defer ex.deadline.restart()
 	grant, ref := p.place(req.Context(), ex)
 	if ref != nil {
 		return ref

@@ -81,8 +81,8 @@ func (p pipeline) paceAgain(ex *exchange) *Refusal {
 		ex.reckon()
 		return nil
 	}
-	ex.clock.pause()
-	defer ex.clock.restart()
+	ex.deadline.pause()
+	defer ex.deadline.restart()
 	grant, ref := p.place(ex.ctx, ex)
 	if ref != nil {
 		return ref

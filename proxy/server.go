@@ -108,19 +108,19 @@ type Server struct {
 	innerHTTP *http.Server // reads what they send inside tunnels
 	tunnels   *connQueue   // from the one to the other
 	active    atomic.Int64 // requests under way
-	handlers  *underWay
+	handlers  *inflight
 	opening   *limit.Counter[string] // of requests that wait for a site's visiting hours, by share
 
-	life        context.Context // that of every request; it ends when Shutdown's grace does
-	end         context.CancelCauseFunc
-	unrecorded  atomic.Int64 // refusals that could not be recorded
-	rides       rides
-	connLimit   *limit.Conns
-	tunnelLimit *limit.Conns
-	requests    *limit.Counter[string] // by Client.share
-	memory      *limit.Counter[string] // the bytes that requests hold, by Client.share
-	distrust    *distrust
-	turns       *turns // of costly decisions
+	life         context.Context // that of every request; it ends when Shutdown's grace does
+	end          context.CancelCauseFunc
+	unrecorded   atomic.Int64 // refusals that could not be recorded
+	rides        rides
+	connLimit    *limit.Conns
+	tunnelLimit  *limit.Conns
+	requests     *limit.Counter[string] // by Client.share
+	memory       *limit.Counter[string] // the bytes that requests hold, by Client.share
+	caRejections *caRejections
+	turns        *turns // of costly decisions
 
 	mu    sync.Mutex // guards conns
 	conns map[net.Conn]struct{}
@@ -136,9 +136,9 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		options: o, log: o.Logger, ids: o.IDs, via: egress.NewVia(o.Pseudonym),
-		tunnels: newConnQueue(), conns: make(map[net.Conn]struct{}), handlers: newUnderWay(),
+		tunnels: newConnQueue(), conns: make(map[net.Conn]struct{}), handlers: newInflight(),
 		connLimit: o.Limits.connections("limits", o.Logger), tunnelLimit: o.Limits.tunnels(o.Logger),
-		requests: o.Limits.requests(o.Logger), memory: o.Limits.memory(o.Logger), distrust: newDistrust(o.Logger), turns: newTurns(),
+		requests: o.Limits.requests(o.Logger), memory: o.Limits.memory(o.Logger), caRejections: newCARejections(o.Logger), turns: newTurns(),
 		opening: limit.NewCounter[string](o.Logger, "client", limit.Bound{}, limit.Bound{Max: mostOpening}),
 	}
 	s.byUser = clientsByUser(o.Users)
@@ -310,7 +310,7 @@ func (s *Server) Connections() int64 { return s.connLimit.InUse() }
 func (s *Server) Refused() int64 { return s.connLimit.Refused() + s.tunnelLimit.Refused() }
 
 // Distrusted returns how many TLS handshakes ended because the client did not trust our CA.
-func (s *Server) Distrusted() int64 { return s.distrust.count.Load() }
+func (s *Server) Distrusted() int64 { return s.caRejections.count.Load() }
 
 // track remembers a connection that net/http has let go, so that Shutdown finds it.
 func (s *Server) track(c net.Conn) {
@@ -397,8 +397,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, t *tunnel) {
 	defer s.active.Add(-1)
 	ex := s.newExchange(w, r, t)
 	ex.enter(r.Context())
-	ex.startClock(s.options.Limits.RequestTimeout)
-	defer ex.clock.stop()
+	ex.startDeadline(s.options.Limits.RequestTimeout)
+	defer ex.deadline.stop()
 	rw := &responseWriter{ResponseWriter: w, ex: ex}
 	defer rw.release()
 	defer func() { ex.upload.leave() }()

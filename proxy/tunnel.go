@@ -24,14 +24,14 @@ import (
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
-// tunnel is what a CONNECT asked for: every request inside it is for this host and port.
+// tunnel is the target of a CONNECT and the client that sent it. Every request inside the tunnel is for this host and port.
 type tunnel struct {
 	client *Client
-	share  string // of client: see Client.share
+	share  string // see Client.share
 	host   string
 	port   uint16
-	clear  origin.Origin // whom requests in clear are for
-	secure origin.Origin // whom requests over TLS are for
+	clear  origin.Origin // of requests without TLS
+	secure origin.Origin // of requests over TLS
 }
 
 func newTunnel(host string, port uint16) (t *tunnel, err error) {
@@ -43,7 +43,7 @@ func newTunnel(host string, port uint16) (t *tunnel, err error) {
 	return t, err
 }
 
-// origin returns whom a request inside the tunnel is for.
+// origin returns the origin of a request inside the tunnel.
 func (t *tunnel) origin(r *http.Request) origin.Origin {
 	if r.TLS != nil {
 		return t.secure
@@ -51,24 +51,24 @@ func (t *tunnel) origin(r *http.Request) origin.Origin {
 	return t.clear
 }
 
-// tunnelConn is a client's connection after its CONNECT was answered. It first gives back what had been read of it
-// already: a client may send its first TLS record in the segment of the CONNECT itself.
+// tunnelConn is a client's connection after its CONNECT was answered. Read first returns the bytes that net/http had read from
+// it: a client may send its first TLS record in the same segment as the CONNECT.
 type tunnelConn struct {
 	net.Conn
 	tunnel *tunnel
 	server *Server
 	slot   *limit.Share[netip.Addr] // of tunnelLimit
-	head   []byte                   // read from Conn, and still to be read from here
+	head   []byte                   // read from Conn, and not yet returned by Read
 
-	handshakes bool   // the TLS handshake is under way
-	last       []byte // the last bytes that were read during it
+	inHandshake bool   // of TLS
+	lastRead    []byte // the last bytes that were read in the handshake: see rejectedCA
 }
 
 func (c *tunnelConn) Read(p []byte) (int, error) {
 	if len(c.head) == 0 {
 		n, err := c.Conn.Read(p)
-		if c.handshakes {
-			c.last = append(c.last[:0], p[max(0, n-alertLength):n]...)
+		if c.inHandshake {
+			c.lastRead = append(c.lastRead[:0], p[max(0, n-alertLength):n]...)
 		}
 		return n, err
 	}
@@ -85,28 +85,28 @@ func (c *tunnelConn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite ends what we send, so that a last answer can be read before the end.
+// CloseWrite ends what is sent, so that the client can read the last answer.
 func (c *tunnelConn) CloseWrite() error { return http1.CloseWrite(c.Conn) }
 
 type tunnelKey struct{}
 
-// connect answers a CONNECT. Where its requests are judged one by one, it opens nothing, and refuses only what names no
-// host and port, wrong or missing credentials, which are asked for here or nowhere, and one tunnel too many. Any other
-// refusal would be invisible to most clients; inside it is read. Who sent the CONNECT sends all that is inside.
+// connect answers a CONNECT. For a host whose tunnels are decrypted it refuses only a target that is not host and port,
+// missing or wrong credentials, and one tunnel too many: most clients do not show the answer to a CONNECT, but do show an answer
+// inside the tunnel. The sender of the CONNECT is the client of every request inside.
 func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 	hw := &hijackWriter{ResponseWriter: w, tunnel: &tunnel{}, server: s}
 	if !hw.admit(r) {
 		return
 	}
-	defer hw.done()
+	defer hw.releaseUnused()
 	if s.interception(hw.tunnel) == policy.Tunnel {
-		s.passOn(hw, r)
+		s.serveRawTunnel(hw, r)
 		return
 	}
 	s.goproxy.ServeHTTP(hw, r)
 }
 
-// interception says what becomes of t. One to the proxy itself has nowhere else to go.
+// interception returns how t is handled. A tunnel to the proxy itself is always decrypted.
 func (s *Server) interception(t *tunnel) policy.Interception {
 	if t.isVisit() {
 		return policy.Intercept
@@ -114,7 +114,7 @@ func (s *Server) interception(t *tunnel) policy.Interception {
 	return s.options.Policy.Interception(t.host)
 }
 
-// isVisit reports whether what comes through t is for the proxy itself.
+// isVisit reports whether requests inside t are for the proxy itself.
 func (t *tunnel) isVisit() bool { return t.clear == onboarding || t.secure == secureOnboarding }
 
 // readConnect returns the tunnel that r asks for.
@@ -131,20 +131,20 @@ func readConnect(r *http.Request) (*tunnel, error) {
 	return newTunnel(host, port)
 }
 
-// newConnectExchange begins the record of a CONNECT that is not opened here. Its origin is the one over TLS, by whose
-// robots.txt a tunnel is judged.
+// newConnectExchange begins the record of a CONNECT that is refused or not decrypted. It is for the origin over TLS: the
+// robots.txt there judges the tunnel.
 func (s *Server) newConnectExchange(w http.ResponseWriter, r *http.Request, t *tunnel) *exchange {
 	ex := s.newExchange(w, r, t)
 	ex.identify(r)
-	ex.tunnel = nil // r is the CONNECT itself, and came outside of it
+	ex.tunnel = nil // r is the CONNECT itself, which is outside the tunnel
 	ex.origin = t.secure
 	ex.rec.Via = audit.Tunnel
 	ex.rec.Scheme, ex.rec.Host, ex.rec.Port = t.secure.Scheme(), t.host, t.port
 	return ex
 }
 
-// hijackWriter takes a CONNECT's connection over as a tunnelConn, with the octets that came behind the CONNECT: goproxy
-// would throw them away.
+// hijackWriter hijacks the connection of a CONNECT as a tunnelConn. goproxy would lose the bytes that net/http read after the
+// CONNECT.
 type hijackWriter struct {
 	http.ResponseWriter
 	tunnel *tunnel
@@ -159,7 +159,7 @@ func (w *hijackWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	if c, ok := conn.(*http1.Conn); ok {
-		conn = c.NetConn() // the checks end here
+		conn = c.NetConn() // without the checks of http1
 	}
 	buffered, _ := rw.Reader.Peek(rw.Reader.Buffered())
 	w.conn = &tunnelConn{Conn: conn, tunnel: w.tunnel, server: w.server, slot: w.slot, head: bytes.Clone(buffered)}
@@ -167,8 +167,8 @@ func (w *hijackWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return w.conn, rw, nil
 }
 
-// admit reports whether the tunnel that r asks for may be opened; where it may not, r is answered. This alone of a CONNECT
-// is work that a stop waits for: a tunnel that is open may be idle for long.
+// admit reports whether the tunnel of r may be opened. If not, it answers r. Of a CONNECT, Shutdown waits for this only: an open
+// tunnel may be idle for long.
 func (w *hijackWriter) admit(r *http.Request) bool {
 	if !w.server.handlers.begin() {
 		panic(http.ErrAbortHandler)
@@ -179,15 +179,15 @@ func (w *hijackWriter) admit(r *http.Request) bool {
 			w.refuse(r, w.newExchange(r).panicked(r, v))
 		}
 	}()
-	ref := w.weigh(r)
+	ref := w.authorize(r)
 	if ref != nil {
 		w.refuse(r, w.newExchange(r).refuse(r, ref))
 	}
 	return ref == nil
 }
 
-// weigh finds out who asks for which tunnel, and takes a slot for it.
-func (w *hijackWriter) weigh(r *http.Request) *Refusal {
+// authorize reads the target and the client of r, and takes a slot for the tunnel.
+func (w *hijackWriter) authorize(r *http.Request) *Refusal {
 	t, err := readConnect(r)
 	if err == nil {
 		w.tunnel = t
@@ -217,7 +217,7 @@ func (w *hijackWriter) takeSlot() *Refusal {
 	return nil
 }
 
-// refuse answers the CONNECT with resp, whose reason stands in the first line too: most clients show no more of it.
+// refuse answers the CONNECT with resp. Its status line contains the reason, since most clients show no more of the answer.
 func (w *hijackWriter) refuse(r *http.Request, resp *http.Response) {
 	conn, _, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if err != nil {
@@ -226,32 +226,32 @@ func (w *hijackWriter) refuse(r *http.Request, resp *http.Response) {
 	}
 	resp.Close = true
 	var b bytes.Buffer
-	_ = resp.Write(&b) // a Buffer takes all
+	_ = resp.Write(&b) // a bytes.Buffer does not fail
 	http1.CloseWithResponse(conn, b.Bytes())
 }
 
-// close ends the connection, if it was taken over.
+// close closes the connection if it was hijacked.
 func (w *hijackWriter) close() {
 	if w.conn != nil {
 		w.conn.Close()
 	}
 }
 
-// done gives the slot back, unless the hijacked connection has it now.
-func (w *hijackWriter) done() {
+// releaseUnused gives the slot back, unless the hijacked connection has it.
+func (w *hijackWriter) releaseUnused() {
 	if w.conn == nil {
 		w.slot.Release()
 	}
 }
 
-// handleConnect tells goproxy to give every CONNECT to openTunnel. It is the only CONNECT handler, and it always
-// answers: where none does, goproxy opens a raw tunnel.
+// handleConnect makes goproxy call openTunnel for every CONNECT. It is the only CONNECT handler and always answers: without an
+// answer, goproxy opens a tunnel that is not judged.
 func (s *Server) handleConnect(host string, _ *goproxy.ProxyCtx) (*goproxy.ConnectAction, string) {
 	return &goproxy.ConnectAction{Action: goproxy.ConnectHijack, Hijack: s.openTunnel}, host
 }
 
-// openTunnel answers 200 and gives the connection to the inner server, decrypted where the client speaks TLS, and behind a
-// gate where it speaks HTTP/1.x.
+// openTunnel answers 200 and gives the connection to the inner server: decrypted if the client speaks TLS, and checked by http1
+// if it speaks HTTP/1.x.
 func (s *Server) openTunnel(_ *http.Request, conn net.Conn, _ *goproxy.ProxyCtx) {
 	c := conn.(*tunnelConn)
 	inner, err := s.upgrade(c)
@@ -264,7 +264,7 @@ func (s *Server) openTunnel(_ *http.Request, conn net.Conn, _ *goproxy.ProxyCtx)
 	}
 }
 
-// established answers the CONNECT. What comes next on c has the time of a header.
+// established answers the CONNECT. The client has HeaderTimeout to send its first byte.
 func (s *Server) established(c net.Conn) error {
 	if err := c.SetDeadline(time.Now().Add(s.options.HeaderTimeout)); err != nil {
 		return err
@@ -273,8 +273,8 @@ func (s *Server) established(c net.Conn) error {
 	return err
 }
 
-// endUnused ends a tunnel that never got to a request. That a client opens one in advance and closes it is nothing to
-// record; one that waits for the server to speak first, or for anything else that cannot come, should be found out why.
+// endUnused closes a tunnel without requests. It records a tunnel that timed out, so that an operator can find a client which
+// waits for the server to speak first. A tunnel that its client opened in advance and closed is not recorded.
 func (s *Server) endUnused(c *tunnelConn, cause error) {
 	defer c.Close()
 	s.log.Debug("a tunnel ended before its first request", "host", c.tunnel.host, "err", cause)
@@ -283,8 +283,9 @@ func (s *Server) endUnused(c *tunnelConn, cause error) {
 	}
 }
 
-// upgrade looks at the first octet. 0x16 begins a TLS handshake (RFC 8446 section 5.1); everything else must be HTTP in
-// clear. Both must come in time: who waits for the other side to speak first, as in SMTP, waits for nothing.
+// upgrade returns the connection for the inner server. The first byte tells TLS, whose handshake begins with 0x16 (RFC 8446
+// section 5.1), from HTTP without TLS. It must arrive within HeaderTimeout: in some protocols, such as SMTP, the client
+// waits for the server.
 func (s *Server) upgrade(c *tunnelConn) (net.Conn, error) {
 	if err := s.established(c); err != nil {
 		return nil, err
@@ -300,23 +301,22 @@ func (s *Server) upgrade(c *tunnelConn) (net.Conn, error) {
 	return s.newInnerConn(c, c.tunnel, c.tunnel.clear), c.SetDeadline(time.Time{})
 }
 
-// handshake ends the client's TLS, in a time of its own behind that of the first octet. It is done before the inner server
-// has the connection, since that would not tell why one failed.
+// handshake terminates the client's TLS, within another HeaderTimeout. The inner server could do it, but would not report why a
+// handshake failed.
 func (s *Server) handshake(c *tunnelConn) (net.Conn, error) {
 	if err := c.SetDeadline(time.Now().Add(s.options.HeaderTimeout)); err != nil {
 		return nil, err
 	}
-	c.handshakes = true
+	c.inHandshake = true
 	secure := tls.Server(c, s.tls)
 	if err := secure.Handshake(); err != nil {
-		if c.turnedDown(err) {
-			s.distrust.count.Add(1)
-			s.distrust.tell(c, "a client does not trust the CA")
-			s.recordTunnel(c, &Refusal{Reason: policy.ReasonClientLeft, Err: fmt.Errorf("%w: %w", errDistrust, err)})
+		if c.rejectedCA(err) {
+			s.caRejections.add(c)
+			s.recordTunnel(c, &Refusal{Reason: policy.ReasonClientLeft, Err: fmt.Errorf("%w: %w", errCARejected, err)})
 		}
 		return nil, fmt.Errorf("the TLS handshake: %w", err)
 	}
-	c.handshakes, c.last = false, nil
+	c.inHandshake, c.lastRead = false, nil
 	if err := c.SetDeadline(time.Time{}); err != nil {
 		return nil, err
 	}
@@ -326,7 +326,7 @@ func (s *Server) handshake(c *tunnelConn) (net.Conn, error) {
 	return s.newInnerConn(secure, c.tunnel, c.tunnel.secure), nil
 }
 
-// tlsConfig is the one configuration of all tunnels, so that a client can resume its session in its next tunnel.
+// tlsConfig returns the configuration for all tunnels. They share one so that a client can resume its session in the next tunnel.
 func (s *Server) tlsConfig() *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS12,
@@ -338,9 +338,9 @@ func (s *Server) tlsConfig() *tls.Config {
 	}
 }
 
-// checkServerName ends the handshake of a client that names another host than its CONNECT did. It runs for resumed
-// sessions too, which ask for no certificate. A client that names none is fine, and an address needs none. The alert is
-// internal_error: crypto/tls lets nobody choose another.
+// checkServerName fails the handshake if the client's server name is not the host of its CONNECT. A handshake without a server
+// name passes. (GetCertificate would not do: a resumed session does not call it.) The client gets the alert internal_error,
+// since crypto/tls does not let a callback choose another.
 func (s *Server) checkServerName(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	c := hello.Conn.(*tunnelConn)
 	if hello.ServerName == "" {
@@ -354,7 +354,7 @@ func (s *Server) checkServerName(hello *tls.ClientHelloInfo) (*tls.Config, error
 	return nil, err
 }
 
-// recordTunnel records a tunnel that ended before its first request: nobody could be told but by a TLS alert.
+// recordTunnel records a tunnel that ended before its first request. The client gets no answer but the end of the connection.
 func (s *Server) recordTunnel(c *tunnelConn, ref *Refusal) {
 	if !s.handlers.begin() {
 		return
@@ -364,7 +364,7 @@ func (s *Server) recordTunnel(c *tunnelConn, ref *Refusal) {
 	s.newConnectExchange(nil, r, c.tunnel).refuse(r, ref)
 }
 
-// inner serves one request that came through a tunnel.
+// inner serves a request inside a tunnel.
 func (s *Server) inner(w http.ResponseWriter, r *http.Request) {
 	t, _ := r.Context().Value(tunnelKey{}).(*tunnel)
 	if t.isVisit() {
@@ -374,7 +374,7 @@ func (s *Server) inner(w http.ResponseWriter, r *http.Request) {
 	s.serve(w, r, t)
 }
 
-// innerContext adds the tunnel of c to the contexts of its requests.
+// innerContext adds the tunnel of c to the contexts of the requests on c.
 func innerContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, tunnelKey{}, tunnelOf(c).tunnel)
 }
@@ -391,7 +391,7 @@ func tunnelOf(c net.Conn) *tunnelConn {
 	}
 }
 
-// connQueue is a listener whose connections are handed to it.
+// connQueue is a net.Listener whose connections come from deliver.
 type connQueue struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -402,7 +402,7 @@ func newConnQueue() *connQueue {
 	return &connQueue{conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// deliver hands c to who accepts. It reports false when nobody does any more.
+// deliver passes c to Accept. It reports false after Close.
 func (q *connQueue) deliver(c net.Conn) bool {
 	select {
 	case q.conns <- c:

@@ -9,7 +9,7 @@ import (
 
 func TestUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUnderWay()
+		u := newInflight()
 		u.wait() // for nothing
 		u.begin()
 		u.begin()
@@ -28,7 +28,7 @@ func TestUnderWay(t *testing.T) {
 
 func TestUnderWayIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUnderWay()
+		u := newInflight()
 		u.begin()
 		closed := false
 		go func() { u.close(); closed = true }()
@@ -45,7 +45,7 @@ func TestUnderWayIsClosed(t *testing.T) {
 
 // What begins and ends while somebody waits is no misuse, as it is with a sync.WaitGroup (-race, or a panic), and ends every wait.
 func TestUnderWayWhileItIsWaitedFor(t *testing.T) {
-	u := newUnderWay()
+	u := newInflight()
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {

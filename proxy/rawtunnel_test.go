@@ -28,7 +28,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/rules"
 )
 
-// pinned starts a rig that passes tunnels to a.example on unread.
+// pinned starts a rig that copies tunnels to a.example unread.
 func pinned(t *testing.T, p policy.Options, change func(*Options)) *rig {
 	p.TunnelHosts = append(p.TunnelHosts, "a.example")
 	return newRig(t, func(o *Options) {
@@ -84,7 +84,7 @@ func TestPinnedClient(t *testing.T) {
 }
 
 // What is not passed on is answered at the CONNECT, with the reason in the first line, and the origin is not asked.
-func TestRefusedPassage(t *testing.T) {
+func TestRefusedRawTunnel(t *testing.T) {
 	closed := fixed("User-agent: *\nDisallow: /\n\nUser-agent: NewsBot\nAllow: /\n")
 	refuse := policy.NoTunnel
 	for _, row := range []struct {
@@ -135,7 +135,7 @@ var unreachable = snapshots(func(context.Context, origin.Origin) (*robots.Snapsh
 })
 
 // The agent that CONNECT names is judged.
-func TestPassageOfANamedAgent(t *testing.T) {
+func TestRawTunnelOfANamedAgent(t *testing.T) {
 	r := pinned(t, policy.Options{}, func(o *Options) {
 		o.Snapshots = fixed("User-agent: *\nDisallow: /\n\nUser-agent: NewsBot\nDisallow: /x\n")
 	})
@@ -150,7 +150,7 @@ func TestPassageOfANamedAgent(t *testing.T) {
 }
 
 // Each tunnel takes a place in the host's pace, and gives the lane back while it lasts.
-func TestPassageIsPaced(t *testing.T) {
+func TestRawTunnelIsPaced(t *testing.T) {
 	r := pinned(t, policy.Options{}, func(o *Options) {
 		o.Snapshots, o.MaxWait = fixed("User-agent: *\nCrawl-delay: 0.3\n"), 10*time.Second
 	})
@@ -201,7 +201,7 @@ func echo(t *testing.T) int {
 }
 
 // A tunnel is not about TLS: another protocol on another port, octets behind the CONNECT, and each side's end by itself.
-func TestPassageIsTransparent(t *testing.T) {
+func TestRawTunnelIsTransparent(t *testing.T) {
 	r := pinned(t, policy.Options{Mode: policy.Off}, nil)
 	resp, conn, in := r.connect(echo(t), "", "early ")
 	if resp.StatusCode != 200 {
@@ -222,12 +222,12 @@ func TestPassageIsTransparent(t *testing.T) {
 }
 
 // A tunnel ends when nothing moves, not while one direction does.
-func TestIdlePassage(t *testing.T) {
+func TestIdleRawTunnel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, client := net.Pipe()
 		theirs, origin := net.Pipe()
 		ex := &exchange{}
-		p := &passage{ex: ex, client: ours, origin: theirs, idle: time.Minute, began: time.Now()}
+		p := &rawTunnel{ex: ex, client: ours, origin: theirs, idle: time.Minute, began: time.Now()}
 		began := time.Now()
 		go io.Copy(io.Discard, origin)
 		go func() {
@@ -244,7 +244,7 @@ func TestIdlePassage(t *testing.T) {
 }
 
 // Whoever vanishes, both sides are freed, and so is a client that does not read.
-func TestPassageFreesBothSides(t *testing.T) {
+func TestRawTunnelFreesBothSides(t *testing.T) {
 	r := pinned(t, policy.Options{Mode: policy.Off}, func(o *Options) { o.IdleTimeout = time.Second })
 	before := runtime.NumGoroutine()
 	ends := map[string]func(net.Conn){
@@ -264,7 +264,7 @@ func TestPassageFreesBothSides(t *testing.T) {
 }
 
 // The record says which side broke off.
-func TestWhoBrokeAPassageOff(t *testing.T) {
+func TestWhoBrokeARawTunnelOff(t *testing.T) {
 	reset := func(c net.Conn) { c.(*net.TCPConn).SetLinger(0); c.Close() }
 	for want, end := range map[string]func(client, origin net.Conn){
 		errClientLeft.Error():    func(client, _ net.Conn) { reset(client) },
@@ -285,7 +285,7 @@ func TestWhoBrokeAPassageOff(t *testing.T) {
 }
 
 // Shutdown lets tunnels go on for its grace, and then ends them; none is left, and each is recorded.
-func TestShutdownEndsPassages(t *testing.T) {
+func TestShutdownEndsRawTunnels(t *testing.T) {
 	r := pinned(t, policy.Options{Mode: policy.Off}, nil)
 	_, conn, in := r.connect(echo(t), "", "")
 	if _, err := in.Peek(6); err != nil {
@@ -309,7 +309,7 @@ func TestShutdownEndsPassages(t *testing.T) {
 	}
 }
 
-func TestPassageToADeadOrigin(t *testing.T) {
+func TestRawTunnelToADeadOrigin(t *testing.T) {
 	r := pinned(t, policy.Options{Mode: policy.Off}, nil)
 	_, refuses, _ := net.SplitHostPort(robotstest.Refusing(t))
 	port, _ := strconv.Atoi(refuses)

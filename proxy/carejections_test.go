@@ -39,8 +39,8 @@ func (l *lockedLog) count(s string) int {
 	return strings.Count(l.b.String(), s)
 }
 
-// The operator is told once of a client that does not trust our CA, and of the remedy; each case is counted and recorded.
-func TestClientsThatDoNotTrustUs(t *testing.T) {
+// Each rejection of the CA is counted and recorded, and the first of a client and host is logged with the remedy.
+func TestCARejections(t *testing.T) {
 	nobody := &tls.Config{ServerName: "a.example", RootCAs: x509.NewCertPool()}
 	old := nobody.Clone()
 	old.MaxVersion = tls.VersionTLS12
@@ -88,7 +88,7 @@ func alertInClear(c net.Conn) error {
 	}).Handshake()
 }
 
-// What is no distrust is not told as such.
+// Other failed handshakes are not counted as rejections of the CA.
 func TestOtherEndsOfAHandshake(t *testing.T) {
 	log := &lockedLog{}
 	r := newRig(t, func(o *Options) {
@@ -115,54 +115,54 @@ func TestOtherEndsOfAHandshake(t *testing.T) {
 	}
 }
 
-// The log has at most mostLines lines about one client in an hour, and one for each host. A client that is at this bound does
+// The log has at most maxLines lines about one client in an hour, and one for each host. A client that is at this bound does
 // not repeat or suppress a line about another.
-func TestDistrustIsBoundedForEachClient(t *testing.T) {
+func TestCARejectionsAreBoundedForEachClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDistrust(slog.New(slog.DiscardHandler))
-		if !d.first("other", "a.example") {
+		d := newCARejections(slog.New(slog.DiscardHandler))
+		if !d.due("other", "a.example") {
 			t.Fatal("the first line is not logged")
 		}
 		flood := func(begin int) (lines int) {
 			for i := range 5000 {
-				if d.first("one", fmt.Sprint(begin+i)) {
+				if d.due("one", fmt.Sprint(begin+i)) {
 					lines++
 				}
 			}
 			return lines
 		}
 		for hour := range 3 {
-			if n := flood(hour * 5000); n != mostLines {
-				t.Errorf("hour %d: %d lines about one client, want %d", hour, n, mostLines)
+			if n := flood(hour * 5000); n != maxLines {
+				t.Errorf("hour %d: %d lines about one client, want %d", hour, n, maxLines)
 			}
 			time.Sleep(time.Hour)
 		}
-		if d.first("one", "12") || d.first("other", "a.example") || !d.first("other", "b.example") {
+		if d.due("one", "12") || d.due("other", "a.example") || !d.due("other", "b.example") {
 			t.Error("a line is repeated, or one about another host is missing")
 		}
 		for range 10 {
 			flood(rand.IntN(1 << 30))
 			time.Sleep(time.Hour)
 		}
-		if n := len(d.told["one"].hosts); n > maxHosts {
+		if n := len(d.clients["one"].hosts); n > maxHosts {
 			t.Errorf("%d hosts of one client are remembered", n)
 		}
-		for i := range 3 * maxClients {
-			if client := fmt.Sprint(i); !d.first(client, "a.example") || d.first(client, "a.example") {
+		for i := range 3 * maxRejecting {
+			if client := fmt.Sprint(i); !d.due(client, "a.example") || d.due(client, "a.example") {
 				t.Fatalf("there is not one line about client %d", i)
 			}
 		}
-		if len(d.told) > maxClients {
-			t.Errorf("%d clients are remembered", len(d.told))
+		if len(d.clients) > maxRejecting {
+			t.Errorf("%d clients are remembered", len(d.clients))
 		}
 	})
 }
 
-// A client that distrusts the CA at many hosts gets a bounded number of lines in the log.
-func TestDistrustAtManyHosts(t *testing.T) {
+// A client that rejects the CA at many hosts gets a bounded number of lines in the log.
+func TestCARejectionsAtManyHosts(t *testing.T) {
 	log := &lockedLog{}
 	r := newRig(t, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(log, nil)) })
-	const hosts = mostLines + 10
+	const hosts = maxLines + 10
 	for i := range hosts {
 		conn := r.raw(fmt.Sprintf("CONNECT h%d.example:443 HTTP/1.1\r\nHost: h%d.example:443\r\n\r\n", i, i))
 		if _, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: "CONNECT"}); err != nil {
@@ -174,7 +174,7 @@ func TestDistrustAtManyHosts(t *testing.T) {
 		conn.Close()
 	}
 	r.eventually("the handshakes", func() bool { return r.server.Distrusted() == hosts })
-	if n := log.count("level=WARN"); n != mostLines {
-		t.Errorf("%d lines, want %d", n, mostLines)
+	if n := log.count("level=WARN"); n != maxLines {
+		t.Errorf("%d lines, want %d", n, maxLines)
 	}
 }

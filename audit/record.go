@@ -51,8 +51,8 @@ type Record struct {
 	GroupLine   int            `json:"group_line,omitempty"`
 	GroupAgents string         `json:"group_agents,omitempty"`
 	Exemption   string         `json:"exemption,omitempty"`
-	// Deviation says how the proxy was less strict than the site asks: max_crawl_delay, redirect, subresource,
-	// reported, overlap; several with commas.
+	// Deviation says how the proxy was less strict than the site asks: max_crawl_delay, subresource, reported, overlap;
+	// several with commas.
 	Deviation string `json:"deviation,omitempty"`
 
 	RobotsSHA256    string    `json:"robots_sha256,omitempty"`

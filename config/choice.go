@@ -24,28 +24,12 @@ const (
 	SpacingStart Spacing = "start" // its start
 )
 
-// VisitTime is the handling of the field Visit-time, which has no standard.
-type VisitTime string
-
-const (
-	VisitTimeIgnore VisitTime = "ignore"
-	VisitTimeObey   VisitTime = "obey"
-)
-
-// Redirects is the pace of a request that follows a redirect.
-type Redirects string
-
-const (
-	RedirectsSlot Redirects = "slot" // a slot, as every request
-	RedirectsRide Redirects = "ride" // no slot, if the client was just redirected there on the same host
-)
-
 // Subresources is the pace of the requests for the parts of a page.
 type Subresources string
 
 const (
-	SubresourcesSlot Subresources = "slot" // a slot each
-	SubresourcesPage Subresources = "page" // the slot of their page
+	SubresourcesSlot Subresources = "slot" // the Delay of the host, as every request
+	SubresourcesPage Subresources = "page" // no Delay
 )
 
 // PaceKey determines which hosts share one pace.

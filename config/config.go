@@ -93,9 +93,7 @@ type Pacing struct {
 	MaxConcurrent     int           `range:"0..1000000"` // 0: unlimited
 	MaxCrawlDelay     time.Duration `range:"0s.."`       // 0: unlimited
 	OverMax           OverMax
-	VisitTime         VisitTime
 	Spacing           Spacing
-	Redirects         Redirects
 	Key               PaceKey
 	IPDelay           time.Duration `range:"0s..24h"` // 0: no Delay between requests to one address
 	IPExempt          []netip.Prefix
@@ -230,9 +228,7 @@ func Default() Config {
 			DefaultBurst:      1,
 			MaxConcurrent:     8,
 			OverMax:           OverMaxRefuse,
-			VisitTime:         VisitTimeIgnore,
 			Spacing:           SpacingEnd,
-			Redirects:         RedirectsSlot,
 			Key:               PaceKeyHost,
 			MaxWait:           150 * time.Second,
 			MaxWaitCap:        10 * time.Minute,

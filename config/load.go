@@ -32,7 +32,10 @@ type Override struct {
 
 const envPrefix = "ROBOTSPROXY_"
 
-var schema = settings.NewSchema(Config{}, scalars, texts)
+var schema = settings.NewSchema(Config{}, scalars, texts).WithRemoved(map[string]string{
+	"pacing.redirects":  "a request that follows a redirect waits for the Delay as every other; delete the key",
+	"pacing.visit_time": "Visit-time is not obeyed any more, only lint shows it; delete the key",
+})
 
 // Load returns the Config of o. Its error wraps settings.Faults, which holds all faults, unless the file cannot be
 // read. It returns warnings beside an error too.

@@ -31,8 +31,6 @@ var scalars = map[reflect.Type]settings.Scalar{
 	reflect.TypeFor[slog.Level]():    settings.OneOf(levelWord, slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError),
 	reflect.TypeFor[Treatment]():     settings.OneOf(word, Allow, Refuse),
 	reflect.TypeFor[OverMax]():       settings.OneOf(word, OverMaxClamp, OverMaxRefuse),
-	reflect.TypeFor[VisitTime]():     settings.OneOf(word, VisitTimeIgnore, VisitTimeObey),
-	reflect.TypeFor[Redirects]():     settings.OneOf(word, RedirectsSlot, RedirectsRide),
 	reflect.TypeFor[Subresources]():  settings.OneOf(word, SubresourcesSlot, SubresourcesPage),
 	reflect.TypeFor[PaceKey]():       settings.OneOf(word, PaceKeyHost, PaceKeyDomain),
 	reflect.TypeFor[Spacing]():       settings.OneOf(word, SpacingEnd, SpacingStart),

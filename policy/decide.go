@@ -30,7 +30,6 @@ type Options struct {
 	Interception  Interception  // for hosts without their own; if zero, Intercept
 	TunnelHosts   []string      // patterns of hosts to tunnel, if Hosts does not set their Interception
 	RefuseOverMax bool          // refuse hosts with a Crawl-delay above the maximum; if false, clamp it
-	VisitTime     bool          // obey Visit-time
 }
 
 // Host is the configuration for the hosts of one pattern.
@@ -82,9 +81,6 @@ type Decision struct {
 	Dialect     rules.Dialect // with which robots.txt was read
 	Delay       time.Duration // minimum time between two requests to this host; 0: no delay is set
 	DelaySource string        // "crawl-delay", "request-rate" or "floor"; empty if Delay is 0
-	Opens       time.Time     // when the site's Visit-time begins; zero: requests are allowed now
-	Closes      time.Time     // when it next ends; zero: never
-	Reopens     time.Time     // when it begins again after Closes
 	Clamped     bool          // Delay is shorter than the site asks for: max_crawl_delay
 	Exemption   string        // the entry that decided, if any
 }

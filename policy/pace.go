@@ -30,10 +30,6 @@ func (p *Policy) setDelay(d *Decision, r Request, agent rules.Agent, now time.Ti
 	if h := p.host(r.Origin.Host()); h != nil && h.Delay > d.Delay {
 		d.Delay, d.DelaySource = h.Delay, sourceFloor
 	}
-	if hours, ok := agent.VisitTime(); p.options.VisitTime && ok {
-		d.Opens = opens(hours, now)
-		d.Closes, d.Reopens = closes(hours, d.Opens, now)
-	}
 	return over
 }
 
@@ -44,7 +40,7 @@ func asked(agent rules.Agent, now time.Time) (delay time.Duration, source string
 		delay, source = d, sourceCrawlDelay
 	}
 	rate, ok := agent.RequestRate()
-	if !ok || !opens(rate.During, now).IsZero() {
+	if !ok || !during(rate.During, now) {
 		return delay, source
 	}
 	if d := rate.Per / time.Duration(rate.Requests); d > delay {
@@ -53,40 +49,13 @@ func asked(agent rules.Agent, now time.Time) (delay time.Duration, source string
 	return delay, source
 }
 
-// opens returns the next time at which the hours begin, or the zero time during the hours. The hours end before the
-// minute To. Hours from 2300 to 0100 extend past midnight; hours with From equal to To last all day.
-func opens(h rules.Hours, now time.Time) time.Time {
-	now = now.UTC()
-	midnight := time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, time.UTC)
-	at := now.Sub(midnight)
-	inside := h.From <= at && at < h.To
-	if h.From >= h.To {
-		inside = h.From <= at || at < h.To
-	}
-	switch {
-	case inside:
-		return time.Time{}
-	case at < h.From:
-		return midnight.Add(h.From)
-	default:
-		return midnight.AddDate(0, 0, 1).Add(h.From)
-	}
-}
-
-// closes returns the end of the current hours and their next start. If opens is not zero, it returns the end of the
-// hours that begin then. Both are zero if the hours never end.
-func closes(h rules.Hours, opens, now time.Time) (end, again time.Time) {
+// during reports whether now, in UTC, is in the hours. They end before the minute To. Hours from 2300 to 0100 extend past
+// midnight; hours with From equal to To last all day.
+func during(h rules.Hours, now time.Time) bool {
 	const day = 24 * time.Hour
-	length := (h.To - h.From + day) % day
-	if length == 0 {
-		return time.Time{}, time.Time{}
+	at := now.Sub(now.Truncate(day)) // Truncate counts from midnight in UTC
+	if h.From >= h.To {
+		return h.From <= at || at < h.To
 	}
-	if !opens.IsZero() {
-		return opens.Add(length), opens.Add(day)
-	}
-	began := now.UTC().Truncate(day).Add(h.From)
-	if began.After(now) {
-		began = began.Add(-day) // yesterday
-	}
-	return began.Add(length), began.Add(day)
+	return h.From <= at && at < h.To
 }

@@ -40,58 +40,34 @@ func TestRequestRate(t *testing.T) {
 	}
 }
 
-func TestVisitingHours(t *testing.T) {
-	hours := func(from, to string) rules.Hours {
-		h, ok := rules.Parse([]byte("User-agent: *\nVisit-time: "+from+"-"+to), rules.Options{}).Agent("x").VisitTime()
-		if !ok {
-			t.Fatalf("%s-%s is no Visit-time", from, to)
-		}
-		return h
-	}
-	for _, row := range []struct{ from, to, at, opens, closes, again string }{
-		{"0600", "0845", "05:59", "31 06:00", "31 08:45", "01 06:00"},
-		{"0600", "0845", "06:00", "", "31 08:45", "01 06:00"},
-		{"0600", "0845", "08:44", "", "31 08:45", "01 06:00"},
-		{"0600", "0845", "08:45", "01 06:00", "01 08:45", "02 06:00"},
-		{"2300", "0100", "22:59", "31 23:00", "01 01:00", "01 23:00"},
-		{"2300", "0100", "23:30", "", "01 01:00", "01 23:00"},
-		{"2300", "0100", "00:59", "", "31 01:00", "31 23:00"},
-		{"2300", "0100", "01:00", "31 23:00", "01 01:00", "01 23:00"},
-		{"0000", "2400", "23:59", "", "", ""},
-		{"0700", "0700", "12:00", "", "", ""},
+func TestDuringHours(t *testing.T) {
+	for _, row := range []struct {
+		hours, at string
+		want      bool
+	}{
+		{"0600-0845", "05:59", false},
+		{"0600-0845", "06:00", true},
+		{"0600-0845", "08:44", true},
+		{"0600-0845", "08:45", false},
+		{"2300-0100", "22:59", false},
+		{"2300-0100", "23:30", true},
+		{"2300-0100", "00:59", true},
+		{"2300-0100", "01:00", false},
+		{"0000-2400", "23:59", true},
+		{"0700-0700", "12:00", true},
 	} {
+		rate, ok := rules.Parse([]byte("User-agent: *\nRequest-rate: 1/5 "+row.hours), rules.Options{}).Agent("x").RequestRate()
+		if !ok {
+			t.Fatalf("%s are no hours", row.hours)
+		}
 		at, err := time.Parse("15:04", row.at)
 		if err != nil {
 			t.Fatal(err)
 		}
-		east := time.FixedZone("UTC+10", 10*60*60) // whatever the machine's zone, hours are UTC
+		east := time.FixedZone("UTC+10", 10*60*60) // hours are in UTC
 		at = time.Date(2026, 12, 31, at.Hour(), at.Minute(), 59, 0, time.UTC).In(east)
-		written := func(t time.Time) string {
-			if t.IsZero() {
-				return ""
-			}
-			return t.UTC().Format("02 15:04")
-		}
-		h := hours(row.from, row.to)
-		from := opens(h, at)
-		to, again := closes(h, from, at)
-		if written(from) != row.opens || written(to) != row.closes || written(again) != row.again {
-			t.Errorf("%s-%s at %s: opens %q, closes %q, and opens again %q; want %q, %q, %q",
-				row.from, row.to, row.at, written(from), written(to), written(again), row.opens, row.closes, row.again)
-		}
-	}
-}
-
-func TestVisitTimeIsOptIn(t *testing.T) {
-	snap := found("User-agent: *\nDisallow:\nVisit-time: 0600-0845\n")
-	for obey, want := range map[bool]time.Time{false: {}, true: time.Date(2026, 11, 22, 6, 0, 0, 0, time.UTC)} {
-		p, err := New(Options{VisitTime: obey})
-		if err != nil {
-			t.Fatal(err)
-		}
-		d := p.Decide(Request{Origin: mustOrigin(t, "http://a.example"), Target: "/"}, snap, now)
-		if !d.Opens.Equal(want) || d.Closes.IsZero() == obey || d.Reopens.IsZero() == obey || d.Action != Forward {
-			t.Errorf("VisitTime %t: Decide = %+v, want Opens %v", obey, d, want)
+		if got := during(rate.During, at); got != row.want {
+			t.Errorf("during(%s, %s) = %t, want %t", row.hours, row.at, got, row.want)
 		}
 	}
 }

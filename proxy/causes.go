@@ -179,13 +179,19 @@ func paceRefusal(ex *exchange, r ratelimit.Request, err error) *Refusal {
 			Reason: policy.ReasonPacingUnavailable, RetryAfter: unavailable.RetryAfter, Err: err,
 			Detail: "The pace that is shared with other instances of the proxy cannot be known at the moment.",
 		}
-	case errors.Is(err, errClosed):
-		return ex.closedRefusal(ex.judged.Reopens, err)
 	case errors.Is(err, ratelimit.ErrTooManyLanes):
 		return &Refusal{Reason: policy.ReasonOverload, Detail: "Too many hosts are paced at once.", RetryAfter: time.Minute, Err: err}
 	default:
 		return ex.gone(errGoneWaiting)
 	}
+}
+
+// until returns the time until t, or 0 if t is zero or past.
+func until(t time.Time) time.Duration {
+	if t.IsZero() {
+		return 0
+	}
+	return max(0, time.Until(t))
 }
 
 func waitRefusal(ex *exchange, r ratelimit.Request, wait *ratelimit.WaitError) *Refusal {

@@ -17,7 +17,7 @@ type Client struct {
 	User     string         // whose credentials it sends; if empty, anybody's or none
 	Prefixes []netip.Prefix // addresses it comes from; if none, any
 	MaxWait  *time.Duration // how long its requests may be held; if nil, the server's
-	Pages    bool           // what its pages are made of shares their slot: for browsers, which say what that is
+	Pages    bool           // requests for the parts of its pages ask for a place without a Delay: see isSubresource
 	Purpose  string         // what its requests are recorded as being for
 }
 

@@ -36,7 +36,6 @@ type exchange struct {
 	target string // the path and query that are judged and sent
 	lane   string // whose pace is kept
 	judged judgement
-	hops   int // redirects that led here on one slot
 
 	conn         *http1.Conn             // nil for HTTP/2
 	ctx          context.Context         // the request's: it ends when the client leaves
@@ -55,6 +54,7 @@ type exchange struct {
 	http10       bool                 // the client speaks HTTP/1.0
 	handshake    *fields.Handshake    // the client asks for a WebSocket; nil: it does not
 	upgraded     io.Closer            // the origin's side of a WebSocket
+	subresource  bool                 // the request asks for a place without a Delay: see Client.Pages
 	unread       bool                 // a tunnel whose octets are passed on unread: no path is judged
 	preference   string               // what was made of the client's Prefer; empty where it has none
 	reckoned     bool                 // the pace is only reported on

@@ -111,10 +111,6 @@ func (v *fetchVisit) judgeBy() error {
 	if v.decision.Action == policy.Refuse {
 		return v.refusal()
 	}
-	if opens := v.decision.Opens; opens.After(v.hop.Until) {
-		v.decide(policy.Decision{Outcome: policy.Throttle, Reason: policy.ReasonPace})
-		return &robots.LaterError{At: opens, Err: fmt.Errorf("it redirects to %s, which may be visited again in %v", v.hop.To.Host(), until(opens).Round(time.Second))}
-	}
 	return nil
 }
 
@@ -208,13 +204,12 @@ func (v *fetchVisit) Begin(ctx context.Context) error {
 // while a place is held. If the Delay has grown, it gives the place back and asks for another.
 func (v *fetchVisit) pace(ctx context.Context) error {
 	for {
-		v.awaitOpening(ctx)
 		delay := v.decision.Delay
 		grant, err := v.fetches.options.Limiter.Acquire(ctx, v.asked(ctx, delay))
 		if err != nil {
 			return v.unpaced(ctx, err)
 		}
-		if err = v.judgeAgain(ctx); err == nil && v.decision.Delay <= delay && until(v.decision.Opens) == 0 {
+		if err = v.judgeAgain(ctx); err == nil && v.decision.Delay <= delay {
 			v.grant = grant
 			notePlace(v.rec, grant)
 			return nil
@@ -223,20 +218,6 @@ func (v *fetchVisit) pace(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-	}
-}
-
-// awaitOpening waits until the site's visiting hours begin, or ctx ends.
-func (v *fetchVisit) awaitOpening(ctx context.Context) {
-	wait := until(v.decision.Opens)
-	if wait == 0 {
-		return
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }
 

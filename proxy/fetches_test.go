@@ -265,22 +265,6 @@ func TestFetchesAreJudgedAgain(t *testing.T) {
 	}
 }
 
-// TestFetchesKeepVisitingHours waits for hours that begin soon, and says when others do.
-func TestFetchesKeepVisitingHours(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // it is midnight in UTC
-		r := newFetchRig(t, "User-agent: *\nVisit-time: 0100-0200\n", policy.Options{VisitTime: true})
-		midnight := time.Now()
-		_, err := r.visit(r.hop("a", "/x"))
-		isLater(t, err, midnight.Add(time.Hour))
-		time.Sleep(time.Hour - 4*time.Second)
-		begin := time.Now()
-		r.mustVisit(r.hop("a", "/x"))
-		if got := time.Since(begin); got != 4*time.Second {
-			t.Errorf("it was sent after %v, want when the hours begin", got)
-		}
-	})
-}
-
 // TestUnrecordedFetch gives its place back, and is not sent.
 func TestUnrecordedFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -18,8 +18,8 @@ type judgement struct {
 	at      time.Time
 }
 
-// lasting is for how long a judgement holds while its Policy and its Snapshot stay the same. Exemptions, visiting hours and
-// request rates begin and end with time.
+// lasting is how long a judgement holds while its Policy and its Snapshot stay the same. Exemptions and request rates begin
+// and end with time.
 const lasting = time.Second
 
 // judge looks up the origin's robots.txt, if the mode wants it, and decides. It returns the Refusal, if that is the decision.

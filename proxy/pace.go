@@ -15,17 +15,13 @@ import (
 	"github.com/robotsproxy/robotsproxy/ratelimit"
 )
 
-// Pace says what shares a pace. The zero value paces each host by itself, and each request on a slot of its own.
+// Pace says which hosts share a pace. With the zero value, none do.
 type Pace struct {
 	// Key returns whose lane a canonical host's requests share. If nil, each host has its own.
 	Key func(host string) string
 
 	// Addr returns the address whose gate holds for requests to an origin. If nil, there are no gates.
 	Addr func(context.Context, origin.Origin) netip.Addr
-
-	// RideRedirects lets the hop to a Location that a client was just given, on the same lane, go on the slot of the
-	// redirect. A client with a time-out of 10 s never gets through a redirect under a Crawl-delay of 10 s otherwise.
-	RideRedirects bool
 }
 
 func (p Pace) key(host string) string {
@@ -47,8 +43,7 @@ func (p pipeline) pace(req *http.Request, ex *exchange) *Refusal {
 		}
 		return &Refusal{Reason: policy.ReasonBadRequest, Detail: "The body of the request broke off.", Err: err}
 	}
-	var deviation string
-	ex.asked, deviation = ex.paced(req, ex.judged.Delay)
+	ex.asked = ex.paced(req)
 	if ex.judged.Mode == policy.Report {
 		if ref := p.stopped(ex); ref != nil {
 			return ref // since the look-up began
@@ -63,25 +58,19 @@ func (p pipeline) pace(req *http.Request, ex *exchange) *Refusal {
 		return ref
 	}
 	ex.hold(grant)
-	if grant.Rode() {
-		ex.deviates(deviation)
-	}
 	return nil
 }
 
-// place waits for the host's next place, and judges the request again when it has one. If the Delay has grown meanwhile, or
-// the site has closed, the place is given back, and the request asks for another within the rest of its wait.
+// place waits for the host's next place, and judges the request again when it has one. If the Delay has grown meanwhile,
+// place gives it back and asks for another within the rest of the request's wait.
 func (p pipeline) place(ctx context.Context, ex *exchange) (ratelimit.Grant, *Refusal) {
 	for {
-		if ref := ex.awaitOpening(ctx); ref != nil {
-			return ratelimit.Grant{}, ref
-		}
 		grant, err := ex.acquire(ctx)
 		if err != nil {
 			return ratelimit.Grant{}, paceRefusal(ex, ex.asked, err)
 		}
 		ref := p.judgeAgain(ex)
-		if ref == nil && ex.suits(grant) {
+		if ref == nil && ex.delay() <= ex.asked.Delay {
 			return grant, nil
 		}
 		grant.Cancel()
@@ -89,13 +78,37 @@ func (p pipeline) place(ctx context.Context, ex *exchange) (ratelimit.Grant, *Re
 		if ref != nil {
 			return ratelimit.Grant{}, ref
 		}
-		ex.asked.Delay = max(ex.asked.Delay, ex.judged.Delay)
+		ex.asked.Delay = ex.delay()
 	}
 }
 
-// suits reports whether a place that was asked for before the last judgement may be used after it.
-func (ex *exchange) suits(g ratelimit.Grant) bool {
-	return until(ex.judged.Opens) == 0 && (ex.judged.Delay <= ex.asked.Delay || g.Rode())
+// acquire waits for the host's next place. It records the wait for a place that was refused too, except for the moment that
+// an immediate refusal takes.
+func (ex *exchange) acquire(ctx context.Context) (ratelimit.Grant, error) {
+	began := time.Now()
+	grant, err := ex.server.options.Limiter.Acquire(ctx, ex.asked)
+	if err != nil {
+		ex.rec.Waited += audit.Millis(time.Since(began).Truncate(time.Millisecond))
+	}
+	return grant, err
+}
+
+// delay returns the Delay with which the request asks for a place.
+func (ex *exchange) delay() time.Duration {
+	if ex.subresource {
+		return 0
+	}
+	return ex.judged.Delay
+}
+
+// isSubresource reports whether a browser sends the request for a part of a page, and not for a document, by Sec-Fetch-Dest
+// (W3C Fetch Metadata section 2.1). Any client can forge the field.
+func isSubresource(h http.Header) bool {
+	switch h.Get("Sec-Fetch-Dest") {
+	case "", "document", "iframe", "frame", "object", "embed":
+		return false
+	}
+	return true
 }
 
 // waited notes a wait and takes it off what the request may wait still.
@@ -120,35 +133,19 @@ func deviates(rec *audit.Record, how string) {
 	rec.Deviation = strings.TrimPrefix(rec.Deviation+","+how, ",")
 }
 
-// paced returns what is asked of the pace for req, and the word for the record if it goes on the slot of another.
-func (ex *exchange) paced(req *http.Request, delay time.Duration) (r ratelimit.Request, deviation string) {
-	pace, now := ex.server.options.Pace, time.Now()
-	r = ratelimit.Request{Key: ex.lane, Client: ex.share, Agent: ex.rec.UserAgent, Delay: delay, MaxWait: ex.maxWait(req.Header)}
+// paced returns what req asks of the pace.
+func (ex *exchange) paced(req *http.Request) ratelimit.Request {
+	ex.subresource = ex.client.Pages && isSubresource(req.Header)
+	r := ratelimit.Request{Key: ex.lane, Client: ex.share, Agent: ex.rec.UserAgent, Delay: ex.delay(), MaxWait: ex.maxWait(req.Header)}
 	r.Patient, r.ClientTime = ex.preference != "", &ex.clientTime
-	if pace.Addr != nil {
-		r.Addr = pace.Addr(req.Context(), ex.origin)
+	if addr := ex.server.options.Pace.Addr; addr != nil {
+		r.Addr = addr(req.Context(), ex.origin)
 	}
-	if page, said := isPage(req.Header); said && !page && ex.client.Pages && ex.server.rides.part(ex, now) {
-		r.Ride, deviation = true, "subresource"
-	}
-	if pace.RideRedirects && ex.server.rides.hop(ex, now) {
-		r.Ride, deviation = true, "redirect"
-	}
-	return r, deviation
+	return r
 }
 
-// giveRides lets others go on the slot of ex, which was just answered.
-func (ex *exchange) giveRides(resp *http.Response, now time.Time) {
-	if ex.server.options.Pace.RideRedirects {
-		ex.server.rides.redirected(ex, resp, now)
-	}
-	if !ex.client.Pages || ex.grant.IsZero() {
-		return
-	}
-	if page, _ := isPage(resp.Request.Header); page {
-		ex.server.rides.page(ex, now)
-	}
-}
+// subresource is the deviation of a request that was sent without the Delay of its host: see Client.Pages.
+const subresource = "subresource"
 
 // reported is the deviation of a request that is only reported on and did not wait, and of one that waited while such a
 // request went before it.
@@ -161,21 +158,23 @@ const overlap = "overlap"
 func (ex *exchange) reckon() {
 	ex.reckoned = true
 	wait, gap, ok := ex.server.options.Limiter.Reckon(ex.asked)
-	wait = max(wait, until(ex.judged.Opens))
 	ex.rec.Waited = audit.Millis(wait)
 	ex.noteGap(gap, gap >= 0)
 	if wait > 0 || gap >= 0 && audit.Millis(gap) < ex.rec.DelayRequired {
 		ex.deviates(reported)
 	}
-	if (!ok || wait > ex.asked.MaxWait || ex.judged.closed(time.Now().Add(wait))) && ex.rec.Decision == policy.Allow {
+	if (!ok || wait > ex.asked.MaxWait) && ex.rec.Decision == policy.Allow {
 		ex.rec.Decision, ex.rec.Reason = policy.WouldThrottle, policy.ReasonReport
 	}
 }
 
-// hold takes over the place in the pace, and notes what it was worth.
+// hold takes over a place in the pace, and records how it was kept.
 func (ex *exchange) hold(g ratelimit.Grant) {
 	ex.grant = g
 	notePlace(&ex.rec, g)
+	if ex.delay() < ex.judged.Delay {
+		ex.deviates(subresource)
+	}
 }
 
 // notePlace writes into rec what a place in the pace was worth.

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -150,26 +149,6 @@ func TestStoppedDuringTheLookUp(t *testing.T) {
 	}
 }
 
-// TestVisitTime has a site that may be visited from two hours from now on, and one that opens at once.
-func TestVisitTime(t *testing.T) {
-	closed := time.Now().UTC().Add(2 * time.Hour)
-	hours := closed.Format("1504") + "-" + closed.Add(time.Hour).Format("1504")
-	r := newRig(t, func(o *Options) { o.Snapshots = fixed("User-agent: *\nDisallow:\nVisit-time: " + hours + "\n") })
-	r.server.options.Policy = r.newPolicy(policy.Options{VisitTime: true})
-	resp, _ := r.get(r.client(true), r.url("http", "/page/1"))
-	if resp.StatusCode != 429 || resp.Header.Get("Robotsproxy-Reason") != "pace" || len(resp.Header.Get("Retry-After")) != 4 {
-		t.Errorf("status %d, fields %v; want 429, pace, and about 7200 s", resp.StatusCode, resp.Header)
-	}
-	r.server.options.Policy = r.newPolicy(policy.Options{VisitTime: true, Mode: policy.Report})
-	r.get(r.client(true), r.url("http", "/page/2"))
-	if rec := r.last(2); rec.Decision != policy.WouldThrottle || time.Duration(rec.Waited) < time.Hour {
-		t.Errorf("the record in mode report is %+v, want would_throttle and a wait of hours", rec)
-	}
-	if got := r.site.Paths("a.example"); len(got) != 1 || got[0] != "/page/2" {
-		t.Errorf("the origin was asked for %v, want /page/2 alone", got)
-	}
-}
-
 // TestReportedRequestsDeviate has requests that are only reported on go too soon, alone and before one that waits: the
 // records of both say so, and what the gap was.
 func TestReportedRequestsDeviate(t *testing.T) {
@@ -237,92 +216,8 @@ func TestOneAddressManyHosts(t *testing.T) {
 	}
 }
 
-// TestRedirectsRide has a chain of redirects under a long Crawl-delay: five hops ride, on the host that gave them, for the
-// client that got them, once each, and are recorded as deviations.
-func TestRedirectsRide(t *testing.T) {
-	chain := func(t *testing.T, ride bool) *rig {
-		r := newRig(t, func(o *Options) {
-			o.Snapshots, o.MaxWait = fixed("User-agent: *\nDisallow: /private\nCrawl-delay: 1000\n"), time.Second
-			o.Pace.RideRedirects = ride
-		})
-		for i := range 9 {
-			r.site.SetPage("a.example", "/hop/"+strconv.Itoa(i), answering(302, "Location", "/hop/"+strconv.Itoa(i+1)+"?x=1"))
-		}
-		return r
-	}
-	ask := func(r *rig, path string) int {
-		resp, _ := r.get(r.client(true), r.url("http", path))
-		return resp.StatusCode
-	}
-	t.Run("five hops", func(t *testing.T) {
-		r := chain(t, true)
-		got := []int{ask(r, "/hop/0")}
-		for i := 1; i < 7; i++ {
-			got = append(got, ask(r, "/hop/"+strconv.Itoa(i)+"?x=1"))
-		}
-		if want := []int{302, 302, 302, 302, 302, 302, 429}; !slices.Equal(got, want) {
-			t.Errorf("the hops were answered %v, want %v", got, want)
-		}
-		for i, want := range []string{"", "redirect", "redirect", "redirect", "redirect", "redirect", ""} {
-			if rec := r.last(i + 1); rec.Deviation != want {
-				t.Errorf("record %d has the deviation %q, want %q", i, rec.Deviation, want)
-			}
-		}
-	})
-	t.Run("under a Crawl-delay that is clamped", func(t *testing.T) {
-		r := chain(t, true)
-		r.server.options.Policy = r.newPolicy(policy.Options{MaxCrawlDelay: 100 * time.Second})
-		ask(r, "/hop/0")
-		ask(r, "/hop/1?x=1")
-		if rec := r.last(2); rec.Deviation != "max_crawl_delay,redirect" {
-			t.Errorf("the record has the deviation %q, want both", rec.Deviation)
-		}
-	})
-	t.Run("not without the option", func(t *testing.T) {
-		r := chain(t, false)
-		ask(r, "/hop/0")
-		if got := ask(r, "/hop/1?x=1"); got != 429 {
-			t.Errorf("status %d, want 429", got)
-		}
-	})
-	t.Run("once, and only where it leads", func(t *testing.T) {
-		r := chain(t, true)
-		ask(r, "/hop/0")
-		got := []int{ask(r, "/hop/1"), ask(r, "/hop/1?x=1"), ask(r, "/hop/1?x=1")}
-		if want := []int{429, 302, 429}; !slices.Equal(got, want) {
-			t.Errorf("answered %v, want %v", got, want)
-		}
-	})
-	t.Run("still judged", func(t *testing.T) {
-		r := chain(t, true)
-		r.site.SetPage("a.example", "/in", answering(302, "Location", "/private"))
-		ask(r, "/in")
-		if got := ask(r, "/private"); got != 403 {
-			t.Errorf("status %d, want 403", got)
-		}
-	})
-	t.Run("not in a pause", func(t *testing.T) {
-		r := chain(t, true)
-		ask(r, "/hop/0")
-		r.limiter.Hear("a.example", "b", ratelimit.Outcome{Status: 503, RetryAfter: time.Hour})
-		if got := ask(r, "/hop/1?x=1"); got != 429 {
-			t.Errorf("status %d, want 429", got)
-		}
-	})
-	t.Run("not to another host", func(t *testing.T) {
-		r := chain(t, true)
-		elsewhere := strings.Replace(r.url("http", "/page/1"), "a.example", "b.example", 1)
-		r.site.SetPage("a.example", "/out", answering(302, "Location", elsewhere))
-		r.get(r.client(true), elsewhere)
-		ask(r, "/out")
-		if resp, _ := r.get(r.client(true), elsewhere); resp.StatusCode != 429 {
-			t.Errorf("status %d, want 429", resp.StatusCode)
-		}
-	})
-}
-
-// TestSubresourcesShareTheirPage has a browser load a page under a long Crawl-delay.
-func TestSubresourcesShareTheirPage(t *testing.T) {
+// TestSubresourcesHaveNoDelay has a browser load a page under a long Crawl-delay.
+func TestSubresourcesHaveNoDelay(t *testing.T) {
 	for _, pages := range []bool{true, false} {
 		t.Run(fmt.Sprint(pages), func(t *testing.T) {
 			r := newRig(t, func(o *Options) {
@@ -359,65 +254,13 @@ func TestSubresourcesShareTheirPage(t *testing.T) {
 	}
 }
 
-func TestRidesAreBounded(t *testing.T) {
-	r := newRig(t, func(o *Options) { o.Pace.RideRedirects = true })
-	grant, err := r.limiter.Acquire(t.Context(), ratelimit.Request{Key: "a.example"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ex := &exchange{server: r.server, client: local, origin: mustOrigin(t, "http://a.example"), lane: "a.example", grant: grant}
-	var rs rides
-	for i := range 3 * mostRides {
-		req := &http.Request{URL: &url.URL{Scheme: "http", Host: "a.example", Path: "/"}}
-		rs.redirected(ex, &http.Response{StatusCode: 302, Header: http.Header{"Location": {"/" + strconv.Itoa(i)}}, Request: req}, time.Now())
-		if len(rs.hops) > mostRides {
-			t.Fatalf("%d hops are remembered, want at most %d", len(rs.hops), mostRides)
-		}
-	}
-	ex.target = "/" + strconv.Itoa(3*mostRides-1)
-	if rs.hop(ex, time.Now().Add(longestRide+1)) {
-		t.Error("a hop rides after half a minute")
-	}
-}
-
-// The redirects and pages of one client do not make the rides of another forgotten.
-func TestRidesAreBoundedForEachClient(t *testing.T) {
-	r := newRig(t, func(o *Options) { o.Pace.RideRedirects = true })
-	grant, err := r.limiter.Acquire(t.Context(), ratelimit.Request{Key: "a.example"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var rs rides
-	visit := func(share string, i int) *exchange {
-		ex := &exchange{server: r.server, client: local, share: share, origin: mustOrigin(t, "http://a.example"), lane: "a.example", grant: grant}
-		req := &http.Request{URL: &url.URL{Scheme: "http", Host: "a.example", Path: "/"}}
-		rs.redirected(ex, &http.Response{StatusCode: 302, Header: http.Header{"Location": {"/" + strconv.Itoa(i)}}, Request: req}, time.Now())
-		ex.target, ex.lane = "/"+strconv.Itoa(i), strconv.Itoa(i)
-		rs.page(ex, time.Now())
-		return ex
-	}
-	other := visit("other", 1)
-	for i := range 2 * mostRides {
-		one := visit("one", i)
-		if !rs.part(one, time.Now()) {
-			t.Fatalf("part %d of a page does not ride", i)
-		}
-	}
-	if !rs.hop(other, time.Now()) || !rs.part(other, time.Now()) {
-		t.Error("the rides of the other client are forgotten")
-	}
-	if len(rs.hops) > mostRides || len(rs.pages) > mostRides {
-		t.Errorf("%d hops and %d pages are remembered, want %d at most", len(rs.hops), len(rs.pages), mostRides)
-	}
-}
-
 // The pace learns how long each program of a client waits, and not the client.
 func TestPaceKnowsPrograms(t *testing.T) {
 	r := newRig(t, nil)
 	req := &http.Request{Header: http.Header{"User-Agent": {"Crawler/1.0"}}, URL: &url.URL{Scheme: "http", Host: "a.example"}}
 	ex := r.server.newExchange(nil, req, nil)
 	ex.client, ex.share = local, local.Name
-	if got, _ := ex.paced(req, 0); got.Client != local.Name || got.Agent != "Crawler/1.0" {
+	if got := ex.paced(req); got.Client != local.Name || got.Agent != "Crawler/1.0" {
 		t.Errorf("the pace is asked for %q, %q, want the client and its User-Agent", got.Client, got.Agent)
 	}
 }

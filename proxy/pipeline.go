@@ -186,7 +186,6 @@ func wantsRest(resp *http.Response) bool { return resp.StatusCode < 300 && !resp
 // receive prepares the origin's answer for the client: its fields, its body, and the record that ends with it.
 func (p pipeline) receive(resp *http.Response, ex *exchange, now time.Time) {
 	ex.rec.Status = resp.StatusCode
-	ex.giveRides(resp, now)
 	switching := resp.StatusCode == http.StatusSwitchingProtocols
 	fields.CleanHeader(resp.Header, switching)
 	fields.DropOwnStatus(resp.Header)

@@ -76,7 +76,6 @@ func (p pipeline) paceAgain(ex *exchange) *Refusal {
 	if ex.judged.Mode == policy.Off {
 		return nil
 	}
-	ex.asked.Ride = false
 	if ex.judged.Mode == policy.Report {
 		ex.reckon()
 		return nil

@@ -74,7 +74,7 @@ type Options struct {
 	AuthRequired   bool            // refuse requests without credentials
 	MaxWait        time.Duration   // how long a request may be held for its host's pace; if zero, 150 s; if negative, not at all
 	MaxWaitCap     time.Duration   // up to which a request may prefer to be held longer; if zero, none may
-	Pace           Pace            // what shares a pace, and what rides on another's slot
+	Pace           Pace            // which hosts share a pace
 	RefusalStatus  int             // of a refusal by robots.txt; if zero, 403
 	Pseudonym      string          // our name in Via; if empty, one is made: see egress.NewPseudonym
 	ResponseFields bool            // forwarded answers carry Robotsproxy-Request-Id and Robotsproxy-Waited
@@ -109,12 +109,10 @@ type Server struct {
 	tunnels   *connQueue   // from the one to the other
 	active    atomic.Int64 // requests under way
 	handlers  *inflight
-	opening   *limit.Counter[string] // of requests that wait for a site's visiting hours, by share
 
 	life         context.Context // that of every request; it ends when Shutdown's grace does
 	end          context.CancelCauseFunc
 	unrecorded   atomic.Int64 // refusals that could not be recorded
-	rides        rides
 	connLimit    *limit.Conns
 	tunnelLimit  *limit.Conns
 	requests     *limit.Counter[string] // by Client.share
@@ -139,7 +137,6 @@ func New(o Options) (*Server, error) {
 		tunnels: newConnQueue(), conns: make(map[net.Conn]struct{}), handlers: newInflight(),
 		connLimit: o.Limits.connections("limits", o.Logger), tunnelLimit: o.Limits.tunnels(o.Logger),
 		requests: o.Limits.requests(o.Logger), memory: o.Limits.memory(o.Logger), caRejections: newCARejections(o.Logger), turns: newTurns(),
-		opening: limit.NewCounter[string](o.Logger, "client", limit.Bound{}, limit.Bound{Max: mostOpening}),
 	}
 	s.byUser = clientsByUser(o.Users)
 	s.life, s.end = context.WithCancelCause(context.Background())

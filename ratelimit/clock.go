@@ -12,15 +12,6 @@ func (ln *lane) until(now time.Time, delay time.Duration) time.Duration {
 	return max(rest, ln.pacer.wait(delay, ln.limiter.rules(), now))
 }
 
-// untilRide returns how long a request that rides must wait: for the host's pause, and for one under way to end.
-func (ln *lane) untilRide(now time.Time) time.Duration {
-	rest := ln.restraint.rest(now)
-	if ln.blocked(0) {
-		return max(rest, ln.soonestEnd(now))
-	}
-	return rest
-}
-
 // blocked reports whether a request with this delay must wait for one under way to end.
 func (ln *lane) blocked(delay time.Duration) bool {
 	if delay > 0 {

@@ -65,7 +65,7 @@ func (ln *lane) turn(f *file, now time.Time) *waiter {
 	return nil
 }
 
-// leastHeld returns the request or kept place that has the next turn among those that do not ride, nil if there is none.
+// leastHeld returns the request or kept place that has the next turn, nil if the clients of all are held back.
 func (ln *lane) leastHeld(now time.Time) *waiter {
 	var first *waiter
 	var least time.Duration
@@ -86,9 +86,6 @@ func (ln *lane) leastHeld(now time.Time) *waiter {
 
 // passOver counts a pass for each file that w goes before although its own place in the order is later.
 func (ln *lane) passOver(w *waiter, now time.Time) {
-	if w.rides {
-		return
-	}
 	for _, f := range ln.queue.files {
 		if f.client == w.client {
 			f.passed = 0

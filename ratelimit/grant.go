@@ -35,7 +35,6 @@ type terms struct {
 	source    Source        // what held the request up beyond its own Delay
 	mode      Mode
 	hasGap    bool
-	rode      bool // on the slot of another
 	overtaken bool // the gap is shorter than the delay
 }
 
@@ -62,13 +61,9 @@ func (g Grant) Mode() Mode {
 	return g.mode
 }
 
-// Rode reports whether the request started on the slot of another, which it could not have done otherwise: see
-// Request.Ride. Its Gap may be less than is Required.
-func (g Grant) Rode() bool { return g.rode }
-
 // Overtaken reports whether the Gap is less than is Required since a request that was only reckoned was sent while this one
 // waited: see Limiter.Reckon.
-func (g Grant) Overtaken() bool { return g.overtaken && !g.rode }
+func (g Grant) Overtaken() bool { return g.overtaken }
 
 // Hear tells what the host answered, as soon as that is known: a host that pushes back should not have to wait until its
 // answer has ended. The Outcome of Release then counts no more.

@@ -60,15 +60,7 @@ func (ln *lane) enter(ctx context.Context, r Request, now time.Time) (*flight, *
 	if ln.share == nil && !held && ln.vacant(now) && ln.until(now, delay) <= 0 && ln.limiter.passes(r.Addr, now) {
 		return ln.start(now, now, r.Client, r.delay(), r.ClientTime), nil, nil
 	}
-	rides := r.Ride && !held && ln.restraint.rest(now) <= 0 && ln.restraint.stop(now) == nil
-	if rides && !ln.blocked(0) {
-		return ln.ride(now, now, r.Client, r.delay(), r.ClientTime), nil, nil
-	}
-	stand := ln.line
-	if rides {
-		stand = ln.board
-	}
-	w, err := stand(ctx, r, now)
+	w, err := ln.line(ctx, r, now)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -107,20 +99,6 @@ func (ln *lane) line(ctx context.Context, r Request, now time.Time) (*waiter, er
 	}
 	ln.keepPlace(r, wait, now)
 	return nil, ln.tooLong(r.Client, limit, wait, false, now)
-}
-
-// board has r, which rides, wait until fewer than MaxConcurrent are under way, if it bears that.
-func (ln *lane) board(ctx context.Context, r Request, now time.Time) (*waiter, error) {
-	o, limit, took := ln.limiter.rules(), ln.bears(r, now), ln.takes(now)
-	own, riders := ln.queue.riding(r.Client)
-	wait := rest(ln.flights.oldest, now, took) + took*time.Duration(riders/o.MaxConcurrent)
-	full := own >= o.MaxQueuePerClient || own > 0 && ln.queue.n >= o.MaxQueue
-	if full || wait > limit || limit <= 0 {
-		return nil, ln.tooLong(r.Client, limit, wait, full, now)
-	}
-	w := &waiter{ctx: ctx, client: r.Client, due: now.Add(wait), rides: true}
-	ln.push(w)
-	return w, nil
 }
 
 // bears returns the longest wait that r is held for: its MaxWait, or less where its asker is known to leave sooner.
@@ -198,10 +176,6 @@ func (ln *lane) pump(now time.Time) {
 		ln.passOver(w, now)
 		ln.queue.pop(w)
 		ln.left(w)
-		if w.rides {
-			w.ready <- answer{grant: ln.ride(now, w.arrived, w.client, w.delay, w.own).grant(ln)}
-			continue
-		}
 		f := ln.start(now, w.arrived, w.client, w.delay, w.own)
 		if d := ln.limiter.rules().AddrDelay; w.gated && d > f.delay {
 			f.delay, f.source = d, Address
@@ -221,9 +195,6 @@ func (ln *lane) holds(w *waiter, now time.Time) time.Duration {
 	if wait := ln.heldFor(w.client, now); wait > 0 {
 		w.giveBack(now)
 		return wait
-	}
-	if w.rides {
-		return ln.untilRide(now)
 	}
 	if wait := ln.until(now, ln.restraint.delay(w.delay)); wait > 0 {
 		w.giveBack(now)
@@ -309,14 +280,6 @@ func (ln *lane) terms(now, arrived time.Time, delay time.Duration, f *flight) te
 	return t
 }
 
-// ride lets a request start now on the slot of another.
-func (ln *lane) ride(now, arrived time.Time, client string, delay time.Duration, own *ClientTime) *flight {
-	f := ln.start(now, arrived, client, delay, own)
-	f.rode = true
-	ln.tellSent(delay)
-	return f
-}
-
 // release ends f, and returns the pause that its answer begins. What was given back before changes nothing.
 func (ln *lane) release(f *flight, o Outcome, now time.Time) Pause {
 	if f == nil {
@@ -368,9 +331,6 @@ func (ln *lane) end(f *flight, at time.Time) {
 		return
 	}
 	ln.countFrom(later(ln.pacer.delayFrom, at), later(ln.gapFrom, at))
-	if f.rode {
-		ln.tellSent(f.delay) // it has no lease whose end would say so
-	}
 }
 
 // cancel takes f back as if it had not started. If another request has started or ended since, a Delay counts from that. What was given

@@ -144,11 +144,6 @@ type Request struct {
 	// wait goes on even if those before it take longer than foreseen; the context's deadline bounds that.
 	MaxWait time.Duration
 
-	// Ride has the request start at once, on the slot of one that was granted just before, even while a Delay applies. It
-	// still counts towards MaxConcurrent, and waits for that if it must, but for no turn; it waits as others do if it comes
-	// while the host is paused; and the next one keeps its Delay from it.
-	Ride bool
-
 	// Addr is where the request goes, if Options.AddrDelay is to hold for it.
 	Addr netip.Addr
 

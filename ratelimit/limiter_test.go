@@ -840,41 +840,41 @@ func TestReckonBesidePlaces(t *testing.T) {
 	})
 }
 
-// TestRide has requests ride on the slot of one that was just granted: at once, up to MaxConcurrent, not in a pause; and
-// the next one keeps its Delay from the last of them.
-func TestRide(t *testing.T) {
+// TestNoDelayBesideADelay sends requests without a Delay while one with a Delay is under way, as a browser does for the parts
+// of a page: they wait only for MaxConcurrent. The next request with a Delay counts it from the end of the last of them.
+func TestNoDelayBesideADelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{MaxConcurrent: 3})
-		r := Request{Key: host, Client: "a", Delay: 10 * time.Second, MaxWait: time.Hour}
-		ride := r
-		ride.Ride = true
-		first := acquire(t, l, ride)
-		if first.Rode() {
-			t.Error("a request rides where the way is free")
-		}
-		rides := []Grant{acquire(t, l, ride), acquire(t, l, ride)}
-		for i, g := range rides {
-			if !g.Rode() || g.Waited() != 0 || g.Overtaken() {
-				t.Errorf("ride %d: Rode() = %v after %v, Overtaken() = %v; want true at once, and not", i, g.Rode(), g.Waited(), g.Overtaken())
+		page := Request{Key: host, Client: "a", Delay: 10 * time.Second, MaxWait: time.Hour}
+		part := page
+		part.Delay = 0
+		first := acquire(t, l, page)
+		parts := []Grant{acquire(t, l, part), acquire(t, l, part)}
+		for i, g := range parts {
+			if g.Waited() != 0 || g.Overtaken() {
+				t.Errorf("part %d: Waited() = %v, Overtaken() = %v; want 0, false", i, g.Waited(), g.Overtaken())
 			}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := l.Acquire(ctx, ride); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a fourth at the same time: %v, want it to wait", err)
+		if _, err := l.Acquire(ctx, part); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a fourth request at the same time: %v, want it to wait", err)
 		}
 		first.Release(Outcome{})
+		if got := send(t, l, part, 0); got != 0 {
+			t.Errorf("a part waited %v after one of three requests had ended, want 0", got)
+		}
 		time.Sleep(3 * time.Second)
-		for _, g := range rides {
+		for _, g := range parts {
 			g.Release(Outcome{})
 		}
-		if g := acquire(t, l, r); !in(g.Waited(), 10*time.Second) || g.Rode() {
-			t.Errorf("the next request waited %v from the end of the last ride, want 10s", g.Waited())
+		if g := acquire(t, l, page); !in(g.Waited(), 10*time.Second) {
+			t.Errorf("the next page waited %v from the end of the last part, want 10s", g.Waited())
 		}
 		l.Hear(host, "a", Outcome{Status: 503, RetryAfter: minute})
-		ride.MaxWait = time.Second
-		if we := turnedAway(t, l, ride); we.Source != RetryAfter {
-			t.Errorf("a ride in a pause: %+v, want it turned away for that", we)
+		part.MaxWait = time.Second
+		if we := turnedAway(t, l, part); we.Source != RetryAfter {
+			t.Errorf("a part in a pause: %+v, want the pause as its source", we)
 		}
 	})
 }

@@ -43,7 +43,7 @@ type Options struct {
 
 	// Coordinator is where several instances agree on whose turn it is. A request that may start by what this process knows
 	// then asks there first, so Acquire takes as long as the answer even if the way is free. MaxConcurrent holds for all
-	// instances together, DefaultDelay spaces their starts without any burst, and a request that rides is only told of.
+	// instances together, and DefaultDelay spaces their starts without any burst.
 	// AddrDelay is each process's own. If nil, there is this process.
 	Coordinator Coordinator
 

@@ -134,9 +134,6 @@ func (q *queue) others(client string) bool {
 	if q == nil {
 		return false
 	}
-	if slices.ContainsFunc(q.riders, func(w *waiter) bool { return w.client != client }) {
-		return true
-	}
 	return slices.ContainsFunc(q.files, func(f *file) bool { return f.client != client && f.waitsBehind(0) })
 }
 

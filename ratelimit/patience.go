@@ -82,7 +82,7 @@ func (ln *lane) turnAway(who asker, limit time.Duration, now time.Time) {
 	var vain []*waiter
 	waits := make(map[*waiter]time.Duration)
 	for w := range ln.queue.all() {
-		if !w.asks() || w.patient || w.asker() != who {
+		if w.kept() || w.patient || w.asker() != who {
 			continue
 		}
 		wait := ln.predict(now, w.client, ln.queue.place(w), ln.restraint.delay(w.delay))
@@ -111,15 +111,12 @@ func (ln *lane) turnAway(who asker, limit time.Duration, now time.Time) {
 // givenUp notes that the client of w, which waited, has left. If its program has asked again before that was known here,
 // that confirms it as well.
 func (ln *lane) givenUp(w *waiter, now time.Time) {
-	if w.rides {
-		return // a page's part, which goes with the page when somebody leaves that
-	}
 	ln.limiter.patiences.abandoned(w.asker(), now.Sub(w.arrived), now)
 	if ln.queue == nil {
 		return
 	}
 	for again := range ln.queue.all() {
-		if again.asks() && again.asker() == w.asker() && now.Sub(again.arrived) <= crossed {
+		if !again.kept() && again.asker() == w.asker() && now.Sub(again.arrived) <= crossed {
 			ln.patience(w.asker(), now)
 			return
 		}

@@ -33,7 +33,7 @@ func (l *Limiter) Peek(key string) (View, bool) {
 	v := View{UnderWay: ln.flights.n, Last: ln.gapFrom, Took: ln.avgDuration}
 	if ln.queue != nil {
 		clients := make(map[string]bool)
-		for w := range ln.queue.everybody() {
+		for w := range ln.queue.all() {
 			clients[w.client] = true
 			if w.kept() {
 				v.Kept++

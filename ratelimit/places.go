@@ -100,16 +100,8 @@ func (ln *lane) lapse(w *waiter, now time.Time) {
 // others have left the queue, lets those go first that are over before it. A request of a client that is held back lets all
 // others go first.
 func (ln *lane) next(now time.Time) *waiter {
-	for _, w := range ln.queue.riders {
-		if !ln.heldBack(w.client, now) {
-			return w
-		}
-	}
 	if w := ln.leastHeld(now); w != nil {
 		return w
-	}
-	if len(ln.queue.files) == 0 {
-		return ln.queue.riders[0]
 	}
 	return ln.queue.head()
 }
@@ -147,11 +139,6 @@ func (ln *lane) wants(w *waiter, at time.Time) bool {
 func (ln *lane) vacant(now time.Time) bool {
 	if ln.queue == nil {
 		return true
-	}
-	for _, w := range ln.queue.riders {
-		if !ln.heldBack(w.client, now) {
-			return false
-		}
 	}
 	return !slices.ContainsFunc(ln.queue.files, func(f *file) bool { return ln.turn(f, now) != nil })
 }

@@ -44,9 +44,8 @@ func TestPlaceThatIsLate(t *testing.T) {
 				r := Request{Key: host, Client: "a", Delay: 10 * time.Second}
 				send(t, l, r, 0)
 				turnedAway(t, l, r)
-				other := Request{Key: host, Client: "b", MaxWait: time.Minute, Ride: true, Delay: r.Delay}
 				time.Sleep(test.late)
-				send(t, l, other, 0) // from which the Delay counts
+				l.Reckon(Request{Key: host, Client: "b", Delay: r.Delay}) // the Delay counts from it
 				time.Sleep(r.Delay - test.late)
 				if !test.held {
 					turnedAway(t, l, r)
@@ -67,6 +66,7 @@ func TestPlacesThatArePutOff(t *testing.T) {
 		l := newLimiter(t, Options{})
 		r := Request{Key: host, Client: "a", Delay: 10 * time.Second}
 		send(t, l, r, 0)
+		long := acquire(t, l, Request{Key: host, Client: "b"})
 		var all sync.WaitGroup
 		for range 2 {
 			all.Go(func() {
@@ -78,8 +78,8 @@ func TestPlacesThatArePutOff(t *testing.T) {
 				g.Release(Outcome{})
 			})
 		}
-		time.Sleep(9 * time.Second)
-		send(t, l, Request{Key: host, Client: "b", Delay: r.Delay, Ride: true}, 12*time.Second)
+		time.Sleep(21 * time.Second)
+		long.Release(Outcome{})
 		all.Wait()
 		if got := l.Stats(); got.Kept != 2 || got.Lapsed != 0 {
 			t.Errorf("%d places were kept for two threads, and %d lapsed", got.Kept, got.Lapsed)

@@ -22,7 +22,6 @@ type waiter struct {
 	leaves  time.Time   // when its client is likely to leave, before its turn; zero: it is not
 	due     time.Time   // when it was foreseen to start; a client that is away was told to come back then
 	ready   chan answer // of capacity 1, so that who answers never waits
-	rides   bool        // on the slot of another, once fewer than MaxConcurrent are under way
 	own     *ClientTime // nil: its client does not block it
 
 	addr  netip.Addr
@@ -38,15 +37,14 @@ type answer struct {
 }
 
 // A queue holds the requests waiting for one lane: one file of requests per client, first come first served, and the
-// files in the order of their last turns, the longest ago first. No file is empty. Those that ride stand apart, and go first: the others wait for
-// them to end in any case. Every operation is at most linear in the requests that wait.
+// files in the order of their last turns, the longest ago first. No file is empty, and neither is a queue. Every operation
+// is at most linear in the requests that wait.
 type queue struct {
-	files  []*file
-	riders []*waiter
-	n      int         // requests in all files, and riders
-	timer  *time.Timer // runs lane.tick when the head may be ready
-	gated  *waiter     // holds a slot at its gate: whose turn it last was; nil: nobody
-	debts  *debts      // the lane's
+	files []*file
+	n     int         // requests in all files
+	timer *time.Timer // runs lane.tick when the head may be ready
+	gated *waiter     // holds a slot at its gate: whose turn it last was; nil: nobody
+	debts *debts      // the lane's
 }
 
 // A file is the requests of one client.
@@ -56,7 +54,7 @@ type file struct {
 	passed  int // how often another client was served since this one's turn would have come
 }
 
-// head returns the request whose turn it is, where none rides. The queue is not empty.
+// head returns the first request of the client whose last turn is the longest ago. The queue is not empty.
 func (q *queue) head() *waiter { return q.files[0].waiters[0] }
 
 // find returns the place of client's file among the turns, or len(q.files) if it has none.
@@ -80,7 +78,7 @@ func (q *queue) len(client string) int {
 	return len(q.files[i].waiters)
 }
 
-// waiting returns how many requests wait for a turn: kept places and those that ride are not among them.
+// waiting returns how many requests wait: kept places are not among them.
 func (q *queue) waiting() int {
 	n := 0
 	if q == nil {
@@ -94,39 +92,10 @@ func (q *queue) waiting() int {
 	return n
 }
 
-// asks reports whether w is a request that wants a turn of its own.
-func (w *waiter) asks() bool { return !w.kept() && !w.rides }
-
-// riding returns how many requests of client wait to ride, and how many do in all.
-func (q *queue) riding(client string) (own, all int) {
-	if q == nil {
-		return 0, 0
-	}
-	for _, w := range q.riders {
-		if w.client == client {
-			own++
-		}
-	}
-	return own, len(q.riders)
-}
-
 // place returns where w, which waits, stands in the file of its client.
 func (q *queue) place(w *waiter) int { return slices.Index(q.files[q.find(w.client)].waiters, w) }
 
-// everybody yields the requests that wait: those that ride, and all others. Those that were yielded may be removed
-// meanwhile.
-func (q *queue) everybody() iter.Seq[*waiter] {
-	return func(yield func(*waiter) bool) {
-		for _, w := range slices.Clone(q.riders) {
-			if !yield(w) {
-				return
-			}
-		}
-		q.all()(yield)
-	}
-}
-
-// all yields the requests that wait for a turn. Those that were yielded may be removed meanwhile.
+// all yields the requests that wait. Those that were yielded may be removed meanwhile.
 func (q *queue) all() iter.Seq[*waiter] {
 	return func(yield func(*waiter) bool) {
 		for _, f := range slices.Clone(q.files) {
@@ -143,10 +112,6 @@ func (q *queue) all() iter.Seq[*waiter] {
 // that had none has the last turn.
 func (q *queue) push(w *waiter) {
 	q.n++
-	if w.rides {
-		q.riders = append(q.riders, w)
-		return
-	}
 	i := q.find(w.client)
 	if i == len(q.files) {
 		q.files = append(q.files, &file{client: w.client})
@@ -161,10 +126,6 @@ func (q *queue) push(w *waiter) {
 
 // pop takes out w, whose client has had its turn by that: its next one is last.
 func (q *queue) pop(w *waiter) {
-	if w.rides {
-		q.remove(w)
-		return
-	}
 	i := q.find(w.client)
 	f := q.files[i]
 	q.remove(w)
@@ -197,11 +158,6 @@ func (f *file) waitsBehind(place int) bool {
 
 // remove takes out w wherever it stands, and reports whether it was there.
 func (q *queue) remove(w *waiter) bool {
-	if i := slices.Index(q.riders, w); i >= 0 {
-		q.riders = slices.Delete(q.riders, i, i+1)
-		q.n--
-		return true
-	}
 	i := q.find(w.client)
 	if i == len(q.files) {
 		return false

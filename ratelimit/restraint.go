@@ -235,7 +235,7 @@ func (ln *lane) dismiss(now time.Time, why func(*waiter) error) {
 	if ln.queue == nil {
 		return
 	}
-	for w := range ln.queue.everybody() {
+	for w := range ln.queue.all() {
 		if w.kept() {
 			continue // its client hears of it when it comes back
 		}

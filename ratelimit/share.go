@@ -88,7 +88,7 @@ func (ln *lane) crowds(now time.Time) {
 	if ln.share == nil || ln.queue.waiting() < 2*max(1, ln.share.said) {
 		return
 	}
-	if w := ln.next(now); w.asks() && !ln.heldBack(w.client, now) {
+	if w := ln.next(now); !w.kept() && !ln.heldBack(w.client, now) {
 		ln.question(ln.restraint.delay(w.delay), now)
 	}
 }
@@ -224,7 +224,7 @@ func (ln *lane) unyield() {
 // answer says of the others, if it is too long.
 func (ln *lane) foresee(a LeaseResult, now time.Time) {
 	ln.dismiss(now, func(w *waiter) error {
-		if w.rides || w.arrived.Before(ln.share.asked) {
+		if w.arrived.Before(ln.share.asked) {
 			return nil
 		}
 		wait := ln.predict(now, w.client, ln.queue.place(w), ln.restraint.delay(w.delay))
@@ -288,7 +288,7 @@ func (l *Limiter) woken(key string) {
 		return
 	}
 	now := time.Now()
-	if w := ln.next(now); w.asks() && !ln.heldBack(w.client, now) {
+	if w := ln.next(now); !w.kept() && !ln.heldBack(w.client, now) {
 		ln.question(ln.restraint.delay(w.delay), now)
 	}
 }

@@ -422,45 +422,10 @@ func TestSharedPlaceThatIsLate(t *testing.T) {
 		turnedAway(t, in[0], r)
 		late := time.Second / 2
 		time.Sleep(late)
-		send(t, in[1], Request{Key: host, Client: "b", Delay: r.Delay, Ride: true}, 0)
+		in[1].Reckon(Request{Key: host, Client: "b", Delay: r.Delay})
 		time.Sleep(r.Delay - late)
 		if got := send(t, in[0], r, 0); got < late-time.Second/10 || got > late+time.Second/10 {
 			t.Errorf("held for %v, want %v", got, late)
-		}
-	})
-}
-
-// The Delay of other instances counts from the end of a ride.
-func TestSharedRideEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, in := newClub(t, 2, time.Millisecond)
-		r := Request{Key: host, Client: "a", Delay: 10 * time.Second, MaxWait: time.Hour}
-		acquire(t, in[0], r).Release(Outcome{Status: 200})
-		ride := r
-		ride.Ride = true
-		g := acquire(t, in[0], ride)
-		time.Sleep(3 * time.Second)
-		g.Release(Outcome{Status: 200})
-		end := time.Now()
-		acquire(t, in[1], r)
-		if got := time.Since(end); !g.Rode() || got < r.Delay {
-			t.Errorf("another instance sent %v after the end of a ride (%v), want %v", got, g.Rode(), r.Delay)
-		}
-	})
-}
-
-// A stop that is known here holds for a request that would ride as well.
-func TestSharedRide(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, in := newClub(t, 1, time.Millisecond)
-		r := Request{Key: host, Client: "a", Delay: 10 * time.Second}
-		acquire(t, in[0], r).Release(Outcome{Status: 302})
-		r.Ride = true
-		if err := in[0].Stop(host, time.Time{}); err != nil {
-			t.Fatal(err)
-		}
-		if g, err := in[0].Acquire(t.Context(), r); err == nil {
-			t.Errorf("a ride to a host that is stopped: %v, want it turned away", g)
 		}
 	})
 }

@@ -241,7 +241,7 @@ func ourselves(cfg *config.Config) policy.Client {
 }
 
 func (p *parts) pace(cfg *config.Config) proxy.Pace {
-	pace := proxy.Pace{RideRedirects: cfg.Pacing.Redirects == config.RedirectsRide}
+	var pace proxy.Pace
 	if cfg.Pacing.Key == config.PaceKeyDomain {
 		pace.Key = ratelimit.Domain
 	}
@@ -270,7 +270,6 @@ func newPolicy(cfg *config.Config) (*policy.Policy, error) {
 		Mode: cfg.Mode, Dialect: cfg.Robots.Dialect, Hosts: hosts, Exemptions: cfg.Exemptions,
 		Interception: cfg.Intercept.Mode, TunnelHosts: cfg.Intercept.TunnelHosts,
 		MaxCrawlDelay: cfg.Pacing.MaxCrawlDelay, RefuseOverMax: cfg.Pacing.OverMax == config.OverMaxRefuse,
-		VisitTime: cfg.Pacing.VisitTime == config.VisitTimeObey,
 	})
 }
 

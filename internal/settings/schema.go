@@ -13,6 +13,7 @@ type Schema struct {
 	kinds    map[string]Scalar
 	sections map[reflect.Type]section // found once, since a file may have very many entries
 	keys     []string                 // that can be set outside lists
+	removed  map[string]string        // by key: see WithRemoved
 }
 
 // section is a struct type with keys: its fields and their names, in the same order.
@@ -28,6 +29,13 @@ func NewSchema(config any, types map[reflect.Type]Scalar, kinds map[string]Scala
 	s := &Schema{root: reflect.TypeOf(config), types: types, kinds: kinds, sections: make(map[reflect.Type]section)}
 	s.addSection(s.root)
 	s.keys = s.Keys(config)
+	return s
+}
+
+// WithRemoved declares keys that existed in earlier versions, each with the advice for a user who still sets it. Such a key
+// is a fault in every source, even in a variable: its value would be lost without notice. It returns s.
+func (s *Schema) WithRemoved(advice map[string]string) *Schema {
+	s.removed = advice
 	return s
 }
 

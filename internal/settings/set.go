@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"maps"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -11,8 +12,9 @@ import (
 // robots.ttl. An empty variable counts as missing, since Compose files and unit files pass those on. An unknown one is
 // a warning and not a fault: Kubernetes sets variables for a service with the program's name.
 func (d *Decoder) ReadEnv(prefix string, env []string) {
-	names := make([]string, len(d.schema.keys))
-	for i, k := range d.schema.keys {
+	keys := slices.AppendSeq(slices.Clone(d.schema.keys), maps.Keys(d.schema.removed))
+	names := make([]string, len(keys))
+	for i, k := range keys {
 		names[i] = strings.ReplaceAll(k, ".", "_")
 	}
 	for _, entry := range slices.Sorted(slices.Values(env)) {
@@ -23,11 +25,11 @@ func (d *Decoder) ReadEnv(prefix string, env []string) {
 		}
 		i := slices.IndexFunc(names, func(n string) bool { return strings.ToUpper(n) == name })
 		if i >= 0 {
-			d.Set(d.schema.keys[i], value, variable)
+			d.Set(keys[i], value, variable)
 			continue
 		}
 		text := "unknown variable, ignored"
-		if near := Suggest(strings.ToLower(name), names); near != "" {
+		if near := Suggest(strings.ToLower(name), names[:len(d.schema.keys)]); near != "" {
 			text += "; did you mean " + prefix + strings.ToUpper(near) + "?"
 		}
 		d.warnings = append(d.warnings, Warning{Origin{Source: variable}, "", text})
@@ -42,6 +44,9 @@ func (d *Decoder) Set(key, text, source string) {
 	target, found := d.schema.find(d.root, key)
 	v := target.value
 	switch {
+	case !found && d.schema.removed[key] != "":
+		d.FaultAt(at, key, "removed key: %s", d.schema.removed[key])
+		return
 	case !found:
 		d.FaultAt(at, key, "unknown key")
 		return

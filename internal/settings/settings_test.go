@@ -53,7 +53,7 @@ var (
 			}
 			return strings.ToLower(s), nil
 		}),
-	})
+	}).WithRemoved(map[string]string{"log.size": "use log.level"})
 )
 
 func text(expected string, parse func(string) (string, error)) Scalar {
@@ -123,6 +123,8 @@ func TestValueFaults(t *testing.T) {
 		{"unknown key", "graec: 1s", "", `/dir/f:1:1: graec: unknown key; did you mean grace?`},
 		{"key of another section", "ttl: 1s", "", `/dir/f:1:1: ttl: unknown key here; did you mean robots.ttl?`},
 		{"key like none", "log: {colour: 1}", "", `/dir/f:1:7: log.colour: unknown key, expected one of level, file`},
+		{"removed key", "log: {size: 1}", "", `/dir/f:1:7: log.size: removed key: use log.level`},
+		{"variable of a removed key", "", "P_LOG_SIZE=1", `P_LOG_SIZE: log.size: removed key: use log.level`},
 		{"variable", "", "P_GRACE=2h", `P_GRACE: grace: found 2h0m0s, expected at most 1h (patience)`},
 		{"variable of a map", "", "P_NAMES=a", `P_NAMES: names: found "a", expected entries such as a.example=127.0.0.1`},
 		{"variable of sections", "", "P_HOSTS=a", `P_HOSTS: hosts: can be set in the file only`},

@@ -196,7 +196,9 @@ func (d *Decoder) unknownKey(at Origin, key, name string, names []string) {
 		return // a file of unknown keys would cost a search for each
 	}
 	text := "unknown key, expected one of " + strings.Join(names, ", ")
-	if near := Suggest(name, names); near != "" {
+	if advice, ok := d.schema.removed[Join(key, name)]; ok {
+		text = "removed key: " + advice
+	} else if near := Suggest(name, names); near != "" {
 		text = "unknown key; did you mean " + near + "?"
 		d.bad[Join(key, near)] = true
 	} else if elsewhere := d.schema.sameName(name); elsewhere != "" {

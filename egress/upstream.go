@@ -56,6 +56,19 @@ func (e *UpstreamError) Error() string { return "egress: the upstream proxy: " +
 
 func (e *UpstreamError) Unwrap() error { return e.Err }
 
+// ProxyErrorType returns the error type of RFC 9209 section 2.3, or "" if e.Err determines it.
+func (e *UpstreamError) ProxyErrorType() string {
+	switch {
+	case errors.Is(e.Err, ErrOurselves), e.Status == http.StatusLoopDetected:
+		return "proxy_loop_detected"
+	case e.Status == http.StatusProxyAuthRequired:
+		return "proxy_configuration_error"
+	case e.Status != 0:
+		return "destination_unavailable"
+	}
+	return ""
+}
+
 // UpstreamFailed reports whether err is, or wraps, an UpstreamError.
 func UpstreamFailed(err error) bool {
 	var failure *UpstreamError

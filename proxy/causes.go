@@ -17,10 +17,10 @@ import (
 	"github.com/robotsproxy/robotsproxy/robots"
 )
 
-// This file words why a request was not forwarded: from what a stage of the pipeline came to, to a Refusal.
+// This file turns the error of each stage of a request into a Refusal, with a Detail that has no internal address.
 
-// lookUpRefusal answers for a robots.txt of which not even the failure is known: the guard refused the address, the
-// client left, or the upstream proxy failed.
+// lookUpRefusal returns the Refusal for a look-up of robots.txt that returned no Snapshot: the guard refused the address, the
+// client left, too many fetches wait, or the upstream proxy failed.
 func lookUpRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 	if egress.Prohibited(err) {
 		return egressRefusal(ex, err)
@@ -44,16 +44,11 @@ func lookUpRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 		return laterRefusal(ex, later, err)
 	}
 	ref := &Refusal{Reason: policy.ReasonRobotsUnreachable, ProxyError: robots.ErrorType(err), RetryAfter: time.Second, Err: err}
-	words := inWords(ref.ProxyError, err)
-	var failure *egress.UpstreamError
-	if errors.As(err, &failure) {
-		ref.ProxyError, words = upstreamErrorType(failure), upstreamWords(failure)
-	}
-	ref.Detail = ex.origin.String() + "/robots.txt could not be fetched: " + words
+	ref.Detail = ex.origin.String() + "/robots.txt could not be fetched: " + errorText(ref.ProxyError, err)
 	return ref
 }
 
-// laterRefusal answers for a robots.txt whose fetch would have had to wait for too long.
+// laterRefusal returns the Refusal for a robots.txt whose fetch would have waited too long.
 func laterRefusal(ex *exchange, later *robots.LaterError, err error) *Refusal {
 	return &Refusal{
 		Reason: policy.ReasonRobotsUnreachable, ProxyError: "http_request_denied", RetryAfter: max(time.Second, time.Until(later.At)), Err: err,
@@ -61,13 +56,13 @@ func laterRefusal(ex *exchange, later *robots.LaterError, err error) *Refusal {
 	}
 }
 
-// unrecordedRefusal answers for a decision that could not be recorded.
+// unrecordedRefusal returns the Refusal for a request whose decision could not be recorded.
 func unrecordedRefusal(err error) *Refusal {
 	return &Refusal{Reason: policy.ReasonAuditUnavailable, RetryAfter: retryOverload, Err: err}
 }
 
-// authRefusal answers for credentials that are missing or were rejected. It does not say whether the user exists, and does
-// not repeat the credentials, which may be a password in the wrong place.
+// authRefusal returns the Refusal for missing or rejected credentials. It does not say whether the user exists, and does not
+// repeat the user name, which may be a password in the wrong place.
 func authRefusal(err error) *Refusal {
 	ref := &Refusal{Reason: policy.ReasonAuth, Detail: "This proxy wants a user and a password, as Basic credentials in Proxy-Authorization.", Err: err}
 	var rejected *auth.RejectedError
@@ -93,7 +88,7 @@ func egressRefusal(ex *exchange, err error) *Refusal {
 	return ref
 }
 
-// decisionRefusal words a decision for the client.
+// decisionRefusal returns the Refusal for a decision against a request.
 func decisionRefusal(ex *exchange, d policy.Decision, snap *robots.Snapshot) *Refusal {
 	ref := &Refusal{Reason: d.Reason, Outcome: d.Outcome}
 	switch d.Reason {
@@ -110,14 +105,10 @@ func decisionRefusal(ex *exchange, d policy.Decision, snap *robots.Snapshot) *Re
 		ref.Detail = "It takes too long to find the rule of robots.txt that holds for this URL and User-Agent."
 	case policy.ReasonRobotsUnreachable:
 		ref.ProxyError, ref.Err = snap.Cause, snap.Err
-		ref.RetryAfter = max(time.Second, time.Until(snap.Expires)) // until it is asked for again
-		ref.Detail = ex.origin.String() + "/robots.txt could not be fetched: " + cause(snap)
-		var failure *egress.UpstreamError
-		if errors.As(snap.Err, &failure) {
-			ref.ProxyError = upstreamErrorType(failure)
-		}
+		ref.RetryAfter = max(time.Second, time.Until(snap.Expires)) // the next fetch
+		ref.Detail = ex.origin.String() + "/robots.txt could not be fetched: " + unreachableText(snap)
 	case policy.ReasonPace:
-		ref.Status = http.StatusForbidden // and not 429: whoever comes back is refused again
+		ref.Status = http.StatusForbidden // not 429: a later request would be refused too
 		ref.Detail = fmt.Sprintf("%s asks for %v between requests, which is more than max_crawl_delay allows.", ex.origin.Host(), d.Delay)
 	case policy.ReasonExemption:
 		ref.Detail = d.Exemption
@@ -125,33 +116,34 @@ func decisionRefusal(ex *exchange, d policy.Decision, snap *robots.Snapshot) *Re
 	return ref
 }
 
-// cause says why a robots.txt is unreachable, in words that hold no internal address.
-func cause(snap *robots.Snapshot) string {
-	var failure *egress.UpstreamError
-	if errors.As(snap.Err, &failure) {
-		return upstreamWords(failure)
-	}
-	if snap.Marks&robots.RedirectRefused != 0 && snap.Err != nil {
-		return snap.Err.Error() // in the words of Fetches
-	}
-	if snap.State() == "html" {
+// unreachableText says why a robots.txt is unreachable.
+func unreachableText(snap *robots.Snapshot) string {
+	switch {
+	case egress.UpstreamFailed(snap.Err):
+		return errorText(snap.Cause, snap.Err)
+	case snap.Marks&robots.RedirectRefused != 0 && snap.Err != nil:
+		return snap.Err.Error() // written by Fetches
+	case snap.State() == "html":
 		return "a web page stands in its place"
-	}
-	if snap.Status != 0 {
+	case snap.Status != 0:
 		return fmt.Sprintf("the origin answered %d %s", snap.Status, http.StatusText(snap.Status))
 	}
-	return inWords(snap.Cause, snap.Err)
+	return errorText(snap.Cause, snap.Err)
 }
 
-// inWords writes one of RFC 9209's error types for a person, "connection refused", and of a certificate what is wrong
-// with it.
-func inWords(proxyError string, err error) string {
+// errorText describes err, whose error type of RFC 9209 is errorType: "connection refused", or the fault of a certificate.
+func errorText(errorType string, err error) string {
 	var (
+		upstream *egress.UpstreamError
 		invalid  x509.CertificateInvalidError
 		hostname x509.HostnameError
 		unknown  x509.UnknownAuthorityError
 	)
 	switch {
+	case errors.As(err, &upstream) && upstream.ProxyErrorType() != "":
+		return "the upstream proxy failed: " + upstream.Err.Error()
+	case upstream != nil:
+		return "the upstream proxy failed: " + errorText(errorType, upstream.Err)
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return "its certificate has expired or is not valid yet"
 	case errors.As(err, &hostname):
@@ -159,10 +151,10 @@ func inWords(proxyError string, err error) string {
 	case errors.As(err, &unknown):
 		return "its certificate is signed by an unknown authority"
 	}
-	return strings.ReplaceAll(proxyError, "_", " ")
+	return strings.ReplaceAll(errorType, "_", " ")
 }
 
-// paceRefusal words why the pace has no place for a request.
+// paceRefusal returns the Refusal for a request that the Limiter refused with err.
 func paceRefusal(ex *exchange, r ratelimit.Request, err error) *Refusal {
 	var (
 		wait        *ratelimit.WaitError
@@ -214,13 +206,13 @@ func waitRefusal(ex *exchange, r ratelimit.Request, wait *ratelimit.WaitError) *
 	return ref
 }
 
-// upstreamRefusal words a failure of the origin: what kind it was, and no address.
+// upstreamRefusal returns the Refusal for a request that was allowed and has no answer from the origin.
 func upstreamRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 	if m := ex.conn.BadBody(); m != nil {
 		return malformedRefusal(m)
 	}
 	if egress.Prohibited(err) {
-		ex.grant.Cancel() // nothing was sent, so no place in the pace is taken
+		ex.grant.Cancel() // nothing was sent
 		return egressRefusal(ex, err)
 	}
 	if ex.unrepeated != nil {
@@ -232,17 +224,21 @@ func upstreamRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 	if errors.Is(err, errConnectionAuth) {
 		return &Refusal{Reason: policy.ReasonConnectionAuth, Err: err, Detail: connectionAuthDetail}
 	}
-	var failure *egress.UpstreamError
-	if errors.As(err, &failure) {
-		return upstreamProxyRefusal(failure)
-	}
 	ref := &Refusal{Reason: policy.ReasonUpstream, ProxyError: robots.ErrorType(err), Err: err}
 	ref.Status = timeoutStatus(ref.ProxyError)
-	ref.Detail = ex.origin.String() + " did not answer: " + inWords(ref.ProxyError, err)
+	text := errorText(ref.ProxyError, err)
+	ref.Detail = ex.origin.String() + " did not answer: " + text
+	var failure *egress.UpstreamError
+	if errors.As(err, &failure) {
+		ref.Err, ref.Detail = failure, "T"+text[1:]+"."
+		if ref.ProxyError == "proxy_loop_detected" {
+			ref.Reason = policy.ReasonLoop
+		}
+	}
 	return ref
 }
 
-// timeoutStatus returns 504 for what took too long, and zero, the table's status, for all else.
+// timeoutStatus returns 504 for a time-out, and zero otherwise.
 func timeoutStatus(proxyError string) int {
 	switch proxyError {
 	case "connection_timeout", "dns_timeout", "http_response_timeout":
@@ -251,8 +247,8 @@ func timeoutStatus(proxyError string) int {
 	return 0
 }
 
-// gone is for a request whose context has ended: the client left, which is nobody's refusal, or the proxy is stopping or
-// the time is up, which the client should hear.
+// gone returns the Refusal for a request whose context has ended: the client left, the proxy is stopping, or the request took too
+// long. cause is the error to record if the client left.
 func (ex *exchange) gone(cause error) *Refusal {
 	switch ended := context.Cause(ex.ctx); {
 	case errors.Is(ended, errStopping):
@@ -264,37 +260,6 @@ func (ex *exchange) gone(cause error) *Refusal {
 		}
 	}
 	return &Refusal{Reason: policy.ReasonClientLeft, Err: cause}
-}
-
-// upstreamErrorType returns the error type of RFC 9209 section 2.3 for a failure of the upstream proxy.
-func upstreamErrorType(e *egress.UpstreamError) string {
-	switch {
-	case errors.Is(e.Err, egress.ErrOurselves), e.Status == http.StatusLoopDetected:
-		return "proxy_loop_detected"
-	case e.Status == http.StatusProxyAuthRequired:
-		return "proxy_configuration_error"
-	case e.Status != 0:
-		return "destination_unavailable"
-	}
-	return robots.ErrorType(e.Err)
-}
-
-// upstreamWords describes e without an address.
-func upstreamWords(e *egress.UpstreamError) string {
-	if e.Status != 0 || errors.Is(e.Err, egress.ErrOurselves) {
-		return "the upstream proxy failed: " + e.Err.Error()
-	}
-	return "the upstream proxy failed: " + inWords(upstreamErrorType(e), e.Err)
-}
-
-// upstreamProxyRefusal answers a request that the upstream proxy did not carry.
-func upstreamProxyRefusal(e *egress.UpstreamError) *Refusal {
-	ref := &Refusal{Reason: policy.ReasonUpstream, ProxyError: upstreamErrorType(e), Detail: "T" + upstreamWords(e)[1:] + ".", Err: e}
-	if ref.ProxyError == "proxy_loop_detected" {
-		ref.Reason = policy.ReasonLoop
-	}
-	ref.Status = timeoutStatus(ref.ProxyError)
-	return ref
 }
 
 // errConnectionAuth replaces a 401 whose challenges all ask for authentication of the connection.

@@ -143,7 +143,7 @@ func (v *fetchVisit) refusal() error {
 	case policy.ReasonRobots:
 		return v.why(time.Time{}, "line %d of %s disallows that for %s: %.500s", d.Verdict.Line, file, d.Agent, d.Verdict.Rule)
 	case policy.ReasonRobotsUnreachable:
-		return v.why(time.Time{}, "%s, which says whether that is allowed, could not be fetched: %s", file, cause(v.snap))
+		return v.why(time.Time{}, "%s, which says whether that is allowed, could not be fetched: %s", file, unreachableText(v.snap))
 	case policy.ReasonPace:
 		return v.why(time.Time{}, "%s asks for %v between requests, which is more than max_crawl_delay allows", v.hop.To.Host(), d.Delay)
 	case policy.ReasonExemption:

@@ -17,15 +17,23 @@ import (
 	"syscall"
 )
 
-// ErrorType returns the error type of RFC 9209 section 2.3 for an error of a transport. It is destination_unavailable
-// where nothing better is known.
+// ErrorType returns the error type of RFC 9209 section 2.3 for an error of a transport, or destination_unavailable if it knows
+// no better one. An error may say its type itself, with a method ProxyErrorType() string.
 func ErrorType(err error) string {
-	for _, classify := range []func(error) string{setupType, dnsType, tlsType, dialType, codingType, exchangeType, textType} {
+	for _, classify := range []func(error) string{ownType, setupType, dnsType, tlsType, dialType, codingType, exchangeType, textType} {
 		if t := classify(err); t != "" {
 			return t
 		}
 	}
 	return "destination_unavailable"
+}
+
+func ownType(err error) string {
+	var typed interface{ ProxyErrorType() string }
+	if errors.As(err, &typed) {
+		return typed.ProxyErrorType()
+	}
+	return ""
 }
 
 // errResolving and errConnecting say what had not ended when a fetch ran out of time.

@@ -224,8 +224,8 @@ func (v *fetchVisit) pace(ctx context.Context) error {
 // asked is what is asked of the pace.
 func (v *fetchVisit) asked(ctx context.Context, delay time.Duration) ratelimit.Request {
 	r := ratelimit.Request{
-		Key: v.lane, Client: v.hop.Asker.Client, Agent: v.hop.UserAgent, Delay: delay,
-		MaxWait: max(0, time.Until(v.hop.Until)), Patient: true, Once: true,
+		Key: v.lane, Client: v.hop.Asker.Client, Delay: delay,
+		MaxWait: max(0, time.Until(v.hop.Until)), Once: true,
 	}
 	if addr := v.fetches.options.Pace.Addr; addr != nil {
 		r.Addr = addr(ctx, v.hop.To)

@@ -86,7 +86,7 @@ func (p pipeline) place(ctx context.Context, ex *exchange) (ratelimit.Grant, *Re
 // an immediate refusal takes.
 func (ex *exchange) acquire(ctx context.Context) (ratelimit.Grant, error) {
 	began := time.Now()
-	grant, err := ex.server.options.Limiter.Acquire(ctx, ex.asked)
+	grant, err := ex.server.timeouts.acquire(ctx, ex.server.options.Limiter, ex.asked, ex.program(), ex.preference != "")
 	if err != nil {
 		ex.rec.Waited += audit.Millis(time.Since(began).Truncate(time.Millisecond))
 	}
@@ -136,8 +136,8 @@ func deviates(rec *audit.Record, how string) {
 // paced returns what req asks of the pace.
 func (ex *exchange) paced(req *http.Request) ratelimit.Request {
 	ex.subresource = ex.client.Pages && isSubresource(req.Header)
-	r := ratelimit.Request{Key: ex.lane, Client: ex.share, Agent: ex.rec.UserAgent, Delay: ex.delay(), MaxWait: ex.maxWait(req.Header)}
-	r.Patient, r.ClientTime = ex.preference != "", &ex.clientTime
+	r := ratelimit.Request{Key: ex.lane, Client: ex.share, Delay: ex.delay(), MaxWait: ex.maxWait(req.Header)}
+	r.ClientTime = &ex.clientTime
 	if addr := ex.server.options.Pace.Addr; addr != nil {
 		r.Addr = addr(req.Context(), ex.origin)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -251,17 +250,6 @@ func TestSubresourcesHaveNoDelay(t *testing.T) {
 				t.Errorf("the record of the image has the deviation %q", rec.Deviation)
 			}
 		})
-	}
-}
-
-// The pace learns how long each program of a client waits, and not the client.
-func TestPaceKnowsPrograms(t *testing.T) {
-	r := newRig(t, nil)
-	req := &http.Request{Header: http.Header{"User-Agent": {"Crawler/1.0"}}, URL: &url.URL{Scheme: "http", Host: "a.example"}}
-	ex := r.server.newExchange(nil, req, nil)
-	ex.client, ex.share = local, local.Name
-	if got := ex.paced(req); got.Client != local.Name || got.Agent != "Crawler/1.0" {
-		t.Errorf("the pace is asked for %q, %q, want the client and its User-Agent", got.Client, got.Agent)
 	}
 }
 

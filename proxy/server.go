@@ -120,6 +120,8 @@ type Server struct {
 	caRejections *caRejections
 	turns        *turns // of costly decisions
 
+	timeouts timeouts
+
 	mu    sync.Mutex // guards conns
 	conns map[net.Conn]struct{}
 }

@@ -217,7 +217,7 @@ func turns(t *testing.T, l *Limiter, delay, lasts time.Duration, took map[string
 	for client, took := range took {
 		all.Go(func() {
 			for {
-				g, err := l.Acquire(ctx, Request{Key: host, Client: client, Delay: delay, MaxWait: time.Hour, Patient: true})
+				g, err := l.Acquire(ctx, Request{Key: host, Client: client, Delay: delay, MaxWait: time.Hour})
 				if err != nil {
 					return
 				}
@@ -274,7 +274,7 @@ func TestNewcomerTakesTurns(t *testing.T) {
 		work := func(client string) {
 			all.Go(func() {
 				for {
-					g, err := l.Acquire(ctx, Request{Key: host, Client: client, Delay: time.Second, MaxWait: time.Hour, Patient: true})
+					g, err := l.Acquire(ctx, Request{Key: host, Client: client, Delay: time.Second, MaxWait: time.Hour})
 					if err != nil {
 						return
 					}
@@ -310,14 +310,14 @@ func TestNewcomerTakesTurns(t *testing.T) {
 func TestOldDebtEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{ReleaseAfter: time.Hour})
-		r := Request{Key: host, Client: "a", Delay: time.Second, MaxWait: 10 * time.Hour, Patient: true}
+		r := Request{Key: host, Client: "a", Delay: time.Second, MaxWait: 10 * time.Hour}
 		g := acquire(t, l, r)
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		var served atomic.Int64
 		all.Go(func() {
 			for {
-				g, err := l.Acquire(ctx, Request{Key: host, Client: "b", Delay: time.Second, MaxWait: 10 * time.Hour, Patient: true})
+				g, err := l.Acquire(ctx, Request{Key: host, Client: "b", Delay: time.Second, MaxWait: 10 * time.Hour})
 				if err != nil {
 					return
 				}
@@ -343,7 +343,7 @@ func TestOldDebtEnds(t *testing.T) {
 func TestDebtOfAClientThatIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
-		r := Request{Key: host, Client: "a", Delay: time.Second, MaxWait: time.Hour, Patient: true}
+		r := Request{Key: host, Client: "a", Delay: time.Second, MaxWait: time.Hour}
 		other := r
 		other.Client = "b"
 		g := acquire(t, l, r)
@@ -374,7 +374,7 @@ func TestDebtsAreBounded(t *testing.T) {
 		var waits sync.WaitGroup
 		g := acquire(t, l, Request{Key: host, Client: "first", Delay: time.Second, MaxWait: time.Hour})
 		waits.Go(func() {
-			_, _ = l.Acquire(ctx, Request{Key: host, Client: "waits", Delay: time.Hour, MaxWait: 10 * time.Hour, Patient: true})
+			_, _ = l.Acquire(ctx, Request{Key: host, Client: "waits", Delay: time.Hour, MaxWait: 10 * time.Hour})
 		})
 		synctest.Wait()
 		g.Release(Outcome{Status: 200})

@@ -65,7 +65,7 @@ func (ln *lane) enter(ctx context.Context, r Request, now time.Time) (*flight, *
 		return nil, nil, err
 	}
 	w.ctx, w.delay, w.maxWait, w.arrived, w.ready = ctx, r.delay(), max(r.MaxWait, w.maxWait), now, make(chan answer, 1)
-	w.addr, w.agent, w.patient, w.own = r.Addr, r.Agent, r.Patient, r.ClientTime
+	w.addr, w.own = r.Addr, r.ClientTime
 	ln.limiter.waiting.Add(1)
 	ln.pump(now)
 	ln.crowds(now)
@@ -74,9 +74,8 @@ func (ln *lane) enter(ctx context.Context, r Request, now time.Time) (*flight, *
 
 // line gives r a place in the queue, if it bears the wait there.
 func (ln *lane) line(ctx context.Context, r Request, now time.Time) (*waiter, error) {
-	limit := ln.bears(r, now)
 	if !r.Once {
-		if w, err := ln.comeBack(r, limit, now); w != nil || err != nil {
+		if w, err := ln.comeBack(r, now); w != nil || err != nil {
 			return w, err
 		}
 	}
@@ -84,29 +83,21 @@ func (ln *lane) line(ctx context.Context, r Request, now time.Time) (*waiter, er
 	wait := ln.predict(now, r.Client, ln.queue.len(r.Client), delay)
 	wait = max(wait, ln.limiter.nextSlot(r.Addr, now))
 	if ln.full(r.Client) {
-		return nil, ln.tooLong(r.Client, limit, wait, true, now)
+		return nil, ln.tooLong(r.Client, r.MaxWait, wait, true, now)
 	}
-	if wait <= limit && (limit > 0 || ln.mayAsk(now, delay)) {
+	if wait <= r.MaxWait && (r.MaxWait > 0 || ln.mayAsk(now, delay)) {
 		w := &waiter{ctx: ctx, client: r.Client, due: now.Add(wait)}
 		ln.push(w)
 		return w, nil
 	}
 	if r.Once {
-		return nil, ln.tooLong(r.Client, limit, wait, false, now)
+		return nil, ln.tooLong(r.Client, r.MaxWait, wait, false, now)
 	}
-	if w := ln.takeOver(r, limit, now); w != nil {
+	if w := ln.takeOver(r, now); w != nil {
 		return w, nil
 	}
 	ln.keepPlace(r, wait, now)
-	return nil, ln.tooLong(r.Client, limit, wait, false, now)
-}
-
-// bears returns the longest wait that r is held for: its MaxWait, or less where its asker is known to leave sooner.
-func (ln *lane) bears(r Request, now time.Time) time.Duration {
-	if r.Patient {
-		return r.MaxWait
-	}
-	return min(r.MaxWait, ln.patience(r.asker(), now))
+	return nil, ln.tooLong(r.Client, r.MaxWait, wait, false, now)
 }
 
 // push adds w to the queue, and makes it if there is none.

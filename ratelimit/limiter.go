@@ -17,9 +17,9 @@
 // request whose turn it is waits on the clock: one that leaves before costs nobody a slot. The waits come from token
 // buckets (golang.org/x/time/rate).
 //
-// A request whose wait is hopeless is turned away at once: because it would wait longer than it says, or than its client is
-// known to wait. It is told when to come back, which is its client's own next place and not everybody's, and while a Delay
-// applies the place is kept for it.
+// A request that would wait longer than its MaxWait is rejected at once with the time at which to come back. That time is
+// the client's own next place in the queue, so clients do not all come back at once. While a Delay applies, the lane
+// keeps the place for the client.
 //
 // A lane is made by the first request for its key. It is dropped when nothing of it is worth remembering: nothing waits,
 // nothing is under way, and the last request is longer ago than the longest Delay seen. There is no goroutine per lane,
@@ -51,7 +51,7 @@ type Limiter struct {
 	pauses  Pauses                  // nil: none are kept
 
 	coordinator Coordinator // nil: there are no other instances
-	patiences   patiences
+	misses      misses
 	gates       gates
 	hangar      sync.Pool // of *flight that are not under way
 
@@ -130,10 +130,6 @@ type Request struct {
 	// Client is who asks. Clients of one key take turns.
 	Client string
 
-	// Agent is the program by which Client asks, such as its User-Agent, if it has several: how long one waits before it
-	// gives up says nothing of the others.
-	Agent string
-
 	// Delay is the spacing that applies to this request, such as the host's Crawl-delay. It may differ from one request
 	// to the next: what counts is the Delay of the request whose turn it is, reckoned from the request before. If zero,
 	// DefaultDelay and MaxConcurrent hold. More than a year is taken as a year.
@@ -150,10 +146,6 @@ type Request struct {
 	// ClientTime measures how long the request waits for its own client. After a second in all, the request gives its place to
 	// requests of other clients: see ClientTime. If nil, it never does.
 	ClientTime *ClientTime
-
-	// Patient says that MaxWait is the client's own word for this request. If false, a shorter wait is foreseen in vain
-	// as well, if the client's Agent is known to have abandoned its requests after that.
-	Patient bool
 
 	// Once says that nobody makes this request again if it is turned away: no place is kept for it, and it takes none that
 	// is kept for another request of Client.
@@ -214,13 +206,12 @@ func (l *Limiter) wait(ctx context.Context, ln *lane, w *waiter) (Grant, error) 
 			l.throttled.Add(1)
 			return Grant{}, a.err
 		}
-		l.patiences.waited(w.asker(), a.grant.waited, a.grant.start)
+		l.misses.waited(w.client, a.grant.waited)
 		return a.grant, nil
 	case <-ctx.Done():
 		ln.mu.Lock()
 		now := time.Now()
 		ln.leave(w, now)
-		ln.givenUp(w, now)
 		ln.mu.Unlock()
 	}
 	l.abandoned.Add(1)

@@ -16,7 +16,7 @@ func TestOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		ask := func(wait time.Duration, once bool) (Grant, error) {
-			return l.Acquire(t.Context(), Request{Key: "a.example", Client: "news", Delay: 10 * time.Second, MaxWait: wait, Patient: once, Once: once})
+			return l.Acquire(t.Context(), Request{Key: "a.example", Client: "news", Delay: 10 * time.Second, MaxWait: wait, Once: once})
 		}
 		take := func(wait time.Duration, once bool) {
 			t.Helper()

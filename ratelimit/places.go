@@ -2,6 +2,8 @@ package ratelimit
 
 import (
 	"slices"
+	"strings"
+	"sync"
 	"time"
 )
 
@@ -20,6 +22,46 @@ const (
 	early    = 50 * time.Millisecond
 )
 
+// missedFor is how long no place is kept for a client that did not come back in time to its last one, and mostMissed bounds
+// the clients for which that is remembered.
+const (
+	missedFor  = 10 * time.Minute
+	mostMissed = 10_000
+)
+
+// misses are the clients that did not come back in time to a kept place.
+type misses struct {
+	mu sync.Mutex
+	at map[string]time.Time // by client: the last time
+}
+
+func (m *misses) add(client string, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.at == nil || len(m.at) >= mostMissed {
+		m.at = make(map[string]time.Time)
+	}
+	m.at[strings.Clone(client)] = now
+}
+
+// waited notes that client had a Grant after such a wait. A client that comes late to its place does not wait there.
+func (m *misses) waited(client string, wait time.Duration) {
+	if wait <= punctual {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.at, client)
+}
+
+// returns reports whether client is expected to come back in time to a place that is kept for it.
+func (m *misses) returns(client string, now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at, ok := m.at[client]
+	return !ok || now.Sub(at) > missedFor
+}
+
 // kept reports whether w is a place whose client is away.
 func (w *waiter) kept() bool { return w.ctx == nil }
 
@@ -31,7 +73,7 @@ func (ln *lane) lapses(w *waiter) time.Time {
 // keepPlace keeps a place for the client of r, which is told to come back after wait. Who has missed one of late, or
 // come late to it, is told as well, and gets none: it would cost the others a grace each time.
 func (ln *lane) keepPlace(r Request, wait time.Duration, now time.Time) {
-	if ln.restraint.delay(r.delay()) == 0 || !ln.limiter.patiences.returns(r.Client, now) {
+	if ln.restraint.delay(r.delay()) == 0 || !ln.limiter.misses.returns(r.Client, now) {
 		return
 	}
 	ln.push(&waiter{client: r.Client, delay: r.delay(), arrived: now, due: told(now, wait)})
@@ -45,21 +87,22 @@ func told(now time.Time, wait time.Duration) time.Time {
 	return now.Add((min(wait, longest) + time.Second - 1).Truncate(time.Second))
 }
 
-// comeBack has r, which bears a wait of limit, take the place that is kept for its client, if the place's moment has come:
+// comeBack has r take the place that is kept for its client, if the place's moment has come:
 // the waiter to wait with. If the wait is still too long, the client is told another moment; but who is not early is held
 // for a little in any case, as the request before may have started or ended a moment late. If there is no such place, both
 // results are nil.
 //
 // Who comes earlier than that is not who was told: that one would come in vain, so the place is not given away.
-func (ln *lane) comeBack(r Request, limit time.Duration, now time.Time) (*waiter, error) {
+func (ln *lane) comeBack(r Request, now time.Time) (*waiter, error) {
 	f, place := ln.queue.first(r.Client, func(w *waiter) bool { return w.kept() && w.due.Sub(now) <= early })
 	if f == nil {
 		return nil, nil
 	}
 	w := f.waiters[place]
 	if now.Sub(w.due) > punctual {
-		ln.limiter.patiences.missed(r.Client, now) // it has the place, and the others have waited for it
+		ln.limiter.misses.add(r.Client, now) // it has the place, and the others have waited for it
 	}
+	limit := r.MaxWait
 	if !now.Before(w.due) {
 		limit = max(limit, punctual)
 	}
@@ -74,12 +117,12 @@ func (ln *lane) comeBack(r Request, limit time.Duration, now time.Time) (*waiter
 
 // takeOver has r take a place that is kept for its client and still far off, where it bears the wait for that and not the
 // one behind all places: who asks already, and waits, needs none to be kept. Nothing of its own may be overtaken so.
-func (ln *lane) takeOver(r Request, limit time.Duration, now time.Time) *waiter {
+func (ln *lane) takeOver(r Request, now time.Time) *waiter {
 	f, place := ln.queue.first(r.Client, (*waiter).kept)
 	if f == nil || f.waiters[place].due.Sub(now) <= longestGrace || f.waitsBehind(place) {
 		return nil
 	}
-	if ln.predict(now, r.Client, place, ln.restraint.delay(r.delay())) > limit {
+	if ln.predict(now, r.Client, place, ln.restraint.delay(r.delay())) > r.MaxWait {
 		return nil
 	}
 	return f.waiters[place]
@@ -87,7 +130,7 @@ func (ln *lane) takeOver(r Request, limit time.Duration, now time.Time) *waiter 
 
 // lapse takes away a place whose client has not come back.
 func (ln *lane) lapse(w *waiter, now time.Time) {
-	ln.limiter.patiences.missed(w.client, now)
+	ln.limiter.misses.add(w.client, now)
 	for other := range ln.queue.all() {
 		if other.kept() && other.client == w.client {
 			ln.remove(other, now)

@@ -1,7 +1,9 @@
 package ratelimit
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -85,4 +87,238 @@ func TestPlacesThatArePutOff(t *testing.T) {
 			t.Errorf("%d places were kept for two threads, and %d lapsed", got.Kept, got.Lapsed)
 		}
 	})
+}
+
+// TestClientsThatNeverReturn has twenty clients told when to come back, which they do not, and one that waits behind
+// their places. It waits for as long as was foreseen, and for the graces of those places that were its forerunners; once
+// they are known not to come, no place is kept for them.
+func TestClientsThatNeverReturn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{})
+		const away, delay = 20, 20 * time.Second
+		r := Request{Key: host, Client: "stays", Delay: delay, MaxWait: time.Hour}
+		send(t, l, r, 0)
+		leave := func() {
+			for i := range away {
+				turnedAway(t, l, Request{Key: host, Client: fmt.Sprint(i), Delay: delay})
+			}
+		}
+		leave()
+		if st := l.Stats(); st.Kept != away || st.Waiting != 0 {
+			t.Errorf("Stats() = %+v, want %d places kept, and nobody waiting", st, away)
+		}
+		// Each place is a slot of its own, foreseen; what nobody foresees is the grace of the last one.
+		foreseen := (away + 1) * delay
+		if got := send(t, l, r, 0); got > foreseen+longestGrace {
+			t.Errorf("behind %d places the request waited %v, want %v and a grace at most", away, got, foreseen)
+		}
+		if got := l.Stats().Lapsed; got != away {
+			t.Errorf("Stats().Lapsed = %d, want %d", got, away)
+		}
+		leave()
+		if got := send(t, l, r, 0); !in(got, delay) {
+			t.Errorf("behind clients that have not come back before the request waited %v, want %v", got, delay)
+		}
+		if got := l.Stats().Kept; got != away {
+			t.Errorf("Stats().Kept = %d, want %d as before", got, away)
+		}
+	})
+}
+
+// TestClientsThatReturnLate has a client come back to each place at the end of its grace, for an hour: it costs the others
+// a grace every ten minutes.
+func TestClientsThatReturnLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{})
+		const delay = 10 * time.Second
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		var all sync.WaitGroup
+		all.Go(func() {
+			for ctx.Err() == nil {
+				g, err := l.Acquire(ctx, Request{Key: host, Client: "late", Delay: delay})
+				g.Release(Outcome{})
+				if we, ok := errors.AsType[*WaitError](err); ok {
+					time.Sleep((we.Wait + time.Second - 1).Truncate(time.Second) + delay - time.Millisecond)
+				}
+			}
+		})
+		served := 0
+		for range 4 {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					if g, err := l.Acquire(ctx, Request{Key: host, Client: "waits", Delay: delay, MaxWait: time.Hour}); err == nil {
+						served++
+						g.Release(Outcome{})
+					}
+				}
+			})
+		}
+		all.Wait()
+		if want := 340; served < want {
+			t.Errorf("who waits was served %d times in an hour, want %d of 360 at least", served, want)
+		}
+	})
+}
+
+// TestPlacesUnderAFloor has a client told to come back to a host without a Delay, which an operator has slowed down: its
+// place is kept for as long as that asks for.
+func TestPlacesUnderAFloor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{})
+		if err := l.SetFloor(host, 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		r := Request{Key: host, Client: "a"}
+		send(t, l, r, 0)
+		turnedAway(t, l, r)
+		waited := make(chan time.Duration)
+		go func() { waited <- send(t, l, Request{Key: host, Client: "b", MaxWait: time.Hour}, 0) }()
+		time.Sleep(19 * time.Second)
+		send(t, l, r, 0)
+		if got := <-waited; !in(got, 29*time.Second) {
+			t.Errorf("behind the place the request waited %v, want the other's 19s and 10s", got)
+		}
+	})
+}
+
+// TestComeBack has a client told to come back, and another wait behind its place.
+func TestComeBack(t *testing.T) {
+	const delay = 20 * time.Second
+	for _, test := range []struct {
+		name   string
+		after  time.Duration // when it comes back; its moment is after 20 s
+		back   time.Duration // when it is served, 0 if it is turned away
+		behind time.Duration // when the other is served
+	}{
+		{"in time", delay, delay, 2 * delay},
+		{"within the grace", delay + longestGrace - 1, delay + longestGrace - 1, 2*delay + longestGrace - 1},
+		{"too late", delay + longestGrace + 1, 0, delay + longestGrace},
+		{"a little early", delay - early, 0, delay - early + time.Second + longestGrace}, // it does not wait at all, and is told a second
+		{"much too early", delay / 2, 0, delay + longestGrace},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLimiter(t, Options{})
+				r := Request{Key: host, Client: "a", Delay: delay}
+				send(t, l, r, 0)
+				begin := time.Now()
+				if we := turnedAway(t, l, r); !in(we.Wait, delay) {
+					t.Errorf("told to come back after %v, want %v", we.Wait, delay)
+				}
+				var all sync.WaitGroup
+				all.Go(func() {
+					send(t, l, Request{Key: host, Client: "b", Delay: delay, MaxWait: time.Hour}, 0)
+					if got := time.Since(begin); !in(got, test.behind) {
+						t.Errorf("the one behind was served after %v, want %v", got, test.behind)
+					}
+				})
+				time.Sleep(test.after)
+				g, err := l.Acquire(t.Context(), r)
+				if (err == nil) != (test.back > 0) {
+					t.Errorf("Acquire after %v: %v, want it served after %v (0: not)", time.Since(begin), err, test.back)
+				}
+				g.Release(Outcome{Status: 200})
+				all.Wait()
+			})
+		})
+	}
+}
+
+// TestKeptPlacesMakeRoom has the requests that were before a kept place leave: others may go first, as long as they are
+// over before its moment.
+func TestKeptPlacesMakeRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{})
+		r := Request{Key: host, Client: "a", Delay: 10 * time.Second, MaxWait: time.Hour}
+		send(t, l, r, 0)
+		begin := time.Now()
+		ctx, cancel := context.WithCancel(t.Context())
+		for range 4 {
+			go l.Acquire(ctx, r)
+		}
+		synctest.Wait()
+		b := r
+		b.Client, b.MaxWait = "b", 0
+		for range 3 {
+			turnedAway(t, l, b) // after 20, 40 and 50 s
+		}
+		cancel()
+		synctest.Wait()
+		for i, want := range []time.Duration{10 * time.Second, 30 * time.Second, 60 * time.Second} {
+			if i > 0 {
+				time.Sleep(time.Until(begin.Add(want - 10*time.Second)))
+				b.MaxWait = time.Second
+				send(t, l, b, 0) // b is back for its place
+			}
+			if i == 2 {
+				break
+			}
+			c := r
+			c.Client = "c"
+			send(t, l, c, 0)
+			if got := time.Since(begin).Round(time.Second); got != want {
+				t.Errorf("request %d of c was served after %v, want %v", i, got, want)
+			}
+		}
+	})
+}
+
+// TestKeptPlacesAreNoQueue has a place kept far off, since others have left: who does not wait at all is served before it
+// as if it were not there.
+func TestKeptPlacesAreNoQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{})
+		r := Request{Key: host, Client: "a", Delay: 10 * time.Second, MaxWait: time.Hour}
+		send(t, l, r, 0)
+		ctx, cancel := context.WithCancel(t.Context())
+		for range 4 {
+			go l.Acquire(ctx, r)
+		}
+		synctest.Wait()
+		b, c := r, r
+		b.Client, b.MaxWait = "b", 0
+		c.Client, c.MaxWait = "c", 0
+		turnedAway(t, l, b) // after 20 s
+		turnedAway(t, l, b) // after 40 s
+		cancel()
+		time.Sleep(10 * time.Second)
+		send(t, l, c, 0)
+		time.Sleep(9 * time.Second)
+		if we := turnedAway(t, l, c); we.Wait < 11*time.Second {
+			t.Errorf("just before a place that is kept, told to come back after %v, want it to go first", we.Wait)
+		}
+		time.Sleep(time.Second)
+		send(t, l, b, 0)
+	})
+}
+
+// TestPlacesAfterAPause has a client come back to its place while the host is paused: it is told when the pause is over,
+// and served then.
+func TestPlacesAfterAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{})
+		r := Request{Key: host, Client: "a", Delay: 10 * time.Second}
+		g := acquire(t, l, r)
+		g.Release(Outcome{})
+		turnedAway(t, l, r)
+		l.Hear(host, "b", Outcome{Status: 503, RetryAfter: minute})
+		time.Sleep(10 * time.Second)
+		we := turnedAway(t, l, r)
+		if we.Source != RetryAfter || !in(we.Wait, 50*time.Second) {
+			t.Errorf("in the pause: %+v, want to be told of its other 50s", we)
+		}
+		time.Sleep(50 * time.Second)
+		send(t, l, r, 0)
+	})
+}
+
+func TestMissesAreBounded(t *testing.T) {
+	var m misses
+	for i := range 2*mostMissed + 1 {
+		m.add(fmt.Sprint(i), time.Now())
+		if len(m.at) > mostMissed {
+			t.Fatalf("misses of %d clients are remembered, want at most %d", len(m.at), mostMissed)
+		}
+	}
 }

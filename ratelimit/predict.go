@@ -10,7 +10,7 @@ const endless time.Duration = math.MaxInt64
 
 // predictHere returns how long a request of client with this delay would wait at a place in the client's file: until the
 // first before it may start, and then one step for each other before it, and for itself. Kept places, and requests of
-// clients that are held back, count where they come before it by their moment, and those that will have left do not count.
+// clients that are held back, count if their moment comes before it.
 func (ln *lane) predictHere(now time.Time, client string, place int, delay time.Duration) time.Duration {
 	took, held := ln.takes(now), ln.heldFor(client, now)
 	if ln.queue == nil {
@@ -19,7 +19,7 @@ func (ln *lane) predictHere(now time.Time, client string, place int, delay time.
 	wait, first := ln.expect(now, delay, took), true
 	for w := range ln.queue.ahead(client, place, took) {
 		switch {
-		case w.kept(), now.Before(w.leaves), ln.heldBack(w.client, now):
+		case w.kept(), ln.heldBack(w.client, now):
 		case first:
 			wait, first = plus(ln.expect(now, ln.restraint.delay(w.delay), took), ln.step(delay, took)), false
 		default:
@@ -33,7 +33,7 @@ func (ln *lane) predictHere(now time.Time, client string, place int, delay time.
 			if ln.wants(w, now.Add(wait)) {
 				wait = plus(max(wait, w.due.Sub(now)), ln.step(delay, took))
 			}
-		case held > 0 && held <= wait && !now.Before(w.leaves):
+		case held > 0 && held <= wait:
 			wait = plus(wait, ln.step(delay, took))
 		}
 	}

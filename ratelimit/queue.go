@@ -14,12 +14,9 @@ import (
 type waiter struct {
 	ctx     context.Context // nil: the client is away
 	client  string
-	agent   string        // the client's program
 	delay   time.Duration // its own; the lane's floor may be more
 	maxWait time.Duration
-	patient bool // maxWait is the client's own word
 	arrived time.Time
-	leaves  time.Time   // when its client is likely to leave, before its turn; zero: it is not
 	due     time.Time   // when it was foreseen to start; a client that is away was told to come back then
 	ready   chan answer // of capacity 1, so that who answers never waits
 	own     *ClientTime // nil: its client does not block it

@@ -192,7 +192,7 @@ func TestSharedLanesKeepOneDelay(t *testing.T) {
 					time.Sleep(p.after)
 					ctx, cancel := context.WithTimeout(t.Context(), p.patience)
 					defer cancel()
-					g, err := limiters[p.in].Acquire(ctx, Request{Key: host, Client: fmt.Sprint(i % 3), Delay: delay, MaxWait: 2 * time.Hour, Patient: true})
+					g, err := limiters[p.in].Acquire(ctx, Request{Key: host, Client: fmt.Sprint(i % 3), Delay: delay, MaxWait: 2 * time.Hour})
 					if err != nil {
 						if !errors.Is(err, context.DeadlineExceeded) {
 							rt.Errorf("request %d: %v", i, err)
@@ -512,7 +512,7 @@ func TestForeseenWithRivals(t *testing.T) {
 		held.Release(Outcome{Status: 200})
 		time.Sleep(2 * time.Hour)
 		c.mark = time.Now()
-		if _, err := in[0].Acquire(t.Context(), Request{Key: host, Client: "c", Delay: delay, MaxWait: delay, Patient: true}); !errors.As(err, &wait) || wait.Wait != 2*delay {
+		if _, err := in[0].Acquire(t.Context(), Request{Key: host, Client: "c", Delay: delay, MaxWait: delay}); !errors.As(err, &wait) || wait.Wait != 2*delay {
 			t.Errorf("Acquire: %v, want to be turned away for a wait of %v", err, 2*delay)
 		}
 	})
@@ -579,7 +579,7 @@ func TestSharedLineIsLeft(t *testing.T) {
 	for _, after := range []time.Duration{10 * time.Second, 500 * time.Microsecond} {
 		synctest.Test(t, func(t *testing.T) {
 			c, in := newClub(t, 2, time.Millisecond)
-			r := Request{Key: host, Client: "a", Delay: time.Minute, MaxWait: time.Hour, Patient: true}
+			r := Request{Key: host, Client: "a", Delay: time.Minute, MaxWait: time.Hour}
 			g := acquire(t, in[0], r)
 			ctx, cancel := context.WithTimeout(t.Context(), after)
 			defer cancel()

@@ -217,7 +217,7 @@ func TestMaxWaitHoldsForAllInstances(t *testing.T) {
 			wg.Go(func() {
 				time.Sleep(time.Duration(i) * 20 * time.Millisecond)
 				began := time.Now()
-				g, err := l.Acquire(t.Context(), ratelimit.Request{Key: host, Client: fmt.Sprint(i), Delay: delay, MaxWait: maxWait, Patient: true})
+				g, err := l.Acquire(t.Context(), ratelimit.Request{Key: host, Client: fmt.Sprint(i), Delay: delay, MaxWait: maxWait})
 				var wait *ratelimit.WaitError
 				if errors.As(err, &wait) {
 					if wait.Wait <= maxWait {

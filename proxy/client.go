@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/auth"
+	"github.com/robotsproxy/robotsproxy/internal/http1"
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
@@ -130,10 +131,20 @@ func basic(field []string) (user, password string, ok bool) {
 	return (&http.Request{Header: http.Header{"Authorization": field}}).BasicAuth()
 }
 
-// stranger is what somebody is told who is no client.
-func (ex *exchange) stranger() *Refusal {
-	if ex.denied != nil {
-		return ex.denied
+// requester is the sender of a request. It does not change after identify.
+type requester struct {
+	client *Client     // nil: unknown
+	denied *Refusal    // of an unknown client; nil: the one for clients that are not listed
+	share  string      // the client by which queues, limits and fetches are shared fairly: see Client.share
+	tunnel *tunnel     // nil: outside a tunnel
+	conn   *http1.Conn // nil for HTTP/2
+	http10 bool        // the client speaks HTTP/1.0
+}
+
+// unknownClient returns the refusal of a client that is not known.
+func (r *requester) unknownClient() *Refusal {
+	if r.denied != nil {
+		return r.denied
 	}
 	return &Refusal{Reason: policy.ReasonIdentity, Detail: "Neither your address nor your user is among the clients of this proxy."}
 }

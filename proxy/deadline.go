@@ -54,7 +54,7 @@ func (d *deadline) expire() {
 		return
 	}
 	d.ex.cancel(errTooLong)
-	client := http.NewResponseController(d.ex.writer)
+	client := http.NewResponseController(d.ex.response.ResponseWriter)
 	_ = client.SetReadDeadline(time.Now())
 	_ = client.SetWriteDeadline(time.Now().Add(http1.LingerTime))
 }

@@ -4,16 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/netip"
-	"net/textproto"
 	"runtime/debug"
-	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/elazarl/goproxy"
 
 	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/internal/fields"
@@ -22,66 +20,45 @@ import (
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
-	"github.com/robotsproxy/robotsproxy/robots"
 )
 
-// exchange is one request on its way: what is known of it, what it holds, and what must be given back exactly once.
+var (
+	errClientLeft  = errors.New("the client left before the end")
+	errGoneWaiting = errors.New("the client left while it waited; nothing was sent")
+)
+
+// exchange is one request and its answer. Its way is
+//
+//	serve -> read -> admit -> forward -> receive -> end
+//
+// and each of these steps can end it with a Refusal instead.
 type exchange struct {
 	server *Server
-	client *Client  // nil: a stranger
-	share  string   // the client by which queues, limits and fetches are shared fairly: see Client.share
-	denied *Refusal // what the stranger is told; nil: that nobody knows him
-	tunnel *tunnel  // nil: outside a tunnel
-	origin origin.Origin
-	target string // the path and query that are judged and sent
-	lane   string // whose pace is kept
-	judged judgement
+	requester
+	turn
+	entry
+	response response
 
-	conn         *http1.Conn             // nil for HTTP/2
-	ctx          context.Context         // the request's: it ends when the client leaves
-	cancel       context.CancelCauseFunc // ends ctx
-	deadline     *deadline               // nil: the request may take as long as it likes
-	wrote        atomic.Bool             // its header was written to the origin
-	asked        ratelimit.Request       // of the pace
-	clientTime   ratelimit.ClientTime    // the time for which the client has blocked the request
-	unrepeated   *Refusal                // why the request was not sent a second time; nil: it was, or once only
-	waitedBefore audit.Millis            // by sendings before the last
-	writer       http.ResponseWriter
-	held         bool                 // the request's body is in memory, whole
-	place        *limit.Share[string] // among the requests; nil: none
-	memory       *limit.Share[string] // that the request takes; nil: none
-	upload       *upload              // the request's body on its way; nil: none, held, or of HTTP/2
-	http10       bool                 // the client speaks HTTP/1.0
-	handshake    *fields.Handshake    // the client asks for a WebSocket; nil: it does not
-	upgraded     io.Closer            // the origin's side of a WebSocket
-	subresource  bool                 // the request asks for a place without a Delay: see Client.Pages
-	unread       bool                 // a tunnel whose octets are passed on unread: no path is judged
-	preference   string               // what was made of the client's Prefer; empty where it has none
-	reckoned     bool                 // the pace is only reported on
-	robots       *robots.Snapshot     // not nil: the answer is this file, and the origin is not asked
-	length       int64                // of the origin's body; negative: unknown
-	bodyErr      error                // the origin's body broke off
-
-	mu      sync.Mutex // guards what follows: a body may be closed while it is read
-	rec     audit.Record
-	begun   bool
-	ended   bool
-	grant   ratelimit.Grant
-	header  bool // the final header was received; no 1xx may follow
-	interim int  // how many 1xx came
+	ctx      context.Context         // ends when the client leaves, the request takes too long, or the proxy stops
+	cancel   context.CancelCauseFunc // ends ctx
+	deadline *deadline               // nil: no time limit
+	origin   origin.Origin
+	target   string // the path and query that are judged and sent
+	judged   judgement
+	place    *limit.Share[string] // among the requests; nil: none
+	memory   *limit.Share[string] // that the request takes; nil: none
+	held     bool                 // the request's body is in memory, whole
+	upload   *upload              // the request's body on its way; nil: none, held, or of HTTP/2
+	unread   bool                 // a tunnel whose bytes pass unread: no path is judged
 }
 
-type exchangeKey struct{}
-
-func exchangeOf(ctx context.Context) *exchange {
-	ex, _ := ctx.Value(exchangeKey{}).(*exchange)
-	return ex
-}
-
-// newExchange begins the record of r, whose sender is to be identified.
+// newExchange begins the record of r. The caller must identify its sender.
 func (s *Server) newExchange(w http.ResponseWriter, r *http.Request, t *tunnel) *exchange {
 	now := time.Now()
-	ex := &exchange{server: s, tunnel: t, writer: w, conn: http1.From(r.Context()), ctx: r.Context(), http10: !r.ProtoAtLeast(1, 1)}
+	ex := &exchange{server: s, ctx: r.Context()}
+	ex.requester = requester{tunnel: t, conn: http1.From(r.Context()), http10: !r.ProtoAtLeast(1, 1)}
+	ex.response = response{ResponseWriter: w, ex: ex}
+	ex.entry.recorder, ex.entry.query = s.options.Recorder, s.options.Query
 	ex.rec = audit.Record{
 		ID: s.ids.Next(now), Time: now, Via: audit.Plain, Method: cut(r.Method, 64),
 		ClientAddr: r.RemoteAddr, UserAgent: s.options.Query.Text(cut(r.UserAgent(), 1024)), Tag: cut(r.Header.Get(fields.OwnPrefix+"Tag"), 256),
@@ -89,7 +66,96 @@ func (s *Server) newExchange(w http.ResponseWriter, r *http.Request, t *tunnel) 
 	return ex
 }
 
-// identify finds out who sends r: inside a tunnel, who opened that.
+// cut shortens a string that a client chose to what a record needs.
+func cut(s string, n int) string {
+	if len(s) > n {
+		return s[:n]
+	}
+	return s
+}
+
+// serve takes one request from its header to the end of its answer.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, t *tunnel) {
+	if !s.handlers.begin() {
+		panic(http.ErrAbortHandler)
+	}
+	defer s.handlers.end() // last: Close returns once all requests have called it
+	s.active.Add(1)
+	defer s.active.Add(-1)
+	ex := s.newExchange(w, r, t)
+	ex.ctx, ex.cancel = context.WithCancelCause(r.Context()) // net/http ends it with the request at the latest
+	ex.startDeadline(s.options.Limits.RequestTimeout)
+	defer ex.close()
+	defer ex.recoverPanic(r) // before close: the record says that it was a panic, and the client gets an answer
+	if ref := ex.read(r); ref != nil {
+		ex.answer(r, ref)
+		return
+	}
+	r = r.WithContext(ex.traced()) // a copy: net/http needs the body of its own request
+	if ref := ex.admit(r); ref != nil {
+		ex.answer(r, ref)
+		ex.conn.CloseAfterBadBody(&ex.response)
+		return
+	}
+	s.goproxy.ServeHTTP(&ex.response, r) // it calls RoundTrip and copies the answer to the client
+	ex.closeAfterAnswer()
+}
+
+// closeAfterAnswer ends an exchange that goproxy has answered.
+func (ex *exchange) closeAfterAnswer() {
+	ex.abort(errClientLeft)
+	switch {
+	case ex.response.err != nil:
+		ex.response.Flush() // the client gets the bytes that came
+		ex.conn.CloseAfterBadBody(&ex.response)
+		panic(http.ErrAbortHandler) // else goproxy ends a truncated body as if it were complete
+	case ex.upload != nil:
+		ex.upload.settle()
+	default:
+		ex.conn.CloseAfterBadBody(&ex.response)
+	}
+}
+
+// close returns all that the exchange holds. The order counts: the record ends first, so that its end is that of the answer;
+// the body of the request is read no more before its bytes are returned to the quota; and the deadlines of the
+// connection are the exchange's until the last.
+func (ex *exchange) close() {
+	ex.abort(errClientLeft)
+	ex.upload.leave()
+	ex.unreserve()
+	ex.response.release()
+	ex.deadline.stop()
+}
+
+// recoverPanic is the only recover of this package. It must be deferred itself. A panic costs one 500, one line in the log
+// and one record; the client is told nothing of it. An answer that has begun is broken off.
+func (ex *exchange) recoverPanic(r *http.Request) {
+	v := recover()
+	switch v {
+	case nil:
+		return
+	case http.ErrAbortHandler:
+		panic(v)
+	}
+	ex.server.log.Error("a panic while a request was served", "id", ex.rec.ID, "panic", v, "stack", string(debug.Stack()))
+	err := fmt.Errorf("panic: %v", v)
+	if ex.response.written {
+		ex.end(err)
+		panic(http.ErrAbortHandler)
+	}
+	ex.answer(r, &Refusal{Reason: policy.ReasonInternal, Err: err})
+}
+
+// read identifies the sender of r, checks what r asks for, and makes its header fit for the origin.
+func (ex *exchange) read(r *http.Request) *Refusal {
+	ex.identify(r)
+	if ref := ex.normalise(r); ref != nil {
+		return ref
+	}
+	return ex.prepare(r)
+}
+
+// identify finds out the sender of r. Inside a tunnel it is the one that opened the tunnel.
 func (ex *exchange) identify(r *http.Request) {
 	if t := ex.tunnel; t != nil {
 		ex.rec.Via, ex.client, ex.share = audit.Intercepted, t.client, t.share
@@ -102,51 +168,117 @@ func (ex *exchange) identify(r *http.Request) {
 	}
 }
 
-// cut shortens what a stranger sent to what a record needs.
-func cut(s string, n int) string {
-	if len(s) > n {
-		return s[:n]
+// prepare makes r's header fit for the origin, before goproxy removes Connection. It refuses a request for a WebSocket if
+// the handshake is broken.
+func (ex *exchange) prepare(r *http.Request) *Refusal {
+	trailers := fields.WantsTrailers(r.Header)
+	webSocket := fields.WantsWebSocket(r.Header) && !ex.http10 // HTTP/1.0 has no upgrade (RFC 9110 section 7.8)
+	fields.CleanHeader(r.Header, webSocket)
+	fields.DropPathFields(r.Header)
+	if webSocket {
+		var err error
+		if ex.response.handshake, err = fields.ReadHandshake(r); err != nil {
+			return handshakeRefusal(err)
+		}
 	}
-	return s
-}
-
-// begin tells the recorder that the decision is made. Nothing may be sent or answered before it returns nil.
-func (ex *exchange) begin(ctx context.Context) error {
-	if ex.begun {
-		return nil
+	if trailers {
+		r.Header["Te"] = []string{"trailers"}
 	}
-	if err := ex.server.options.Recorder.Begin(ctx, &ex.rec); err != nil {
-		return err
+	ex.server.via.Add(r.Header, r.ProtoMajor)
+	r.Close = false // the client's "Connection: close" is about its own connection
+	if _, ok := r.Header["User-Agent"]; !ok {
+		r.Header["User-Agent"] = []string{""} // else net/http sends its own
 	}
-	ex.begun = true
 	return nil
 }
 
-// end completes the record and gives back the place in the lane. Only the first call counts.
-func (ex *exchange) end(cause error) {
-	ex.mu.Lock()
-	defer ex.mu.Unlock()
-	if ex.ended {
-		return
+// admit decides whether the request may be sent, waits for its place in the lane, and begins the record. After it returns
+// nil, the request may be sent at once. It is called for a raw tunnel too.
+func (ex *exchange) admit(req *http.Request) *Refusal {
+	if ex.client == nil {
+		return ex.unknownClient()
 	}
-	ex.ended = true
-	if cause != nil && ex.rec.Error == "" {
-		ex.rec.Error = cause.Error()
+	if ref := ex.reserve(req); ref != nil {
+		return ref
 	}
-	ex.rec.EndedAt = time.Now()
-	ex.grant.Release(ratelimit.Outcome{Ended: ex.rec.EndedAt}) // what the origin answered was told before: see hear
-	if ex.clientTime.Overlapped() {
-		ex.deviates(overlap)
+	if err := ex.server.options.Guard.Check(ex.origin); err != nil {
+		return egressRefusal(ex, err)
 	}
-	if ex.begun {
-		ex.server.options.Recorder.End(&ex.rec)
+	if ref := connectionAuthRefusal(req.Header); ref != nil && !ex.unread {
+		return ref
 	}
+	ex.lane = ex.server.options.Pace.key(ex.origin.Host())
+	if ref := ex.stopped(); ref != nil {
+		return ref
+	}
+	if ref := ex.judge(req); ref != nil {
+		return ref
+	}
+	if ex.servesRobots(req) {
+		ex.response.robots = ex.judged.snap
+	} else if ref := ex.pace(req); ref != nil {
+		return ref
+	}
+	if err := ex.begin(req.Context()); err != nil {
+		ex.grant.Cancel()
+		return unrecordedRefusal(err)
+	}
+	return nil
 }
 
-// refuse makes ref the answer and the record's last word. A refusal that cannot be recorded becomes one that says so.
+// RoundTrip forwards a request that was admitted, and returns the origin's answer or, without one, a Refusal's. goproxy
+// calls it in place of a transport. It returns no error, since goproxy would show its text to the client.
+func (ex *exchange) RoundTrip(req *http.Request, _ *goproxy.ProxyCtx) (*http.Response, error) {
+	if ref := ex.lookAgain(req); ref != nil {
+		return ex.refuse(req, ref), nil
+	}
+	if ex.response.robots != nil {
+		return ex.answerRobots(req), nil
+	}
+	resp, err := ex.forward(req)
+	if err != nil {
+		return ex.refuse(req, upstreamRefusal(req, ex, err)), nil
+	}
+	ex.receive(resp)
+	return resp, nil
+}
+
+// lookAgain refuses a request that is about to be sent if its client has left, or if the operator has stopped the host since
+// the lane admitted it.
+func (ex *exchange) lookAgain(req *http.Request) *Refusal {
+	ref := ex.stopped()
+	if req.Context().Err() != nil {
+		ref = ex.gone(errGoneWaiting)
+	}
+	if ref != nil {
+		ex.grant.Cancel()
+	}
+	return ref
+}
+
+// forward sends req and returns the origin's answer if it can be passed on.
+func (ex *exchange) forward(req *http.Request) (*http.Response, error) {
+	ex.rec.SentAt = time.Now()
+	ex.attachBody(req)
+	resp, err := ex.server.options.Transport.RoundTrip(req)
+	now := time.Now()
+	ex.response.endInterim()
+	if err != nil {
+		return nil, err
+	}
+	ex.rec.FirstByte = audit.Millis(now.Sub(ex.rec.SentAt))
+	ex.hear(resp, now)
+	if err := ex.checkAnswer(resp); err != nil {
+		resp.Body.Close()
+		return nil, err
+	}
+	return resp, nil
+}
+
+// refuse makes ref the answer and ends the record with it. A refusal that cannot be recorded becomes one that says so.
 func (ex *exchange) refuse(req *http.Request, ref *Refusal) *http.Response {
 	ref.complete(ex.server.options.RefusalStatus)
-	ex.note(ref)
+	ex.noteRefusal(ref)
 	if err := ex.begin(req.Context()); err != nil {
 		ref = unrecordedRefusal(err)
 		ref.complete(0)
@@ -157,62 +289,76 @@ func (ex *exchange) refuse(req *http.Request, ref *Refusal) *http.Response {
 	if ex.preference != "" {
 		resp.Header.Set("Preference-Applied", ex.preference)
 	}
-	if errors.Is(ref.Err, errTooLong) && req.ProtoMajor == 1 {
-		resp.Header.Set("Connection", "close") // its deadlines are spent
+	if req.ProtoMajor == 1 && ref.endsConnection() {
+		resp.Header.Set("Connection", "close")
 	}
 	if req.Method != http.MethodHead {
 		ex.rec.Bytes = resp.ContentLength
 	}
-	if ex.writer != nil {
-		hurry(ex.writer, req)
+	if ex.response.ResponseWriter != nil {
+		limitDrain(ex.response.ResponseWriter, req)
 	}
 	ex.end(nil)
+	ex.upload.leave()
 	return resp
 }
 
-// hurry bounds how long a body is waited for that nobody wants. net/http reads the rest of a small one before it sends the
-// answer, so that the connection can be used again, and that of one that is held back (Expect) behind it.
-func hurry(w http.ResponseWriter, r *http.Request) {
-	if r.ProtoMajor == 1 && r.ContentLength != 0 {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(http1.LingerTime))
+// answer ends the exchange with ref, and writes that to the client.
+func (ex *exchange) answer(req *http.Request, ref *Refusal) {
+	ex.response.write(req, ex.refuse(req, ref))
+}
+
+// end completes the record and returns the place in the lane. Only the first call counts.
+func (ex *exchange) end(cause error) {
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	if ex.ended {
+		return
+	}
+	now := time.Now()
+	ex.grant.Release(ratelimit.Outcome{Ended: now}) // the lane knows the origin's answer already: see hear
+	if ex.clientTime.Overlapped() {
+		noteDeviation(&ex.rec, overlap)
+	}
+	ex.endLocked(now, cause)
+}
+
+// abort ends an exchange that has not ended, because of err or of an earlier cause.
+func (ex *exchange) abort(err error) {
+	switch {
+	case ex.isOver():
+	case ex.response.upgraded != nil:
+		ex.end(ex.abortCause(nil)) // a WebSocket ends when either side closes it
+	default:
+		ex.end(ex.abortCause(err))
 	}
 }
 
-// panicked is the answer to a panic: one line in the log, one record, and nothing of it for the client.
-func (ex *exchange) panicked(req *http.Request, v any) *http.Response {
-	ex.logPanic(v)
-	return ex.refuse(req, &Refusal{Reason: policy.ReasonInternal, Err: fmt.Errorf("panic: %v", v)})
-}
-
-func (ex *exchange) logPanic(v any) {
-	ex.server.log.Error("a panic while a request was served", "id", ex.rec.ID, "panic", v, "stack", string(debug.Stack()))
-}
-
-func (ex *exchange) note(ref *Refusal) {
-	ex.rec.Decision, ex.rec.Reason = ref.Outcome, ref.Reason
-	ex.rec.Status, ex.rec.RetryAfter = ref.Status, ref.retryAfter()
-	if ref.Err != nil {
-		ex.rec.Error = ex.server.options.Query.Text(ref.Err.Error())
+// abortCause returns err, or the cause of err if it is known: the client left or sent a malformed body, the request took
+// too long, or the proxy is stopping.
+func (ex *exchange) abortCause(err error) error {
+	switch ended := context.Cause(ex.ctx); {
+	case errors.Is(ended, errStopping), errors.Is(ended, errTooLong):
+		return ended
+	case ex.conn.BadBody() != nil:
+		return ex.conn.BadBody()
+	case ended != nil:
+		return errClientLeft
 	}
+	return err
 }
 
-// enter makes a context of its own for ex, in which it can be found and which it can end. net/http ends it at the latest
-// when the request is over.
-func (ex *exchange) enter(ctx context.Context) {
-	ex.ctx, ex.cancel = context.WithCancelCause(context.WithValue(ctx, exchangeKey{}, ex))
-}
+type exchangeKey struct{}
 
-// traced returns ex's context so that ex hears from the transport: which address was reached, and what the origin says
-// before its final header.
+// exchangeOf returns the exchange of r. goproxy passes to its handlers nothing else that belongs to one request.
+func exchangeOf(r *http.Request) *exchange { return r.Context().Value(exchangeKey{}).(*exchange) }
+
+// traced returns the context for the transport, which reports the address that it reached, and interim responses.
 func (ex *exchange) traced() context.Context {
 	wrote := func() { ex.wrote.Store(true) }
-	return httptrace.WithClientTrace(ex.ctx, &httptrace.ClientTrace{GotConn: ex.gotConn, WroteHeaders: wrote, Got1xxResponse: ex.got1xx})
+	trace := &httptrace.ClientTrace{GotConn: ex.gotConn, WroteHeaders: wrote, Got1xxResponse: ex.response.got1xx}
+	return httptrace.WithClientTrace(context.WithValue(ex.ctx, exchangeKey{}, ex), trace)
 }
-
-// maxInterim bounds the 1xx answers to one request.
-const maxInterim = 64
-
-var errManyInterim = errors.New("the origin sends interim answers without end")
 
 func (ex *exchange) gotConn(info httptrace.GotConnInfo) {
 	if ex.wrote.Swap(false) {
@@ -225,120 +371,11 @@ func (ex *exchange) gotConn(info httptrace.GotConnInfo) {
 	}
 }
 
-// addrString is what String returns for an address, at a third of its cost for TCP's.
+// addrString is the String of an address, at a third of its cost for TCP.
 func addrString(a net.Addr) string {
 	if tcp, ok := a.(*net.TCPAddr); ok {
 		ap := tcp.AddrPort()
 		return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port()).String()
 	}
 	return a.String()
-}
-
-// got1xx forwards 103 Early Hints (RFC 8297) and its like, but not to HTTP/1.0, which has none (RFC 9110 section 15.2).
-// 100 and 101 are answered on each side by itself. The transport bounds each of them, but not how many there are.
-func (ex *exchange) got1xx(code int, header textproto.MIMEHeader) error {
-	ex.mu.Lock()
-	defer ex.mu.Unlock()
-	if ex.interim++; ex.interim > maxInterim {
-		return errManyInterim
-	}
-	if ex.header || ex.ended || ex.http10 || code == http.StatusContinue || code == http.StatusSwitchingProtocols {
-		return nil
-	}
-	h := ex.writer.Header()
-	for name, values := range header {
-		h[name] = values
-	}
-	fields.CleanHeader(h, false)
-	fields.DropOwnStatus(h)
-	ex.writer.WriteHeader(code)
-	clear(h)
-	return nil
-}
-
-// body counts what passes and ends the exchange at its end, however that comes.
-type body struct {
-	io.ReadCloser
-	ex    *exchange
-	resp  *http.Response // the transport fills its Trailer at the end
-	whole bool           // it was read to its end
-	early bool           // it is there before its request was sent, and the origin may read on
-}
-
-func (b *body) Read(p []byte) (n int, err error) {
-	defer b.recovered(&err)
-	n, err = b.ReadCloser.Read(b.holdBack(p))
-	b.ex.rec.Bytes += int64(n)
-	switch err {
-	case nil:
-	case io.EOF:
-		b.whole = true
-		fields.CleanTrailer(b.resp.Trailer)
-		b.ex.end(nil)
-	default:
-		b.ex.bodyErr = err
-		b.ex.breakOff(err)
-	}
-	return n, err
-}
-
-// recovered makes of a panic an error of reading, before goproxy closes the body and the exchange ends as if the client
-// had left.
-func (b *body) recovered(err *error) {
-	if v := recover(); v != nil {
-		b.ex.logPanic(v)
-		*err = fmt.Errorf("panic: %v", v)
-		b.ex.bodyErr = *err
-		b.ex.end(*err)
-	}
-}
-
-// breakOff ends what has not come to its own end, because of err or of what is behind it.
-func (ex *exchange) breakOff(err error) {
-	if !ex.over() {
-		ex.end(ex.whoLeft(err))
-	}
-}
-
-func (ex *exchange) over() bool {
-	ex.mu.Lock()
-	defer ex.mu.Unlock()
-	return ex.ended
-}
-
-// whoLeft returns err, or what is behind it: the client left or sent a broken body, or the proxy is stopping.
-func (ex *exchange) whoLeft(err error) error {
-	switch ended := context.Cause(ex.ctx); {
-	case errors.Is(ended, errStopping), errors.Is(ended, errTooLong):
-		return ended
-	case ex.conn.BadBody() != nil:
-		return ex.conn.BadBody()
-	case ended != nil:
-		return errClientLeft
-	}
-	return err
-}
-
-// holdBack keeps the last octet of an early answer of HTTP/1.1 back until its request is sent: 50 ms after it has read that,
-// the transport closes the connection.
-func (b *body) holdBack(p []byte) []byte {
-	left := b.resp.ContentLength - b.ex.rec.Bytes
-	switch {
-	case !b.early || b.resp.ProtoMajor != 1 || left < 1 || left > int64(len(p)):
-		return p
-	case left > 1:
-		return p[:left-1]
-	}
-	b.ex.upload.sent(false)
-	return p
-}
-
-// Close ends the answer, and in HTTP/2 the whole stream: an early one waits until its request is sent.
-func (b *body) Close() error {
-	if b.early && b.whole && b.resp.ProtoMajor == 2 {
-		b.ex.upload.sent(b.ex.upload.known)
-	}
-	err := b.ReadCloser.Close()
-	b.ex.breakOff(errClientLeft)
-	return err
 }

@@ -211,7 +211,7 @@ func (v *fetchVisit) pace(ctx context.Context) error {
 		}
 		if err = v.judgeAgain(ctx); err == nil && v.decision.Delay <= delay {
 			v.grant = grant
-			notePlace(v.rec, grant)
+			noteGrant(v.rec, grant)
 			return nil
 		}
 		grant.Cancel()

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bytes"
 	"log/slog"
 	"net"
 	"net/http"
@@ -71,11 +70,7 @@ func clientNetwork(remote net.Addr) netip.Addr {
 func overloadResponse() []byte {
 	ref := &Refusal{Reason: policy.ReasonOverload, Detail: "Too many connections are open.", RetryAfter: retryOverload}
 	ref.complete(0)
-	resp := ref.response(nothingRead, "")
-	resp.Close = true
-	var b bytes.Buffer
-	_ = resp.Write(&b) // a bytes.Buffer does not fail
-	return b.Bytes()
+	return wire(ref.response(nothingRead, ""))
 }
 
 const (

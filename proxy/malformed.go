@@ -3,7 +3,6 @@ package proxy
 import (
 	"net"
 	"net/http"
-	"time"
 
 	"github.com/robotsproxy/robotsproxy/internal/http1"
 	"github.com/robotsproxy/robotsproxy/origin"
@@ -35,11 +34,8 @@ func (s *Server) refuseMalformed(c net.Conn, t *tunnel, e *http1.SyntaxError) {
 	if t != nil {
 		ex.rec.Host, ex.rec.Port = t.host, t.port
 	}
-	resp := ex.refuse(r, malformedRefusal(e))
-	resp.Close = true
-	if c.SetWriteDeadline(time.Now().Add(http1.LingerTime)) == nil {
-		_ = resp.Write(c) // the record is complete, whether or not the client reads this
-	}
+	ex.response.conn = c
+	ex.answer(r, malformedRefusal(e))
 }
 
 func malformedRefusal(e *http1.SyntaxError) *Refusal {

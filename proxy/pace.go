@@ -5,7 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
-	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/audit"
@@ -32,8 +32,22 @@ func (p Pace) key(host string) string {
 	return p.Key(host)
 }
 
+// turn is the way of a request to its place in the lane of its host, from its admission to the header of the answer.
+type turn struct {
+	lane         string               // that is paced
+	asked        ratelimit.Request    // of the lane
+	grant        ratelimit.Grant      // guarded by entry.mu once the request is sent
+	clientTime   ratelimit.ClientTime // the time for which the client has blocked the request
+	preference   string               // the part of the client's Prefer that was applied; empty: none
+	reckoned     bool                 // the pace is only reported on
+	subresource  bool                 // asked for a place without a Delay: see Client.Pages
+	wrote        atomic.Bool          // the header was written to the origin
+	unrepeated   *Refusal             // why the request was not sent a second time; nil: it was, or once only
+	waitedBefore audit.Millis         // before sendings other than the last
+}
+
 // pace waits for the host's next place, or reckons in mode report how long that would have been.
-func (p pipeline) pace(req *http.Request, ex *exchange) *Refusal {
+func (ex *exchange) pace(req *http.Request) *Refusal {
 	if ex.judged.Mode == policy.Off {
 		return nil
 	}
@@ -45,7 +59,7 @@ func (p pipeline) pace(req *http.Request, ex *exchange) *Refusal {
 	}
 	ex.asked = ex.paced(req)
 	if ex.judged.Mode == policy.Report {
-		if ref := p.stopped(ex); ref != nil {
+		if ref := ex.stopped(); ref != nil {
 			return ref // since the look-up began
 		}
 		ex.reckon()
@@ -53,7 +67,7 @@ func (p pipeline) pace(req *http.Request, ex *exchange) *Refusal {
 	}
 	ex.deadline.pause()
 	defer ex.deadline.restart()
-	grant, ref := p.place(req.Context(), ex)
+	grant, ref := ex.awaitPlace(req.Context())
 	if ref != nil {
 		return ref
 	}
@@ -61,15 +75,15 @@ func (p pipeline) pace(req *http.Request, ex *exchange) *Refusal {
 	return nil
 }
 
-// place waits for the host's next place, and judges the request again when it has one. If the Delay has grown meanwhile,
-// place gives it back and asks for another within the rest of the request's wait.
-func (p pipeline) place(ctx context.Context, ex *exchange) (ratelimit.Grant, *Refusal) {
+// awaitPlace waits for the host's next place, and judges the request again when it has one. If the Delay has grown meanwhile,
+// awaitPlace gives it back and asks for another within the rest of the request's wait.
+func (ex *exchange) awaitPlace(ctx context.Context) (ratelimit.Grant, *Refusal) {
 	for {
 		grant, err := ex.acquire(ctx)
 		if err != nil {
 			return ratelimit.Grant{}, paceRefusal(ex, ex.asked, err)
 		}
-		ref := p.judgeAgain(ex)
+		ref := ex.judgeAgain()
 		if ref == nil && ex.delay() <= ex.asked.Delay {
 			return grant, nil
 		}
@@ -119,18 +133,11 @@ func (ex *exchange) waited(d time.Duration) {
 
 // stopped refuses what goes to a host that the operator has stopped. Acquire says that by itself; this is for requests
 // before it, and for those that are not paced.
-func (p pipeline) stopped(ex *exchange) *Refusal {
-	if err := p.options.Limiter.Stopped(ex.lane); err != nil {
+func (ex *exchange) stopped() *Refusal {
+	if err := ex.server.options.Limiter.Stopped(ex.lane); err != nil {
 		return paceRefusal(ex, ex.asked, err)
 	}
 	return nil
-}
-
-// deviates notes where we are less careful than the site asked.
-func (ex *exchange) deviates(how string) { deviates(&ex.rec, how) }
-
-func deviates(rec *audit.Record, how string) {
-	rec.Deviation = strings.TrimPrefix(rec.Deviation+","+how, ",")
 }
 
 // paced returns what req asks of the pace.
@@ -147,21 +154,14 @@ func (ex *exchange) paced(req *http.Request) ratelimit.Request {
 // subresource is the deviation of a request that was sent without the Delay of its host: see Client.Pages.
 const subresource = "subresource"
 
-// reported is the deviation of a request that is only reported on and did not wait, and of one that waited while such a
-// request went before it.
-const reported = "reported"
-
-// overlap is the deviation of a request that gave its place back before its end, since its client had blocked it.
-const overlap = "overlap"
-
 // reckon notes the wait that there would have been, and changes nothing.
 func (ex *exchange) reckon() {
 	ex.reckoned = true
 	wait, gap, ok := ex.server.options.Limiter.Reckon(ex.asked)
 	ex.rec.Waited = audit.Millis(wait)
-	ex.noteGap(gap, gap >= 0)
+	noteGap(&ex.rec, gap, gap >= 0)
 	if wait > 0 || gap >= 0 && audit.Millis(gap) < ex.rec.DelayRequired {
-		ex.deviates(reported)
+		noteDeviation(&ex.rec, reported)
 	}
 	if (!ok || wait > ex.asked.MaxWait) && ex.rec.Decision == policy.Allow {
 		ex.rec.Decision, ex.rec.Reason = policy.WouldThrottle, policy.ReasonReport
@@ -171,32 +171,9 @@ func (ex *exchange) reckon() {
 // hold takes over a place in the pace, and records how it was kept.
 func (ex *exchange) hold(g ratelimit.Grant) {
 	ex.grant = g
-	notePlace(&ex.rec, g)
+	noteGrant(&ex.rec, g)
 	if ex.delay() < ex.judged.Delay {
-		ex.deviates(subresource)
-	}
-}
-
-// notePlace writes into rec what a place in the pace was worth.
-func notePlace(rec *audit.Record, g ratelimit.Grant) {
-	rec.PacingMode = string(g.Mode())
-	rec.Waited += audit.Millis(g.Waited())
-	gap, known := g.Gap()
-	noteGap(rec, gap, known)
-	if g.Overtaken() {
-		deviates(rec, reported)
-	}
-	if required, source := g.Required(); source != "" {
-		rec.DelayRequired, rec.DelaySource = audit.Millis(required), string(source)
-	}
-}
-
-func (ex *exchange) noteGap(gap time.Duration, known bool) { noteGap(&ex.rec, gap, known) }
-
-// noteGap notes a gap that is known. It is a nanosecond at least, since a record leaves out what is zero.
-func noteGap(rec *audit.Record, gap time.Duration, known bool) {
-	if known {
-		rec.Gap = audit.Millis(max(gap, 1))
+		noteDeviation(&ex.rec, subresource)
 	}
 }
 

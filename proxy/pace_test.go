@@ -183,9 +183,9 @@ func TestReportedRequestsDeviate(t *testing.T) {
 // A gap of nothing is written as 0, and one that nobody knows is not.
 func TestGapsThatAreKnown(t *testing.T) {
 	for _, known := range []bool{true, false} {
-		var ex exchange
-		ex.noteGap(0, known)
-		written, err := json.Marshal(&ex.rec)
+		var rec audit.Record
+		noteGap(&rec, 0, known)
+		written, err := json.Marshal(&rec)
 		if err != nil || strings.Contains(string(written), `"gap_ms":0,`) != known {
 			t.Errorf("known %t: %s, %v", known, written, err)
 		}

@@ -34,11 +34,11 @@ type rawTunnel struct {
 }
 
 // serveRawTunnel answers a CONNECT to a host whose tunnels the proxy does not decrypt.
-func (s *Server) serveRawTunnel(w *hijackWriter, r *http.Request) {
+func (s *Server) serveRawTunnel(w *hijackWriter, ex *exchange, r *http.Request) {
 	if !s.handlers.begin() {
 		panic(http.ErrAbortHandler)
 	}
-	t := s.openRawTunnel(w, r)
+	t := s.openRawTunnel(w, ex, r)
 	if t == nil {
 		s.handlers.end()
 		return
@@ -50,23 +50,22 @@ func (s *Server) serveRawTunnel(w *hijackWriter, r *http.Request) {
 }
 
 // openRawTunnel judges and paces the CONNECT, dials the origin, and answers 200. It returns nil if it gave another answer.
-func (s *Server) openRawTunnel(w *hijackWriter, r *http.Request) (t *rawTunnel) {
-	ex := w.newExchange(r)
+func (s *Server) openRawTunnel(w *hijackWriter, ex *exchange, r *http.Request) (t *rawTunnel) {
 	ex.unread = true
 	defer ex.unreserve()
 	defer func() {
-		if v := recover(); v != nil {
-			w.refuse(r, ex.panicked(r, v))
+		if t == nil {
 			w.close()
 		}
 	}()
-	if ref := (pipeline{s}).admit(r, ex); ref != nil {
-		w.refuse(r, ex.refuse(r, ref))
+	defer ex.recoverPanic(r)
+	if ref := ex.admit(r); ref != nil {
+		ex.answer(r, ref)
 		return nil
 	}
 	origin, ref := s.dial(r, ex)
 	if ref != nil {
-		w.refuse(r, ex.refuse(r, ref))
+		ex.answer(r, ref)
 		return nil
 	}
 	client, _, err := w.Hijack()
@@ -75,19 +74,18 @@ func (s *Server) openRawTunnel(w *hijackWriter, r *http.Request) (t *rawTunnel) 
 	}
 	if err != nil {
 		origin.Close()
-		w.close()
 		ex.end(fmt.Errorf("answering the CONNECT: %w", err))
 		return nil
 	}
 	ex.rec.Status = http.StatusOK
-	ex.writer = nil                                            // to free its buffers
+	ex.response.ResponseWriter = nil                           // to free its buffers
 	ex.grant.Release(ratelimit.Outcome{Status: http.StatusOK}) // as after an upgrade: the tunnel may last for hours
 	return &rawTunnel{ex: ex, client: client, origin: origin, idle: s.options.IdleTimeout, began: time.Now()}
 }
 
 // dial opens the connection to the origin, whose address the guard checks.
 func (s *Server) dial(r *http.Request, ex *exchange) (net.Conn, *Refusal) {
-	if ref := (pipeline{s}).lookAgain(r, ex); ref != nil {
+	if ref := ex.lookAgain(r); ref != nil {
 		return nil, ref
 	}
 	ex.rec.SentAt = time.Now()

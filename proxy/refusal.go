@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html/template"
 	"io"
@@ -85,6 +86,16 @@ func (r *Refusal) complete(robotsStatus int) {
 	if r.Detail == "" {
 		r.Detail = c.title + "."
 	}
+}
+
+// endsConnection reports whether no further request is read from a connection of HTTP/1.x after r: a request that could not
+// be judged may not end where it seems to end, and after a time limit the deadlines of the connection have passed.
+func (r *Refusal) endsConnection() bool {
+	switch r.Reason {
+	case policy.ReasonBadRequest, policy.ReasonMisdirected, policy.ReasonLoop, policy.ReasonInternal:
+		return true
+	}
+	return errors.Is(r.Err, errTooLong)
 }
 
 // retryAfter returns whole seconds, at least one (RFC 9110 section 10.2.3), and 0 where none is to be sent.

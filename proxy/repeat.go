@@ -24,7 +24,7 @@ var (
 // The first sending counts as a request, since it may have arrived.
 func (ex *exchange) repeat(conn net.Conn) {
 	ex.endSending(time.Now())
-	ref := pipeline{ex.server}.admitAgain(ex)
+	ref := ex.admitAgain()
 	if ref == nil {
 		ex.rec.SentAt = time.Now()
 		return
@@ -53,16 +53,16 @@ func (ex *exchange) endSending(now time.Time) {
 	rec.ID, rec.Time = ex.server.ids.Next(now), now
 	rec.Waited, rec.Gap, rec.PacingMode = 0, 0, ""
 	rec.SentAt, rec.UpstreamAddr = time.Time{}, ""
-	ex.noteDecision(&ex.judged)
+	noteDecision(rec, ex.judged.Decision, ex.judged.snap)
 }
 
 // admitAgain takes a request that was sent before through the stages that a second sending needs. It returns nil if the
 // request may be sent at once.
-func (p pipeline) admitAgain(ex *exchange) *Refusal {
-	if ref := p.paceAgain(ex); ref != nil {
+func (ex *exchange) admitAgain() *Refusal {
+	if ref := ex.paceAgain(); ref != nil {
 		return ref
 	}
-	if ref := p.stopped(ex); ref != nil {
+	if ref := ex.stopped(); ref != nil {
 		return ref
 	}
 	if err := ex.begin(ex.ctx); err != nil {
@@ -72,7 +72,7 @@ func (p pipeline) admitAgain(ex *exchange) *Refusal {
 }
 
 // paceAgain waits for another place in the host's lane, or reckons in mode report how long that would have been.
-func (p pipeline) paceAgain(ex *exchange) *Refusal {
+func (ex *exchange) paceAgain() *Refusal {
 	if ex.judged.Mode == policy.Off {
 		return nil
 	}
@@ -82,7 +82,7 @@ func (p pipeline) paceAgain(ex *exchange) *Refusal {
 	}
 	ex.deadline.pause()
 	defer ex.deadline.restart()
-	grant, ref := p.place(ex.ctx, ex)
+	grant, ref := ex.awaitPlace(ex.ctx)
 	if ref != nil {
 		return ref
 	}

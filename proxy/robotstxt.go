@@ -18,10 +18,18 @@ import (
 
 // servesRobots reports whether the answer to ex is the very robots.txt that it was judged by: then a crawler sees what is
 // enforced, and the origin is spared.
-func (p pipeline) servesRobots(req *http.Request, ex *exchange) bool {
+func (ex *exchange) servesRobots(req *http.Request) bool {
 	snap := ex.judged.snap
-	return p.options.ServeRobots && ex.rec.Mode == policy.Enforce.String() && snap != nil && snap.Availability != robots.Unreachable &&
+	return ex.server.options.ServeRobots && ex.rec.Mode == policy.Enforce.String() && snap != nil && snap.Availability != robots.Unreachable &&
 		ex.target == "/robots.txt" && (req.Method == http.MethodGet || req.Method == http.MethodHead)
+}
+
+// answerRobots answers a request for /robots.txt without asking the origin, and without a place in the lane.
+func (ex *exchange) answerRobots(req *http.Request) *http.Response {
+	resp := robotsResponse(req, ex.response.robots, ex.judged.Dialect, time.Now())
+	ex.rec.Status = resp.StatusCode
+	resp.Body = &body{ReadCloser: resp.Body, ex: ex, resp: resp}
+	return resp
 }
 
 // robotsResponse is the kept robots.txt as an answer: the origin's own status and text, how old it is, and its hash. Of a page

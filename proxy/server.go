@@ -6,13 +6,13 @@
 //	...
 //	err = srv.Shutdown(ctx)
 //
-// A request comes in one of two ways: in absolute-form to the front server, or through a CONNECT, whose TLS is ended here
-// so that its path can be judged (inner server). From there on both go one way, by goproxy into the pipeline: look up
-// the origin's robots.txt, decide, refuse or pace, forward, record. Nothing is forwarded unjudged, and what was judged is
-// what is sent. Answers of ours carry a Refusal's fields (RFC 9209, RFC 9457) and are made inside the tunnel, where
-// clients can read them.
+// A request comes in one of two ways: in absolute-form to the front server, or through a CONNECT, inside which the proxy ends
+// the TLS, so that it sees the path (inner server). From there on both go the same way, from serve in exchange.go: look up
+// the robots.txt of the origin, decide, refuse or pace, forward by goproxy, record. Every request is judged before it is
+// sent, and exactly as it is sent. The proxy's own answers carry the fields of a Refusal (RFC 9209, RFC 9457); inside a tunnel
+// they are sent through it, since clients show no answer to a CONNECT but its status line.
 //
-// The package does not know how rules are read (rules), fetched (robots) or weighed (policy), nor where records go.
+// Rules are read by package rules, fetched by robots and applied by policy. The caller provides where records go.
 package proxy
 
 import (
@@ -20,7 +20,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -36,7 +35,6 @@ import (
 	"github.com/robotsproxy/robotsproxy/auth"
 	"github.com/robotsproxy/robotsproxy/certs"
 	"github.com/robotsproxy/robotsproxy/egress"
-	"github.com/robotsproxy/robotsproxy/internal/fields"
 	"github.com/robotsproxy/robotsproxy/internal/http1"
 	"github.com/robotsproxy/robotsproxy/internal/limit"
 	"github.com/robotsproxy/robotsproxy/origin"
@@ -118,7 +116,7 @@ type Server struct {
 	requests     *limit.Counter[string] // by Client.share
 	memory       *limit.Counter[string] // the bytes that requests hold, by Client.share
 	caRejections *caRejections
-	turns        *turns // of costly decisions
+	slots        *decisionSlots // of costly decisions
 
 	timeouts timeouts
 
@@ -138,7 +136,7 @@ func New(o Options) (*Server, error) {
 		options: o, log: o.Logger, ids: o.IDs, via: egress.NewVia(o.Pseudonym),
 		tunnels: newConnQueue(), conns: make(map[net.Conn]struct{}), handlers: newInflight(),
 		connLimit: o.Limits.connections("limits", o.Logger), tunnelLimit: o.Limits.tunnels(o.Logger),
-		requests: o.Limits.requests(o.Logger), memory: o.Limits.memory(o.Logger), caRejections: newCARejections(o.Logger), turns: newTurns(),
+		requests: o.Limits.requests(o.Logger), memory: o.Limits.memory(o.Logger), caRejections: newCARejections(o.Logger), slots: newDecisionSlots(),
 	}
 	s.byUser = clientsByUser(o.Users)
 	s.life, s.end = context.WithCancelCause(context.Background())
@@ -184,7 +182,7 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// newGoproxy sets goproxy up so that it only routes: requests to the pipeline, CONNECTs to openTunnel.
+// newGoproxy sets goproxy up so that it only routes: requests to their exchange, CONNECTs to openTunnel.
 func (s *Server) newGoproxy() *goproxy.ProxyHttpServer {
 	p := goproxy.NewProxyHttpServer()
 	p.Logger = goproxyLog{s.log}
@@ -193,7 +191,7 @@ func (s *Server) newGoproxy() *goproxy.ProxyHttpServer {
 	p.ConnectDial = nil
 	p.OnRequest().HandleConnectFunc(s.handleConnect)
 	p.OnRequest().DoFunc(func(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *http.Response) {
-		ctx.RoundTripper = pipeline{s}
+		ctx.RoundTripper = exchangeOf(r)
 		return r, nil
 	})
 	return p
@@ -355,7 +353,7 @@ func (s *Server) receiveVisit(w http.ResponseWriter, r *http.Request, t *tunnel)
 		s.refuseVisit(w, r, t)
 		return
 	}
-	hurry(w, r)
+	limitDrain(w, r)
 	if t != nil {
 		r.URL.Scheme, r.URL.Host = "http", r.Host // absolute, as in every request through the proxy
 	}
@@ -368,7 +366,7 @@ func (s *Server) refuseVisit(w http.ResponseWriter, r *http.Request, t *tunnel) 
 	ex := s.newExchange(w, r, t)
 	ex.identify(r)
 	err := errors.New("the target is a path without a host, and no page of the proxy has a path with empty or dot segments")
-	writeResponse(w, r, ex.refuse(r, targetRefusal(err)))
+	ex.answer(r, targetRefusal(err))
 }
 
 // isClean reports whether http.ServeMux takes an escaped path as it is. An empty path is that of "/".
@@ -384,103 +382,6 @@ func isVisit(r *http.Request) bool {
 	}
 	o, err := origin.FromURL(r.URL)
 	return err == nil && o == onboarding
-}
-
-// serve takes one request all the way. Its target is made certain before anything else looks at it.
-func (s *Server) serve(w http.ResponseWriter, r *http.Request, t *tunnel) {
-	if !s.handlers.begin() {
-		panic(http.ErrAbortHandler)
-	}
-	defer s.handlers.end()
-	s.active.Add(1)
-	defer s.active.Add(-1)
-	ex := s.newExchange(w, r, t)
-	ex.enter(r.Context())
-	ex.startDeadline(s.options.Limits.RequestTimeout)
-	defer ex.deadline.stop()
-	rw := &responseWriter{ResponseWriter: w, ex: ex}
-	defer rw.release()
-	defer func() { ex.upload.leave() }()
-	defer ex.unreserve()
-	defer ex.breakOff(nil)
-	defer func() {
-		if v := recover(); v != nil {
-			ex.recovered(rw, r, v)
-		}
-	}()
-	ex.identify(r)
-	if ref := ex.normalise(r); ref != nil {
-		writeResponse(rw, r, ex.refuse(r, ref))
-		return
-	}
-	r = r.WithContext(ex.traced()) // a copy: net/http looks at the body of its own to know what became of it
-	if ref := ex.prepare(r); ref != nil {
-		writeResponse(rw, r, ex.refuse(r, ref))
-		return
-	}
-	s.goproxy.ServeHTTP(rw, r)
-	switch {
-	case ex.bodyErr != nil:
-		rw.Flush() // what came is the client's, as it would be without us
-		ex.conn.CloseAfterBadBody(rw)
-		panic(http.ErrAbortHandler) // a body that broke off must not look whole: goproxy lets it end in good order
-	case ex.upload != nil:
-		ex.upload.settle()
-	default:
-		ex.conn.CloseAfterBadBody(rw)
-	}
-}
-
-// recovered makes of a panic outside the pipeline one answer, one line in the log and one record. An answer that has begun
-// is broken off. net/http's own way to do that passes.
-func (ex *exchange) recovered(w *responseWriter, r *http.Request, v any) {
-	switch {
-	case v == http.ErrAbortHandler:
-		panic(v)
-	case w.written:
-		ex.logPanic(v)
-		ex.end(fmt.Errorf("panic: %v", v))
-		panic(http.ErrAbortHandler)
-	}
-	writeResponse(w, r, ex.panicked(r, v))
-}
-
-// prepare makes r's header fit for the origin. It runs before goproxy takes Connection away. It refuses a request for a
-// WebSocket whose handshake is broken.
-func (ex *exchange) prepare(r *http.Request) *Refusal {
-	trailers := fields.WantsTrailers(r.Header)
-	webSocket := fields.WantsWebSocket(r.Header) && !ex.http10 // HTTP/1.0 knows no upgrade (RFC 9110 section 7.8)
-	fields.CleanHeader(r.Header, webSocket)
-	fields.DropPathFields(r.Header)
-	if webSocket {
-		var err error
-		if ex.handshake, err = fields.ReadHandshake(r); err != nil {
-			return handshakeRefusal(err)
-		}
-	}
-	if trailers {
-		r.Header["Te"] = []string{"trailers"}
-	}
-	ex.server.via.Add(r.Header, r.ProtoMajor)
-	r.Close = false // the client's "Connection: close" is about its own connection
-	if _, ok := r.Header["User-Agent"]; !ok {
-		r.Header["User-Agent"] = []string{""} // net/http would invent one
-	}
-	return nil
-}
-
-// writeResponse answers with a refusal that was made before goproxy saw the request.
-func writeResponse(w http.ResponseWriter, r *http.Request, resp *http.Response) {
-	h := w.Header()
-	for name, values := range resp.Header {
-		h[name] = values
-	}
-	if r.ProtoMajor == 1 {
-		h.Set("Connection", "close") // what could not be judged may not have ended where we think
-	}
-	w.WriteHeader(resp.StatusCode)
-	// The client may be gone, which changes nothing: the refusal is recorded.
-	_, _ = io.Copy(w, resp.Body)
 }
 
 // goproxyLog lets goproxy speak to the debug log. Its messages hold data of strangers in the place of formats, so they

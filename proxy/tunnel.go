@@ -95,12 +95,13 @@ type tunnelKey struct{}
 // inside the tunnel. The sender of the CONNECT is the client of every request inside.
 func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 	hw := &hijackWriter{ResponseWriter: w, tunnel: &tunnel{}, server: s}
-	if !hw.admit(r) {
+	ex, ok := hw.admit(r)
+	if !ok {
 		return
 	}
 	defer hw.releaseUnused()
 	if s.interception(hw.tunnel) == policy.Tunnel {
-		s.serveRawTunnel(hw, r)
+		s.serveRawTunnel(hw, ex, r)
 		return
 	}
 	s.goproxy.ServeHTTP(hw, r)
@@ -131,18 +132,6 @@ func readConnect(r *http.Request) (*tunnel, error) {
 	return newTunnel(host, port)
 }
 
-// newConnectExchange begins the record of a CONNECT that is refused or not decrypted. It is for the origin over TLS: the
-// robots.txt there judges the tunnel.
-func (s *Server) newConnectExchange(w http.ResponseWriter, r *http.Request, t *tunnel) *exchange {
-	ex := s.newExchange(w, r, t)
-	ex.identify(r)
-	ex.tunnel = nil // r is the CONNECT itself, which is outside the tunnel
-	ex.origin = t.secure
-	ex.rec.Via = audit.Tunnel
-	ex.rec.Scheme, ex.rec.Host, ex.rec.Port = t.secure.Scheme(), t.host, t.port
-	return ex
-}
-
 // hijackWriter hijacks the connection of a CONNECT as a tunnelConn. goproxy would lose the bytes that net/http read after the
 // CONNECT.
 type hijackWriter struct {
@@ -169,44 +158,45 @@ func (w *hijackWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 // admit reports whether the tunnel of r may be opened. If not, it answers r. Of a CONNECT, Shutdown waits for this only: an open
 // tunnel may be idle for long.
-func (w *hijackWriter) admit(r *http.Request) bool {
+func (w *hijackWriter) admit(r *http.Request) (ex *exchange, ok bool) {
 	if !w.server.handlers.begin() {
 		panic(http.ErrAbortHandler)
 	}
 	defer w.server.handlers.end()
-	defer func() {
-		if v := recover(); v != nil {
-			w.refuse(r, w.newExchange(r).panicked(r, v))
-		}
-	}()
-	ref := w.authorize(r)
-	if ref != nil {
-		w.refuse(r, w.newExchange(r).refuse(r, ref))
+	ex = w.server.newExchange(w.ResponseWriter, r, nil)
+	ex.rec.Via = audit.Tunnel
+	defer ex.recoverPanic(r)
+	if ref := w.authorize(ex, r); ref != nil {
+		ex.answer(r, ref)
+		return nil, false
 	}
-	return ref == nil
+	return ex, true
 }
 
 // authorize reads the target and the client of r, and takes a slot for the tunnel.
-func (w *hijackWriter) authorize(r *http.Request) *Refusal {
+func (w *hijackWriter) authorize(ex *exchange, r *http.Request) *Refusal {
 	t, err := readConnect(r)
 	if err == nil {
 		w.tunnel = t
+		ex.setTunnelTarget(t)
 	}
-	client, ref := w.server.identify(r)
-	w.tunnel.client, w.tunnel.share = client, client.share(r.RemoteAddr)
+	ex.identify(r)
+	w.tunnel.client, w.tunnel.share = ex.client, ex.share
 	switch {
 	case err != nil:
 		return targetRefusal(err)
-	case ref != nil:
-		return ref
+	case ex.denied != nil:
+		return ex.denied
 	case w.server.interception(t) == policy.NoTunnel:
 		return &Refusal{Reason: policy.ReasonIntercept, Detail: "The operator of this proxy lets no tunnel to " + t.host + " through."}
 	}
 	return w.takeSlot()
 }
 
-func (w *hijackWriter) newExchange(r *http.Request) *exchange {
-	return w.server.newConnectExchange(w.ResponseWriter, r, w.tunnel)
+// setTunnelTarget makes ex an exchange about t itself. Its origin is the one over TLS, by whose robots.txt a tunnel is judged.
+func (ex *exchange) setTunnelTarget(t *tunnel) {
+	ex.origin = t.secure
+	ex.rec.Scheme, ex.rec.Host, ex.rec.Port = t.secure.Scheme(), t.host, t.port
 }
 
 // takeSlot takes a slot among the tunnels, or refuses if all are taken.
@@ -215,19 +205,6 @@ func (w *hijackWriter) takeSlot() *Refusal {
 		return &Refusal{Reason: policy.ReasonOverload, Detail: "Too many tunnels are open.", RetryAfter: retryOverload}
 	}
 	return nil
-}
-
-// refuse answers the CONNECT with resp. Its status line contains the reason, since most clients show no more of the answer.
-func (w *hijackWriter) refuse(r *http.Request, resp *http.Response) {
-	conn, _, err := http.NewResponseController(w.ResponseWriter).Hijack()
-	if err != nil {
-		writeResponse(w, r, resp)
-		return
-	}
-	resp.Close = true
-	var b bytes.Buffer
-	_ = resp.Write(&b) // a bytes.Buffer does not fail
-	http1.CloseWithResponse(conn, b.Bytes())
 }
 
 // close closes the connection if it was hijacked.
@@ -361,7 +338,11 @@ func (s *Server) recordTunnel(c *tunnelConn, ref *Refusal) {
 	}
 	defer s.handlers.end()
 	r := &http.Request{Method: http.MethodConnect, RemoteAddr: c.RemoteAddr().String(), Header: http.Header{}}
-	s.newConnectExchange(nil, r, c.tunnel).refuse(r, ref)
+	ex := s.newExchange(nil, r, c.tunnel)
+	ex.identify(r)
+	ex.rec.Via = audit.Tunnel
+	ex.setTunnelTarget(c.tunnel)
+	ex.refuse(r, ref)
 }
 
 // inner serves a request inside a tunnel.

@@ -6,27 +6,27 @@ import (
 	"sync"
 )
 
-// turns lets each client have one costly decision made at a time, and leaves one processor to everything else. Other decisions
+// decisionSlots lets each client have one costly decision made at a time, and leaves one processor to everything else. Other decisions
 // take microseconds and need no turn.
-type turns struct {
+type decisionSlots struct {
 	slots chan struct{} // one for each decision that may be made at a time
 
 	mu      sync.Mutex // guards clients
-	clients map[string]*turn
+	clients map[string]*clientSlot
 }
 
-// turn belongs to one client: the request that has put something into token has it.
-type turn struct {
+// clientSlot belongs to one client: the request that has put something into token has it.
+type clientSlot struct {
 	token    chan struct{}
-	requests int // that have the turn or wait for it; guarded by turns.mu
+	requests int // that have the turn or wait for it; guarded by decisionSlots.mu
 }
 
-func newTurns() *turns {
-	return &turns{slots: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)-1)), clients: make(map[string]*turn)}
+func newDecisionSlots() *decisionSlots {
+	return &decisionSlots{slots: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)-1)), clients: make(map[string]*clientSlot)}
 }
 
 // take waits for a turn of client, and returns the function that ends it. The error is the cause of the end of ctx.
-func (t *turns) take(ctx context.Context, client string) (leave func(), err error) {
+func (t *decisionSlots) take(ctx context.Context, client string) (leave func(), err error) {
 	own := t.enter(client)
 	select {
 	case own.token <- struct{}{}:
@@ -48,19 +48,19 @@ func (t *turns) take(ctx context.Context, client string) (leave func(), err erro
 	}, nil
 }
 
-func (t *turns) enter(client string) *turn {
+func (t *decisionSlots) enter(client string) *clientSlot {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	own := t.clients[client]
 	if own == nil {
-		own = &turn{token: make(chan struct{}, 1)}
+		own = &clientSlot{token: make(chan struct{}, 1)}
 		t.clients[client] = own
 	}
 	own.requests++
 	return own
 }
 
-func (t *turns) leave(client string, own *turn) {
+func (t *decisionSlots) leave(client string, own *clientSlot) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if own.requests--; own.requests == 0 {

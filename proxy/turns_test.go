@@ -16,7 +16,7 @@ import (
 // is left of a client that waited in vain.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns()
+		turns := newDecisionSlots()
 		turns.slots = make(chan struct{}, 1)
 		order := make(chan string, 10)
 		take := func(ctx context.Context, client string) (leave func()) {

@@ -1,7 +1,9 @@
 package proxy
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -9,7 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/robotsproxy/robotsproxy/internal/fields"
 	"github.com/robotsproxy/robotsproxy/internal/http1"
+	"github.com/robotsproxy/robotsproxy/ratelimit"
 )
 
 // upload is the body of a request of HTTP/1.1 on its way to the origin, which may answer before it has all of it, and
@@ -83,7 +87,9 @@ func (u *upload) run() {
 	defer close(u.over)
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)
-	u.ask()
+	if u.awaits {
+		u.ex.response.sendContinue() // before the first read, at which net/http would write it amid interim responses
+	}
 	for unwanted := 0; unwanted < maxUnwanted; {
 		n, err := u.body.Read(*buf)
 		u.whole.Store(err == io.EOF)
@@ -97,16 +103,6 @@ func (u *upload) run() {
 			u.pipe.CloseWithError(err)
 			return
 		}
-	}
-}
-
-// ask has a client that waits for it send its body. net/http would do so at the first read, amid the hints that an origin
-// may send meanwhile.
-func (u *upload) ask() {
-	u.ex.mu.Lock()
-	defer u.ex.mu.Unlock()
-	if u.awaits && !u.ex.http10 && !u.ex.header {
-		u.ex.writer.WriteHeader(http.StatusContinue)
 	}
 }
 
@@ -129,7 +125,7 @@ func (u *upload) answered(resp *http.Response) (early bool) {
 		return false
 	}
 	u.known = resp.Header.Get("Content-Length") != ""
-	return http.NewResponseController(u.ex.writer).EnableFullDuplex() == nil
+	return http.NewResponseController(u.ex.response.ResponseWriter).EnableFullDuplex() == nil
 }
 
 func (u *upload) isReleased() bool {
@@ -180,7 +176,7 @@ func (u *upload) leave() {
 	}
 	u.pipe.CloseWithError(errCutShort)
 	if !u.whole.Load() {
-		closeBehind(u.ex.writer)
+		closeBehind(u.ex.response.ResponseWriter)
 		u.ex.conn.Abandon()
 	}
 	<-u.over
@@ -189,4 +185,51 @@ func (u *upload) leave() {
 // closeBehind has net/http close the connection when the answer is written, as it does for a body beyond a limit.
 func closeBehind(w http.ResponseWriter) {
 	_, _ = http.MaxBytesReader(w, io.NopCloser(strings.NewReader("x")), 0).Read(make([]byte, 1)) // it fails
+}
+
+// clientBody counts each read of a request's body as a wait for the client.
+type clientBody struct {
+	io.ReadCloser
+	time *ratelimit.ClientTime
+}
+
+func (b clientBody) Read(p []byte) (int, error) {
+	b.time.Begin()
+	defer b.time.End(0)
+	return b.ReadCloser.Read(p)
+}
+
+// smallBody is the size up to which a request's body is read before the request waits.
+const smallBody = 64 << 10
+
+// readSmallBody reads a small body out of the connection. net/http notices that a client has left only after the body was
+// read, and a request must not be sent for a client that left while it waited. A larger body, one of unknown length, and
+// one that the client holds back (Expect) stay in the connection: if such a client leaves, it is noticed during sending.
+func (ex *exchange) readSmallBody(req *http.Request) error {
+	if !isSmallBody(req) {
+		return nil
+	}
+	data := bytes.NewBuffer(make([]byte, 0, req.ContentLength+bytes.MinRead))
+	if _, err := data.ReadFrom(req.Body); err != nil {
+		return fmt.Errorf("reading the request's body: %w", err)
+	}
+	req.Body, ex.held = io.NopCloser(data), true
+	return nil
+}
+
+// isSmallBody reports whether the request's body is read before the request waits.
+func isSmallBody(req *http.Request) bool {
+	return req.ContentLength > 0 && req.ContentLength <= smallBody && req.Header.Get("Expect") == ""
+}
+
+// attachBody prepares the request's body for the transport, and its trailers.
+func (ex *exchange) attachBody(req *http.Request) {
+	if req.Body != nil && req.Body != http.NoBody && !ex.held {
+		req.Body = clientBody{req.Body, &ex.clientTime}
+		if req.ProtoMajor == 1 {
+			ex.upload = newUpload(req, ex)
+			req.Body = ex.upload
+		}
+	}
+	fields.CleanRequestTrailer(req)
 }

@@ -33,7 +33,7 @@ func (c *webSocket) watch() {
 	defer c.silence.Stop()
 	select {
 	case <-c.silence.C:
-		c.ex.end(c.ex.whoLeft(errSilent))
+		c.ex.end(c.ex.abortCause(errSilent))
 	case <-c.ex.ctx.Done():
 	}
 	c.Close()

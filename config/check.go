@@ -305,7 +305,7 @@ func (l *loader) checkRobotsFile(key, path string) {
 		l.Fault(key, "expected a file that can be read: %v", err)
 		return
 	}
-	findings := rules.Parse(body, rules.Options{KeepSource: true}).Lint()
+	findings := rules.Lint(body, rules.Options{})
 	i := slices.IndexFunc(findings, func(f rules.Finding) bool { return f.Severity == rules.SeverityError })
 	if i >= 0 {
 		l.Warn(key, "%s:%d:%d: %s; robotsproxy lint shows all", path, findings[i].Line, findings[i].Column, findings[i].Message)

@@ -66,11 +66,11 @@ func TestTooComplex(t *testing.T) {
 
 // A tunnel is refused if the groups of its agent cannot be found.
 func TestTooComplexTunnel(t *testing.T) {
-	p, err := New(Options{Dialect: rules.MK1996})
+	p, err := New(Options{Dialect: rules.DialectMK1996})
 	if err != nil {
 		t.Fatal(err)
 	}
-	snap := foundIn(strings.Repeat("User-agent: aaab\nDisallow: /x\n", 15_000)+"User-agent: *\nAllow: /\n", rules.MK1996)
+	snap := foundIn(strings.Repeat("User-agent: aaab\nDisallow: /x\n", 15_000)+"User-agent: *\nAllow: /\n", rules.DialectMK1996)
 	for agent, want := range map[string]Reason{"NewsBot/1.0": ReasonNone, strings.Repeat("a", 60<<10): ReasonTooComplex} {
 		if d := p.Decide(Request{UserAgent: agent, Tunnel: true}, snap, time.Now()); d.Reason != want || (d.Action == Forward) != (want == ReasonNone) {
 			t.Errorf("Decide for an agent of %d bytes = %v %s, want the reason %q", len(agent), d.Action, d.Reason, want)

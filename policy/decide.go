@@ -239,7 +239,7 @@ func byRobots(agent rules.Agent, r Request, snap *robots.Snapshot) Decision {
 	case robots.Found, robots.Unavailable:
 		d := Decision{Agent: agent.Token(), Outcome: Deny, Reason: ReasonRobots}
 		if r.Tunnel {
-			d.Verdict, _ = agent.Closed()
+			d.Verdict, _ = agent.DisallowsAll()
 			d.Reason = ReasonIntercept
 		} else {
 			// Judging only the written form would let "/a/../private" and "//private" bypass a rule for "/private".

@@ -130,10 +130,10 @@ func TestDialect(t *testing.T) {
 		want         rules.Dialect
 		action       Action
 	}{
-		{"none is the RFC's", rules.RFC9309, nil, nil, rules.RFC9309, Forward},
-		{"global", rules.MK1996, nil, nil, rules.MK1996, Refuse},
-		{"the client's before it", rules.MK1996, ptr(rules.Google), nil, rules.Google, Forward},
-		{"the host's before both", rules.RFC9309, ptr(rules.Google), ptr(rules.RobotsCR), rules.RobotsCR, Refuse},
+		{"none is the RFC's", rules.DialectRFC9309, nil, nil, rules.DialectRFC9309, Forward},
+		{"global", rules.DialectMK1996, nil, nil, rules.DialectMK1996, Refuse},
+		{"the client's before it", rules.DialectMK1996, ptr(rules.DialectGoogle), nil, rules.DialectGoogle, Forward},
+		{"the host's before both", rules.DialectRFC9309, ptr(rules.DialectGoogle), ptr(rules.DialectRobotsCR), rules.DialectRobotsCR, Refuse},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			p, err := New(Options{Dialect: row.global, Hosts: []Host{{Pattern: "a.example", Dialect: row.host}}})

@@ -79,7 +79,7 @@ func (e *exemption) covers(r Request, now time.Time) bool {
 
 // coversAll reports whether e applies to every path.
 func (e *exemption) coversAll() bool {
-	_, all := e.path.Closed()
+	_, all := e.path.DisallowsAll()
 	return all
 }
 

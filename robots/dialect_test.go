@@ -24,15 +24,15 @@ func TestRulesFor(t *testing.T) {
 		target            string
 		allowed           bool
 	}{
-		{"the RFC's reading", "", o, robots.Found, false, rules.RFC9309, "/x", true},
-		{"values are URLs of the origin", "", o, robots.Found, false, rules.WWWRobotRules, "/x", false},
-		{"the origin is that of the file", "", o, robots.Found, false, rules.WWWRobotRules, "http://b.example/x", true},
-		{"no charset is ISO-8859-1", "", o, robots.Found, false, rules.GYM2008, "/caf%C3%A9", false},
-		{"a charset is a charset", "text/plain; charset=utf-8", o, robots.Found, false, rules.GYM2008, "/caf%C3%A9", true},
-		{"a file of the operator's is UTF-8", "", origin.Origin{}, robots.Found, false, rules.GYM2008, "/caf%C3%A9", true},
-		{"the last line", "", o, robots.Found, false, rules.MK1996, "/y", false},
-		{"a last line that is cut", "", o, robots.Found, true, rules.MK1996, "/y", true},
-		{"no rules but where there is a file", "", o, robots.Unavailable, false, rules.MK1996, "/y", true},
+		{"the RFC's reading", "", o, robots.Found, false, rules.DialectRFC9309, "/x", true},
+		{"values are URLs of the origin", "", o, robots.Found, false, rules.DialectWWWRobotRules, "/x", false},
+		{"the origin is that of the file", "", o, robots.Found, false, rules.DialectWWWRobotRules, "http://b.example/x", true},
+		{"no charset is ISO-8859-1", "", o, robots.Found, false, rules.DialectGYM2008, "/caf%C3%A9", false},
+		{"a charset is a charset", "text/plain; charset=utf-8", o, robots.Found, false, rules.DialectGYM2008, "/caf%C3%A9", true},
+		{"a file of the operator's is UTF-8", "", origin.Origin{}, robots.Found, false, rules.DialectGYM2008, "/caf%C3%A9", true},
+		{"the last line", "", o, robots.Found, false, rules.DialectMK1996, "/y", false},
+		{"a last line that is cut", "", o, robots.Found, true, rules.DialectMK1996, "/y", true},
+		{"no rules but where there is a file", "", o, robots.Unavailable, false, rules.DialectMK1996, "/y", true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -127,7 +127,7 @@ func (s *Snapshot) schedule() *Snapshot {
 func (s *Snapshot) compile() {
 	s.Rules = &rules.Ruleset{}
 	if s.Availability == Found {
-		s.Rules = rules.Parse(s.Body, s.reading(rules.RFC9309))
+		s.Rules = rules.Parse(s.Body, s.reading(rules.DialectRFC9309))
 	}
 }
 

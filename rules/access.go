@@ -21,14 +21,14 @@ func (d Dialect) Access(status int) Access {
 		return AccessRules
 	}
 	switch d {
-	case RobotstxtRB, RobotsCR:
+	case DialectRobotstxtRB, DialectRobotsCR:
 		return olderAccess(status, AccessAll)
-	case MK1996, GYM2008:
+	case DialectMK1996, DialectGYM2008:
 		if status == 404 {
 			return AccessAll
 		}
 		return olderAccess(status, AccessUnknown)
-	case WWWRobotRules:
+	case DialectWWWRobotRules:
 		return AccessAll // it reads what it is given; its own user agent gives it nothing but a success
 	default:
 		if status >= 500 || status == 429 {

@@ -20,7 +20,7 @@ func (r *Ruleset) Agent(userAgent string) Agent {
 // agent also returns the steps that the search took.
 func (r *Ruleset) agent(userAgent string) (a Agent, steps int) {
 	verbatim := false
-	if r.dialect != RFC9309 {
+	if r.dialect != DialectRFC9309 {
 		s := r.dialect.switches()
 		if !s.agents.merged() {
 			return r.firstAgent(userAgent, s)
@@ -59,7 +59,7 @@ func (r *Ruleset) agentNamed(name string) Agent {
 		t, ok = r.token("*")
 	}
 	if !ok {
-		return Agent{}
+		return Agent{set: r, token: noToken}
 	}
 	return Agent{set: r, token: t}
 }
@@ -84,7 +84,7 @@ func (r *Ruleset) firstAgent(userAgent string, s *switches) (a Agent, steps int)
 			return Agent{set: r, token: t}, steps
 		}
 	}
-	return Agent{}, steps
+	return Agent{set: r, token: noToken}, steps
 }
 
 // fits reports whether the value of a user-agent line matches a crawler, and the steps that it took. Both are in lower case.

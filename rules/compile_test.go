@@ -36,7 +36,7 @@ func TestBlocks(t *testing.T) {
 func checkBlocks(t *testing.T, body string, names []string) {
 	t.Helper()
 	p := new(parser)
-	p.reset(RFC9309, "")
+	p.reset(DialectRFC9309, "")
 	lines := lineReader{rest: []byte(body)}
 	for lines.next() {
 		p.line(lines.number, lines.line)

@@ -74,11 +74,11 @@ func (v *vector) dialects() (dialects []rules.Dialect) {
 			dialects = append(dialects, own)
 		}
 		return dialects
-	case err == nil && (own != rules.RFC9309 || v.RFC != nil && *v.RFC):
+	case err == nil && (own != rules.DialectRFC9309 || v.RFC != nil && *v.RFC):
 		dialects = append(dialects, own)
 	}
-	if own != rules.RFC9309 && v.RFC != nil && *v.RFC {
-		dialects = append(dialects, rules.RFC9309)
+	if own != rules.DialectRFC9309 && v.RFC != nil && *v.RFC {
+		dialects = append(dialects, rules.DialectRFC9309)
 	}
 	return dialects
 }

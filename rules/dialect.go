@@ -11,25 +11,25 @@ type Dialect uint8
 
 const (
 	// RFC9309 is the standard, with the leniencies that section 2.2.4 leaves to crawlers.
-	RFC9309 Dialect = iota
+	DialectRFC9309 Dialect = iota
 	// Google is the reading of Google's open parser: RFC 9309, but nothing is decoded, agents are cut to letters, "_" and
 	// "-", keys may go on ("disallows:"), "Allow: /d/index.html" allows "/d/", and "/robots.txt" itself may be disallowed.
-	Google
+	DialectGoogle
 	// RobotstxtRB is the reading of Ruby's robotstxt: the first group that fits, in it the first rule that matches.
-	RobotstxtRB
+	DialectRobotstxtRB
 	// RobotsCR is the reading of Crystal's robots.cr, which is that of RobotstxtRB.
-	RobotsCR
+	DialectRobotsCR
 	// WWWRobotRules is the reading of Perl's WWW::RobotRules: Disallow alone, without wildcards, its values URLs.
-	WWWRobotRules
+	DialectWWWRobotRules
 	// MK1996 is the draft of 1996 as Python's robotexclusionrulesparser reads it: "*" and "$" are no wildcards.
-	MK1996
+	DialectMK1996
 	// GYM2008 is the same parser's reading of what Google, Yahoo and Microsoft agreed on in 2008: they are.
-	GYM2008
+	DialectGYM2008
 )
 
 // Dialects lists all dialects.
 func Dialects() []Dialect {
-	return []Dialect{RFC9309, Google, RobotstxtRB, RobotsCR, WWWRobotRules, MK1996, GYM2008}
+	return []Dialect{DialectRFC9309, DialectGoogle, DialectRobotstxtRB, DialectRobotsCR, DialectWWWRobotRules, DialectMK1996, DialectGYM2008}
 }
 
 // String returns the name of d, as ParseDialect accepts it.
@@ -145,19 +145,19 @@ const (
 )
 
 var table = [...]switches{
-	RFC9309: {name: "rfc9309"},
-	Google: {
+	DialectRFC9309: {name: "rfc9309"},
+	DialectGoogle: {
 		name: "google", keys: keysPrefix, nul: nulEnds, agents: agentsVerbatim, form: formWritten, maxLine: 2083*8 - 1,
 		robotsTxt: true, indexPage: true, partialMark: true, authority: true,
 	},
-	RobotstxtRB: rubyReading("robotstxt-rb"),
-	RobotsCR:    rubyReading("robots-cr"),
-	WWWRobotRules: {
+	DialectRobotstxtRB: rubyReading("robotstxt-rb"),
+	DialectRobotsCR:    rubyReading("robots-cr"),
+	DialectWWWRobotRules: {
 		name: "www-robotrules", keys: keysDisallow, agents: agentsName, groups: groupEndsAtBlank, empty: emptyAllows,
 		form: formEncoded, firstMatch: true, literal: true, orphans: true, robotsTxt: true, resolve: true, mergeDefaults: true,
 	},
-	MK1996:  pythonReading("mk1996", true),
-	GYM2008: pythonReading("gym2008", false),
+	DialectMK1996:  pythonReading("mk1996", true),
+	DialectGYM2008: pythonReading("gym2008", false),
 }
 
 func rubyReading(name string) switches {
@@ -178,7 +178,7 @@ func pythonReading(name string, literal bool) switches {
 // switches returns the switches of d, or those of the RFC if d is not a dialect.
 func (d Dialect) switches() *switches {
 	if int(d) >= len(table) {
-		d = RFC9309
+		d = DialectRFC9309
 	}
 	return &table[d]
 }

@@ -24,7 +24,7 @@ func TestDialectNames(t *testing.T) {
 			t.Errorf("ParseDialect(%q) = %v, %v, want an error that names the dialects", name, d, err)
 		}
 	}
-	if got, want := rules.Dialect(200).String(), rules.RFC9309.String(); got != want {
+	if got, want := rules.Dialect(200).String(), rules.DialectRFC9309.String(); got != want {
 		t.Errorf("Dialect(200).String() = %q, want %q", got, want)
 	}
 }
@@ -96,27 +96,27 @@ func TestCharsets(t *testing.T) {
 		target                  string
 		allowed                 bool
 	}{
-		{"none is UTF-8", latin1, "", rules.GYM2008, "/caf%C3%A9", true},
-		{"none named, the RFC's reading", latin1, "text/plain", rules.RFC9309, "/caf%E9", false},
-		{"none named, ISO-8859-1", latin1, "text/plain", rules.GYM2008, "/caf%C3%A9", false},
-		{"named", latin1, "text/plain; charset=ISO-8859-1", rules.RFC9309, "/caf%C3%A9", false},
-		{"named in quotes", latin1, `text/plain; charset="windows-1252"`, rules.Google, "/caf%C3%A9", false},
-		{"UTF-8", "User-agent: *\nDisallow: /café\n", "text/plain; charset=UTF-8", rules.MK1996, "/caf%C3%A9", false},
-		{"unknown", "User-agent: *\nDisallow: /café\n", "text/plain; charset=x", rules.RFC9309, "/caf%C3%A9", false},
-		{"nonsense", "User-agent: *\nDisallow: /café\n", ";;", rules.RFC9309, "/caf%C3%A9", false},
-		{"Japanese", "User-agent: *\nDisallow: /\x83c\n", "text/plain; charset=shift_jis", rules.RFC9309, "/%E3%83%84", false},
-		{"a mark counts more", "\xEF\xBB\xBFUser-agent: *\nDisallow: /café\n", "text/plain; charset=latin1", rules.RFC9309, "/caf%C3%A9", false},
-		{"UTF-8 with the label of another", "User-agent: *\nDisallow: /café\n", "text/plain; charset=iso-8859-1", rules.RFC9309, "/caf%C3%A9", false},
-		{"UTF-8 with a false label, Google's reading", "User-agent: *\nDisallow: /café\n", "text/plain; charset=windows-1252", rules.Google, "/caf%C3%A9", false},
-		{"UTF-8 with a false label, cut in a character", "User-agent: *\nDisallow: /café\n# \xE2\x82", "text/plain; charset=iso-8859-1", rules.RFC9309, "/caf%C3%A9", false},
-		{"the label counts where ISO-8859-1 is taken for granted", "User-agent: *\nDisallow: /café\n", "text/plain; charset=iso-8859-1", rules.GYM2008, "/caf%C3%A9", true},
-		{"ISO-8859-1 that ends like a cut character", "User-agent: *\nDisallow: /caf\xE9", "text/plain; charset=iso-8859-1", rules.RFC9309, "/caf%C3%A9", false},
-		{"ASCII called UTF-16", "User-agent: *\nDisallow: /a\n", "text/plain; charset=UTF-16", rules.RFC9309, "/a", false},
-		{"ASCII called UTF-16BE", "User-agent: *\nDisallow: /a\n", "text/plain; charset=utf-16be", rules.GYM2008, "/a", false},
-		{"UTF-8 called UTF-16", "User-agent: *\nDisallow: /café\n", "text/plain; charset=utf-16le", rules.GYM2008, "/caf%C3%A9", false},
-		{"UTF-16", "U\x00s\x00e\x00r\x00-\x00a\x00g\x00e\x00n\x00t\x00:\x00*\x00\n\x00D\x00i\x00s\x00a\x00l\x00l\x00o\x00w\x00:\x00/\x00\xC3\x80\n\x00", "text/plain; charset=utf-16le", rules.RFC9309, "/%E8%83%83", false},
-		{"half a mark", "\xEF\xBBUser-agent: *\nDisallow: /a\n", "", rules.Google, "/a", false},
-		{"half a mark, the RFC's reading", "\xEF\xBBUser-agent: *\nDisallow: /a\n", "", rules.RFC9309, "/a", false},
+		{"none is UTF-8", latin1, "", rules.DialectGYM2008, "/caf%C3%A9", true},
+		{"none named, the RFC's reading", latin1, "text/plain", rules.DialectRFC9309, "/caf%E9", false},
+		{"none named, ISO-8859-1", latin1, "text/plain", rules.DialectGYM2008, "/caf%C3%A9", false},
+		{"named", latin1, "text/plain; charset=ISO-8859-1", rules.DialectRFC9309, "/caf%C3%A9", false},
+		{"named in quotes", latin1, `text/plain; charset="windows-1252"`, rules.DialectGoogle, "/caf%C3%A9", false},
+		{"UTF-8", "User-agent: *\nDisallow: /café\n", "text/plain; charset=UTF-8", rules.DialectMK1996, "/caf%C3%A9", false},
+		{"unknown", "User-agent: *\nDisallow: /café\n", "text/plain; charset=x", rules.DialectRFC9309, "/caf%C3%A9", false},
+		{"nonsense", "User-agent: *\nDisallow: /café\n", ";;", rules.DialectRFC9309, "/caf%C3%A9", false},
+		{"Japanese", "User-agent: *\nDisallow: /\x83c\n", "text/plain; charset=shift_jis", rules.DialectRFC9309, "/%E3%83%84", false},
+		{"a mark counts more", "\xEF\xBB\xBFUser-agent: *\nDisallow: /café\n", "text/plain; charset=latin1", rules.DialectRFC9309, "/caf%C3%A9", false},
+		{"UTF-8 with the label of another", "User-agent: *\nDisallow: /café\n", "text/plain; charset=iso-8859-1", rules.DialectRFC9309, "/caf%C3%A9", false},
+		{"UTF-8 with a false label, Google's reading", "User-agent: *\nDisallow: /café\n", "text/plain; charset=windows-1252", rules.DialectGoogle, "/caf%C3%A9", false},
+		{"UTF-8 with a false label, cut in a character", "User-agent: *\nDisallow: /café\n# \xE2\x82", "text/plain; charset=iso-8859-1", rules.DialectRFC9309, "/caf%C3%A9", false},
+		{"the label counts where ISO-8859-1 is taken for granted", "User-agent: *\nDisallow: /café\n", "text/plain; charset=iso-8859-1", rules.DialectGYM2008, "/caf%C3%A9", true},
+		{"ISO-8859-1 that ends like a cut character", "User-agent: *\nDisallow: /caf\xE9", "text/plain; charset=iso-8859-1", rules.DialectRFC9309, "/caf%C3%A9", false},
+		{"ASCII called UTF-16", "User-agent: *\nDisallow: /a\n", "text/plain; charset=UTF-16", rules.DialectRFC9309, "/a", false},
+		{"ASCII called UTF-16BE", "User-agent: *\nDisallow: /a\n", "text/plain; charset=utf-16be", rules.DialectGYM2008, "/a", false},
+		{"UTF-8 called UTF-16", "User-agent: *\nDisallow: /café\n", "text/plain; charset=utf-16le", rules.DialectGYM2008, "/caf%C3%A9", false},
+		{"UTF-16", "U\x00s\x00e\x00r\x00-\x00a\x00g\x00e\x00n\x00t\x00:\x00*\x00\n\x00D\x00i\x00s\x00a\x00l\x00l\x00o\x00w\x00:\x00/\x00\xC3\x80\n\x00", "text/plain; charset=utf-16le", rules.DialectRFC9309, "/%E8%83%83", false},
+		{"half a mark", "\xEF\xBBUser-agent: *\nDisallow: /a\n", "", rules.DialectGoogle, "/a", false},
+		{"half a mark, the RFC's reading", "\xEF\xBBUser-agent: *\nDisallow: /a\n", "", rules.DialectRFC9309, "/a", false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

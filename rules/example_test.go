@@ -31,6 +31,18 @@ func Example() {
 	// false line 2 "Disallow: /private/"
 }
 
+func ExampleAllowed() {
+	fmt.Println(rules.Allowed([]byte(robots), "NewsBot/2.1", "https://site.example/report.pdf"))
+	fmt.Println(rules.Allowed([]byte(robots), "NewsBot/2.1", "https://site.example"))
+	fmt.Println(rules.Allowed([]byte(robots), "OtherBot", "/private/press"))
+	fmt.Println(rules.Allowed([]byte(robots), "OtherBot", "site.example/")) // neither a URL nor a path
+	// Output:
+	// false
+	// true
+	// true
+	// false
+}
+
 func ExampleRuleset_Agent() {
 	set := rules.Parse([]byte(robots), rules.Options{})
 	fmt.Println(set.Agent("Mozilla/5.0 (compatible; NewsBot/2.1; +https://news.example)").Token())
@@ -87,14 +99,14 @@ func ExampleParseDialect() {
 	// mk1996 Disallow: /a
 }
 
-func ExampleRuleset_Explain() {
+func ExampleAgent_Explain() {
 	const robots = "User-agent: *\nDisallow: /a\nAllow: /ab\n\nUser-agent: NewsBot\nDisallow: /abc\n"
-	e := rules.Parse([]byte(robots), rules.Options{}).Explain("OtherBot/1.0", "/abcd")
+	e := rules.Parse([]byte(robots), rules.Options{}).Agent("OtherBot/1.0").Explain("/abcd")
 	fmt.Println(e.Verdict.Allowed, e.Verdict.Rule+":", e.Why)
 	for _, m := range e.Matches {
 		fmt.Println("matches:", m.Rule, m.Octets)
 	}
-	for _, m := range e.Lost {
+	for _, m := range e.OtherAgents {
 		fmt.Println("for", m.Group.Agents+":", m.Rule)
 	}
 	// Output:
@@ -102,6 +114,17 @@ func ExampleRuleset_Explain() {
 	// matches: Allow: /ab 3
 	// matches: Disallow: /a 2
 	// for NewsBot: Disallow: /abc
+}
+
+func ExampleAgent_DisallowsAll() {
+	set := rules.Parse([]byte("User-agent: *\nDisallow: /\n\nUser-agent: NewsBot\nDisallow: /private/\n"), rules.Options{})
+	for _, name := range []string{"OtherBot", "NewsBot"} {
+		v, all := set.Agent(name).DisallowsAll()
+		fmt.Println(all, v.Rule)
+	}
+	// Output:
+	// true Disallow: /
+	// false
 }
 
 func ExampleRuleset_String() {
@@ -147,7 +170,7 @@ func ExampleAgent_ContentUsage() {
 }
 
 func ExampleDialect_Access() {
-	fmt.Println(rules.RFC9309.Access(403) == rules.AccessAll, rules.MK1996.Access(403) == rules.AccessNone)
+	fmt.Println(rules.DialectRFC9309.Access(403) == rules.AccessAll, rules.DialectMK1996.Access(403) == rules.AccessNone)
 	// Output: true true
 }
 

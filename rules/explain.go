@@ -7,13 +7,13 @@ import (
 
 // Explanation is a Verdict with its reasons.
 type Explanation struct {
-	Verdict Verdict
-	Dialect Dialect
-	Token   string // by which the file addresses the agent: see Agent.Token
-	Path    string // path and query in the normal form of the dialect, as compared with patterns
-	Why     Reason
-	Matches []Match // the matching rules of the agent, in order of precedence
-	Lost    []Match // the matching rules of other agents, in the order of the file
+	Verdict     Verdict
+	Dialect     Dialect
+	Token       string // by which the file addresses the agent: see Agent.Token
+	Path        string // path and query in the normal form of the dialect, as compared with patterns
+	Why         Reason
+	Matches     []Match // the matching rules of the agent, in order of precedence
+	OtherAgents []Match // the matching rules of other agents, in the order of the file
 }
 
 // Match is a matching rule.
@@ -29,41 +29,44 @@ type Match struct {
 type Reason uint8
 
 const (
-	NoGroup      Reason = iota // the file has no group for the agent
-	NoMatch                    // no rule of the agent's groups matches
-	AlwaysFree                 // "/robots.txt" is allowed whatever the rules say (2.2.2)
-	OtherOrigin                // the target is a URL of another origin
-	OnlyMatch                  // one rule matches
-	LongestMatch               // the rule is longer than the others (2.2.2)
-	AllowWinsTie               // the rule is as long as a Disallow (2.2.2)
-	EarlierLine                // the rule is as long as a later one of its kind
-	FirstMatch                 // the rule matches first, in a dialect in which that decides
-	TooComplex                 // the verdict took too many steps
+	ReasonNoGroup      Reason = iota // the file has no group for the agent
+	ReasonNoMatch                    // no rule of the agent's groups matches
+	ReasonRobotsTxt                  // "/robots.txt" is allowed whatever the rules say (2.2.2)
+	ReasonOtherOrigin                // the target is a URL of another origin
+	ReasonOnlyMatch                  // one rule matches
+	ReasonLongestMatch               // the rule is longer than the others (2.2.2)
+	ReasonAllowWinsTie               // the rule is as long as a Disallow (2.2.2)
+	ReasonEarlierLine                // the rule is as long as a later one of its kind
+	ReasonFirstMatch                 // the rule matches first, in a dialect in which that decides
+	ReasonTooComplex                 // the verdict took too many steps
 )
 
 // String returns the reason as the end of a sentence.
 func (r Reason) String() string {
 	return [...]string{
-		NoGroup:      "no group is for this agent",
-		NoMatch:      "no rule for this agent matches",
-		AlwaysFree:   "/robots.txt itself is always allowed",
-		OtherOrigin:  "the file is of another origin",
-		OnlyMatch:    "no other rule for this agent matches",
-		LongestMatch: "it has the most octets of the rules that match",
-		AllowWinsTie: "it has as many octets as a Disallow that matches, and Allow wins",
-		EarlierLine:  "it has as many octets as another that matches, and stands in front of it",
-		FirstMatch:   "it is the first rule that matches",
-		TooComplex:   "the verdict takes too many steps, and was given up",
+		ReasonNoGroup:      "no group is for this agent",
+		ReasonNoMatch:      "no rule for this agent matches",
+		ReasonRobotsTxt:    "/robots.txt itself is always allowed",
+		ReasonOtherOrigin:  "the file is of another origin",
+		ReasonOnlyMatch:    "no other rule for this agent matches",
+		ReasonLongestMatch: "it has the most octets of the rules that match",
+		ReasonAllowWinsTie: "it has as many octets as a Disallow that matches, and Allow wins",
+		ReasonEarlierLine:  "it has as many octets as another that matches, and stands in front of it",
+		ReasonFirstMatch:   "it is the first rule that matches",
+		ReasonTooComplex:   "the verdict takes too many steps, and was given up",
 	}[r]
 }
 
-// Explain judges a target as Agent.Verdict does, and returns the rules that match it, for the agent and for others. It compares
-// every rule of the file, unless the verdict is too complex.
-func (r *Ruleset) Explain(userAgent, target string) Explanation {
-	a := r.Agent(userAgent)
+// Explain judges a target as Agent.Verdict does, and returns the rules that match it, for the agent and for others. It
+// compares every rule of the file, unless the verdict is too complex.
+func (a Agent) Explain(target string) Explanation {
+	r := a.set
+	if r == nil {
+		r = new(Ruleset)
+	}
 	e := Explanation{Verdict: a.Verdict(target), Dialect: r.dialect, Token: a.Token(), Path: r.path(target)}
 	if e.Verdict.TooComplex {
-		e.Why = TooComplex
+		e.Why = ReasonTooComplex
 		return e
 	}
 	var held []uint32
@@ -81,7 +84,7 @@ func (r *Ruleset) Explain(userAgent, target string) Explanation {
 	slices.SortFunc(own, (*rule).compare)
 	slices.SortFunc(others, func(a, b *rule) int { return int(a.line) - int(b.line) })
 	e.Why = r.reason(a, target, e.Path, own)
-	e.Matches, e.Lost = r.matchesOf(own), r.matchesOf(others)
+	e.Matches, e.OtherAgents = r.matchesOf(own), r.matchesOf(others)
 	return e
 }
 
@@ -111,23 +114,23 @@ func (r *Ruleset) reason(a Agent, target, path string, own []*rule) Reason {
 	s := r.dialect.switches()
 	switch {
 	case r.elsewhere(target):
-		return OtherOrigin
+		return ReasonOtherOrigin
 	case !s.robotsTxt && path == "/robots.txt":
-		return AlwaysFree
+		return ReasonRobotsTxt
 	case !a.found():
-		return NoGroup
+		return ReasonNoGroup
 	case len(own) == 0:
-		return NoMatch
+		return ReasonNoMatch
 	case own[0].line == own[len(own)-1].line: // a line may have become two rules
-		return OnlyMatch
+		return ReasonOnlyMatch
 	case s.firstMatch:
-		return FirstMatch
+		return ReasonFirstMatch
 	case own[0].weight>>1 != own[1].weight>>1:
-		return LongestMatch
+		return ReasonLongestMatch
 	case own[0].allow && slices.ContainsFunc(own, func(x *rule) bool { return !x.allow && x.weight>>1 == own[0].weight>>1 }):
-		return AllowWinsTie
+		return ReasonAllowWinsTie
 	}
-	return EarlierLine
+	return ReasonEarlierLine
 }
 
 // matchesOf returns a Match for each line of rules. A line may have become two rules.

@@ -127,15 +127,15 @@ func FuzzExplain(f *testing.F) {
 	f.Add([]byte("Disallow: /x$\nAllow: /d/index.html\n"), "b", "/x?")
 	f.Fuzz(func(t *testing.T, body []byte, userAgent, target string) {
 		for _, d := range rules.Dialects() {
-			set := rules.Parse(body, rules.Options{Dialect: d, RobotsURL: "http://a.example/robots.txt"})
-			checkExplanation(t, set.Explain(userAgent, target), set.Agent(userAgent).Verdict(target))
+			a := rules.Parse(body, rules.Options{Dialect: d, RobotsURL: "http://a.example/robots.txt"}).Agent(userAgent)
+			checkExplanation(t, a.Explain(target), a.Verdict(target))
 		}
 	})
 }
 
 func checkExplanation(t *testing.T, e rules.Explanation, v rules.Verdict) {
 	t.Helper()
-	decided := e.Why != rules.NoGroup && e.Why != rules.NoMatch && e.Why != rules.AlwaysFree && e.Why != rules.OtherOrigin
+	decided := e.Why != rules.ReasonNoGroup && e.Why != rules.ReasonNoMatch && e.Why != rules.ReasonRobotsTxt && e.Why != rules.ReasonOtherOrigin
 	switch {
 	case e.Verdict != v || e.Why.String() == "":
 		t.Errorf("%+v explains %+v", e, v)

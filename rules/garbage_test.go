@@ -42,15 +42,15 @@ func TestGarbageBeforeTheFirstKey(t *testing.T) {
 		"\x80", "\xBF\xBF", "\xC0\xAF", "\xC3", "\xEF\xBB", "\xEF", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xFE", "\xFF", "\xFE\xFE", "\xFF\xFE", "\xFF\xFE\xFD",
 		"\xEF\xBB\xBF\xEF\xBB\xBF", "\xEF\xBB\xBF\xFF", "\xFF\xEF\xBB\xBF", "\xFE\xFF\xEF\xBB\xBF", strings.Repeat("\xFF", 20_000),
 	} {
-		set := Parse([]byte(g+"User-agent: *\nDisallow: /private\n"), Options{KeepSource: true})
-		if v := set.Agent("NewsBot").Verdict("/private/x"); v.Allowed || v.Line != 2 {
+		body := []byte(g + "User-agent: *\nDisallow: /private\n")
+		if v := Parse(body, Options{}).Agent("NewsBot").Verdict("/private/x"); v.Allowed || v.Line != 2 {
 			t.Errorf("%.20q in front of the first key: allowed %v by line %d", g, v.Allowed, v.Line)
 		}
-		if f := set.Lint(); len(f) != 1 || f[0].Line != 1 || f[0].Code != codeNotUTF8 && f[0].Code != codeBOM {
+		if f := Lint(body, Options{}); len(f) != 1 || f[0].Line != 1 || f[0].Code != codeNotUTF8 && f[0].Code != codeBOM {
 			t.Errorf("%.20q in front of the first key: lint finds %v", g, f)
 		}
 	}
-	set := Parse([]byte("\xFFUser-agent: *\nDisallow: /private\n"), Options{Dialect: Google})
+	set := Parse([]byte("\xFFUser-agent: *\nDisallow: /private\n"), Options{Dialect: DialectGoogle})
 	if v := set.Agent("NewsBot").Verdict("/private/x"); !v.Allowed {
 		t.Error("Google's parser misses a first line that begins with such bytes, and its dialect does not")
 	}

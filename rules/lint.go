@@ -33,36 +33,20 @@ func (s Severity) String() string { return [...]string{"info", "warning", "error
 // MarshalText writes what String returns.
 func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Lint returns the likely mistakes in the file, in the order of the file. The Ruleset must have been parsed with
-// Options.KeepSource; otherwise Lint panics, since an empty result would mean a file without mistakes.
+// Lint returns the likely mistakes in a robots.txt file, in the order of the file. The options are those of Parse.
 //
-// It reports the differences of all dialects, or, if Options.Dialect is not RFC9309, those of that dialect.
+// It reports the differences of all dialects, or, if Options.Dialect is not DialectRFC9309, those of that dialect.
 //
 // Time and memory are linear in the size of the file, except for sorting. The search for rules that never decide ends after a
 // number of steps that ordinary files do not need. If it ends early, the findings are correct but may be incomplete.
-func (r *Ruleset) Lint() []Finding {
-	if r.source == nil {
-		panic("rules: Lint of a Ruleset that was parsed without Options.KeepSource")
-	}
-	l := linter{options: r.source.options, relations: newRelations(len(r.source.body))}
-	l.file(r.source.body)
+func Lint(body []byte, opts Options) []Finding {
+	body = toUTF8(body, opts)
+	l := linter{options: opts, relations: newRelations(len(body))}
+	l.file(body)
 	slices.SortStableFunc(l.findings, func(a, b Finding) int {
 		return cmp.Or(a.Line-b.Line, a.Column-b.Column, cmp.Compare(a.Code, b.Code))
 	})
 	return l.findings
-}
-
-// source is the argument of Parse.
-type source struct {
-	body    []byte
-	options Options
-}
-
-func (s *source) size() int {
-	if s == nil {
-		return 0
-	}
-	return len(s.body)
 }
 
 // linter collects findings in one pass over a file. It compares rules at the end.

@@ -18,7 +18,7 @@ func TestLintVectors(t *testing.T) {
 				continue
 			}
 			rows++
-			findings := rules.Parse(v.body(), rules.Options{KeepSource: true}).Lint()
+			findings := rules.Lint(v.body(), rules.Options{})
 			for _, want := range lintWanted(t, &v) {
 				if !want.in(findings) {
 					t.Errorf("%s:%d (%s): Lint() = %v, want one of %q in line %d\n%s", file, i+1, v.Name, findings, want.codes, want.line, v.body())

@@ -6,9 +6,9 @@ import (
 	"github.com/robotsproxy/robotsproxy/rules"
 )
 
-func ExampleRuleset_Lint() {
-	set := rules.Parse([]byte("User-agent: *\nDissallow: /private/\nDisallow: tmp/\nCrawl-delay: 10s\n"), rules.Options{KeepSource: true})
-	for _, f := range set.Lint() {
+func ExampleLint() {
+	const robots = "User-agent: *\nDissallow: /private/\nDisallow: tmp/\nCrawl-delay: 10s\n"
+	for _, f := range rules.Lint([]byte(robots), rules.Options{}) {
 		fmt.Printf("%d:%d: %v: %s. %s\n", f.Line, f.Column, f.Severity, f.Message, f.Fix)
 	}
 	// Output:

@@ -45,7 +45,7 @@ func (l *linter) reading(code string, at lintPlace, who who, fix, format string,
 // names returns the names of the selected dialects, without the RFC's. If Options.Dialect is another, only that one counts.
 func (l *linter) names(who who) string {
 	asked := Dialects()[1:]
-	if l.options.Dialect != RFC9309 {
+	if l.options.Dialect != DialectRFC9309 {
 		asked = []Dialect{l.options.Dialect}
 	}
 	var names []string

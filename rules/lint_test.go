@@ -18,7 +18,7 @@ import (
 )
 
 func lint(robots string) []rules.Finding {
-	return rules.Parse([]byte(robots), rules.Options{KeepSource: true}).Lint()
+	return rules.Lint([]byte(robots), rules.Options{})
 }
 
 // at returns the places, "line:column", of the findings with a code.
@@ -179,13 +179,13 @@ func TestLintDialect(t *testing.T) {
 		dialect rules.Dialect
 		want    string
 	}{
-		{rules.Google, "reading-token"},
-		{rules.RobotstxtRB, "reading-comment reading-first-match"},
-		{rules.WWWRobotRules, "reading-allow reading-first-match reading-wildcard"},
-		{rules.GYM2008, "reading-first-match"},
+		{rules.DialectGoogle, "reading-token"},
+		{rules.DialectRobotstxtRB, "reading-comment reading-first-match"},
+		{rules.DialectWWWRobotRules, "reading-allow reading-first-match reading-wildcard"},
+		{rules.DialectGYM2008, "reading-first-match"},
 	} {
 		var got []string
-		for _, f := range rules.Parse([]byte(robots), rules.Options{KeepSource: true, Dialect: tt.dialect}).Lint() {
+		for _, f := range rules.Lint([]byte(robots), rules.Options{Dialect: tt.dialect}) {
 			got = append(got, f.Code)
 		}
 		slices.Sort(got)
@@ -246,15 +246,6 @@ func TestReadingsAreTrue(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestLintNeedsSource(t *testing.T) {
-	defer func() {
-		if recover() == nil {
-			t.Error("Lint() of a Ruleset without its source did not panic")
-		}
-	}()
-	rules.Parse([]byte(star), rules.Options{}).Lint()
 }
 
 func TestSeverity(t *testing.T) {
@@ -360,11 +351,11 @@ func TestLintIsLinear(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			small := rules.Parse([]byte(tt.file(1000)), rules.Options{KeepSource: true, MaxSize: 1 << 28})
-			large := rules.Parse([]byte(tt.file(8000)), rules.Options{KeepSource: true, MaxSize: 1 << 28})
+			small, large := []byte(tt.file(1000)), []byte(tt.file(8000))
+			opts := rules.Options{MaxSize: 1 << 28}
 			ratio := 0.0
 			for range 5 {
-				ratio = float64(fastestOfThree(func() { large.Lint() })) / float64(fastestOfThree(func() { small.Lint() }))
+				ratio = float64(fastestOfThree(func() { rules.Lint(large, opts) })) / float64(fastestOfThree(func() { rules.Lint(small, opts) }))
 				if ratio < 24 {
 					return
 				}
@@ -453,7 +444,6 @@ func FuzzLint(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, body []byte, dialect uint8, size int) {
-		set := rules.Parse(body, rules.Options{KeepSource: true, MaxSize: size, Dialect: rules.Dialect(dialect % 7)})
 		text := string(body)
 		if b, ok := strings.CutPrefix(text, "\xEF\xBB\xBF"); ok {
 			text = b
@@ -461,7 +451,7 @@ func FuzzLint(f *testing.F) {
 		lines := regexp.MustCompile("\r\n|\r|\n").Split(text, -1)
 		wide := strings.HasPrefix(text, "\xFF\xFE") || strings.HasPrefix(text, "\xFE\xFF")
 		last := rules.Finding{}
-		for _, f := range set.Lint() {
+		for _, f := range rules.Lint(body, rules.Options{MaxSize: size, Dialect: rules.Dialect(dialect % 7)}) {
 			if f.Code == "" || f.Message == "" || f.Fix == "" || strings.HasSuffix(f.Message, ".") || !strings.HasSuffix(f.Fix, ".") {
 				t.Errorf("not whole: %+v", f)
 			}
@@ -480,10 +470,10 @@ func FuzzLint(f *testing.F) {
 }
 
 func BenchmarkLint(b *testing.B) {
-	set := rules.Parse(site(10_000), rules.Options{KeepSource: true})
-	b.SetBytes(int64(len(site(10_000))))
+	body := site(10_000)
+	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
-		set.Lint()
+		rules.Lint(body, rules.Options{})
 	}
 }

@@ -61,7 +61,7 @@ func (p *parser) line(number int, line []byte) {
 		return
 	}
 	f := &p.field
-	if p.dialect == RFC9309 {
+	if p.dialect == DialectRFC9309 {
 		f.parse(line)
 	} else {
 		*f = p.parseField(line)

@@ -52,23 +52,23 @@ func TestString(t *testing.T) {
 		robots  string
 		want    string
 	}{
-		{"comments and blank lines", rules.RFC9309, "# a\n\nUser-agent: a # b\n\nDisallow: /x # c\n", "User-agent: a\nDisallow: /x\n"},
-		{"keys of groups", rules.RFC9309, "useragent:a\nuser agent : b/1.0\ndisalow /x\n", "User-agent: a\nUser-agent: b/1.0\ndisalow /x\n"},
-		{"groups", rules.RFC9309, "User-agent: a\nDisallow: /\nUser-agent: b\nAllow: /\n", "User-agent: a\nDisallow: /\n\nUser-agent: b\nAllow: /\n"},
-		{"a group without rules", rules.RFC9309, "User-agent: a\nDisallow:\nUser-agent: b\n", "User-agent: a\nDisallow:\n\nUser-agent: b\nDisallow:\n"},
+		{"comments and blank lines", rules.DialectRFC9309, "# a\n\nUser-agent: a # b\n\nDisallow: /x # c\n", "User-agent: a\nDisallow: /x\n"},
+		{"keys of groups", rules.DialectRFC9309, "useragent:a\nuser agent : b/1.0\ndisalow /x\n", "User-agent: a\nUser-agent: b/1.0\ndisalow /x\n"},
+		{"groups", rules.DialectRFC9309, "User-agent: a\nDisallow: /\nUser-agent: b\nAllow: /\n", "User-agent: a\nDisallow: /\n\nUser-agent: b\nAllow: /\n"},
+		{"a group without rules", rules.DialectRFC9309, "User-agent: a\nDisallow:\nUser-agent: b\n", "User-agent: a\nDisallow:\n\nUser-agent: b\nDisallow:\n"},
 		{
-			"what is nobody's", rules.RFC9309, "Disallow: /y\nUser-agent: a\nDisallow: /x\nUser-agent: !\nDisallow: /\nCrawl-delay: 3\nSitemap: /s\n",
+			"what is nobody's", rules.DialectRFC9309, "Disallow: /y\nUser-agent: a\nDisallow: /x\nUser-agent: !\nDisallow: /\nCrawl-delay: 3\nSitemap: /s\n",
 			"User-agent: a\nDisallow: /x\nSitemap: /s\n",
 		},
 		{
-			"fields", rules.RFC9309, "License: /l\nUser-agent: a\nCrawl-delay: 2\nUser-agent: b\nCrawl-delay: 5\nDisallow: /\nContent-Signal: x=y\n",
+			"fields", rules.DialectRFC9309, "License: /l\nUser-agent: a\nCrawl-delay: 2\nUser-agent: b\nCrawl-delay: 5\nDisallow: /\nContent-Signal: x=y\n",
 			"License: /l\n\nUser-agent: a\nCrawl-delay: 2\nUser-agent: b\nCrawl-delay: 5\nDisallow: /\nContent-Signal: x=y\n",
 		},
 		{
-			"rules in front of groups", rules.RobotstxtRB, "Disallow: /x\nUser-agent: a\nDisallow: /*.pdf$\n",
+			"rules in front of groups", rules.DialectRobotstxtRB, "Disallow: /x\nUser-agent: a\nDisallow: /*.pdf$\n",
 			"User-agent: *\nDisallow: /x\n\nUser-agent: a\nDisallow: /*.pdf$\n",
 		},
-		{"a blank line ends a group", rules.MK1996, "User-agent: a\nDisallow:\n\nCrawl-delay: 3\n", "User-agent: a\nDisallow:\n\nCrawl-delay: 3\n"},
+		{"a blank line ends a group", rules.DialectMK1996, "User-agent: a\nDisallow:\n\nCrawl-delay: 3\n", "User-agent: a\nDisallow:\n\nCrawl-delay: 3\n"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -33,7 +33,7 @@ func TestGoogleDiffersWhereDocumented(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		body, agent, target := file(t, pattern), rapid.SampledFrom([]string{"a", "b", "c", "AB", "*"}).Draw(t, "agent"), path.Draw(t, "path")
 		rfc := rules.Parse([]byte(body), rules.Options{}).Agent(agent).Verdict(target)
-		google := rules.Parse([]byte(body), rules.Options{Dialect: rules.Google}).Agent(agent).Verdict(target)
+		google := rules.Parse([]byte(body), rules.Options{Dialect: rules.DialectGoogle}).Agent(agent).Verdict(target)
 		if rfc != google {
 			t.Fatalf("Agent(%q).Verdict(%q) = %+v, in google %+v, of\n%s", agent, target, rfc, google, body)
 		}
@@ -55,7 +55,7 @@ func TestFirstMatch(t *testing.T) {
 				line, allowed = n+2, allow
 			}
 		}
-		for _, d := range []rules.Dialect{rules.RobotstxtRB, rules.RobotsCR, rules.MK1996, rules.GYM2008} {
+		for _, d := range []rules.Dialect{rules.DialectRobotstxtRB, rules.DialectRobotsCR, rules.DialectMK1996, rules.DialectGYM2008} {
 			got := rules.Parse([]byte(b.String()), rules.Options{Dialect: d}).Agent("x").Verdict(target)
 			if got.Line != line || got.Allowed != allowed {
 				t.Fatalf("in %v: Verdict(%q) = %+v, want %v by line %d of\n%s", d, target, got, allowed, line, b.String())
@@ -71,14 +71,14 @@ func TestEndBeforeQuery(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, target := pattern.Draw(t, "pattern"), path.Draw(t, "path")
 		matches := func(p, target string) bool {
-			set := rules.Parse([]byte("User-agent: *\nDisallow: "+p+"\n"), rules.Options{Dialect: rules.GYM2008})
+			set := rules.Parse([]byte("User-agent: *\nDisallow: "+p+"\n"), rules.Options{Dialect: rules.DialectGYM2008})
 			return !set.Agent("x").Verdict(target).Allowed
 		}
 		want := matches(p+"$", target)
 		for i := range target {
 			want = want || target[i] == '?' && matches(p+"$", target[:i])
 		}
-		set := rules.Parse([]byte("User-agent: *\nDisallow: "+p+"$\n"), rules.Options{Dialect: rules.RobotstxtRB})
+		set := rules.Parse([]byte("User-agent: *\nDisallow: "+p+"$\n"), rules.Options{Dialect: rules.DialectRobotstxtRB})
 		if got := !set.Agent("x").Verdict(target).Allowed; got != want {
 			t.Fatalf("Disallow: %s$ matches %q: %v, want %v", p, target, got, want)
 		}

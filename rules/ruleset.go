@@ -5,18 +5,19 @@
 //	v := agent.Verdict("/private/report?id=1")
 //	fmt.Println(v.Allowed, v.Line, v.Rule) // false 2 Disallow: /private/
 //
-// Parse turns a file into a Ruleset, which is immutable and safe for concurrent use. Ruleset.Agent finds the groups for a crawler.
-// An Agent is a small value: keep it as long as the same crawler asks. Agent.Verdict judges one path and allocates nothing.
+// Allowed answers for one URL in one call. To ask about several, parse the file once: Parse returns a Ruleset, which is
+// immutable and safe for concurrent use. Ruleset.Agent finds the groups for a crawler. An Agent is a small value: keep
+// it as long as the same crawler asks. Agent.Verdict judges one path and allocates nothing.
 //
-// Options.Dialect selects the reading of another program. Ruleset.Explain gives the reasons of a verdict, and Ruleset.Lint the
-// likely mistakes in the file.
+// Options.Dialect selects the reading of another program. Agent.Explain gives the reasons of a verdict, and Lint the
+// likely mistakes in a file.
 //
 // No file is an error: lines that are not understood are ignored, as section 2.3.1.5 requires. The package fetches nothing, reads
 // no clock, and does not know the origin of a file.
 package rules
 
 import (
-	"slices"
+	"strings"
 	"time"
 	"unsafe"
 )
@@ -27,7 +28,7 @@ const defaultMaxSize = 500 << 10
 // largestSize keeps every offset into a Ruleset's arena within 32 bits, even if each byte becomes three.
 const largestSize = 256 << 20
 
-// Options configure Parse.
+// Options configure Parse and Lint. The zero value is RFC 9309.
 type Options struct {
 	// MaxSize is the number of bytes that are read. If zero or less, 512000, the 500 KiB of section 2.5; at most 256 MiB.
 	// A line across the limit is ignored: half a pattern would match more than its author wrote.
@@ -36,17 +37,14 @@ type Options struct {
 	// Dialect selects a reading of the language. If zero, that of RFC 9309.
 	Dialect Dialect
 
-	// RobotsURL is the URL of the file. Only WWWRobotRules uses it: it ignores rules with URLs of another origin, and does not
+	// RobotsURL is the URL of the file. Only DialectWWWRobotRules uses it: it ignores rules with URLs of another origin, and does not
 	// judge such targets. If empty, it takes all URLs for the file's origin.
 	RobotsURL string
 
 	// ContentType is the Content-Type of the response with the file. Its charset decodes the file. If it has no charset,
-	// RobotstxtRB, RobotsCR, MK1996 and GYM2008 assume ISO-8859-1, and the others UTF-8. If ContentType is empty, the file is
-	// in UTF-8. A byte order mark takes precedence.
+	// DialectRobotstxtRB, DialectRobotsCR, DialectMK1996 and DialectGYM2008 assume ISO-8859-1, and the others UTF-8. If
+	// ContentType is empty, the file is in UTF-8. A byte order mark takes precedence.
 	ContentType string
-
-	// KeepSource makes the Ruleset keep a copy of the whole file, for Ruleset.Lint.
-	KeepSource bool
 }
 
 func (o Options) maxSize() int {
@@ -84,7 +82,6 @@ type Ruleset struct {
 	groups    []group
 	names     []name
 	records   []record
-	source    *source // nil without Options.KeepSource
 }
 
 // span is a piece of the arena.
@@ -117,6 +114,20 @@ type milliseconds int64
 
 const noDelay milliseconds = -1
 
+// Allowed reports whether the robots.txt file body allows a crawler to access url, by RFC 9309. The user agent is a
+// product token or a whole User-Agent header. The url is absolute, such as "https://site.example/a?b=c", or a path and
+// query, such as "/a?b=c". Allowed does not check that the file is that of the url's origin.
+//
+// For any other url, such as "site.example/a", Allowed returns false: no rule can match it. It also returns false if the
+// verdict takes too many steps (see Verdict.TooComplex). For the rule that decided, use Agent.Verdict.
+func Allowed(body []byte, userAgent, url string) bool {
+	scheme, _, absolute := strings.Cut(url, "://")
+	if !strings.HasPrefix(url, "/") && !(absolute && isScheme(scheme)) {
+		return false
+	}
+	return Parse(body, Options{}).Agent(userAgent).Verdict(url).Allowed
+}
+
 // Parse parses a robots.txt file. It never fails: it ignores lines that it does not understand. It keeps no part of body.
 //
 // If a file may be longer than Options.MaxSize, give Parse at least one byte more. Then Ruleset.Truncated reports it, and the last
@@ -139,9 +150,6 @@ func Parse(body []byte, opts Options) *Ruleset {
 	}
 	set := p.compile()
 	set.truncated = truncated
-	if opts.KeepSource {
-		set.source = &source{body: toUTF8(slices.Clone(body), opts), options: opts}
-	}
 	return set
 }
 
@@ -153,7 +161,7 @@ func (r *Ruleset) Truncated() bool { return r.truncated }
 
 // Size returns the bytes of memory that r occupies.
 func (r *Ruleset) Size() int {
-	return int(unsafe.Sizeof(*r)) + len(r.arena) + r.source.size() +
+	return int(unsafe.Sizeof(*r)) + len(r.arena) +
 		cap(r.rules)*int(unsafe.Sizeof(rule{})) +
 		cap(r.nodes)*int(unsafe.Sizeof(node{})) +
 		cap(r.blocks)*int(unsafe.Sizeof(uint32(0))) +

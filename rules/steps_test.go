@@ -140,14 +140,14 @@ func TestIndex(t *testing.T) {
 
 // TestTooComplexAgent checks that an agent whose groups could not be found may do nothing.
 func TestTooComplexAgent(t *testing.T) {
-	set := Parse([]byte(strings.Repeat("User-agent: aaab\nDisallow: /x\n", 10_000)+"User-agent: *\nAllow: /\n"), Options{Dialect: MK1996})
+	set := Parse([]byte(strings.Repeat("User-agent: aaab\nDisallow: /x\n", 10_000)+"User-agent: *\nAllow: /\n"), Options{Dialect: DialectMK1996})
 	a := set.Agent(strings.Repeat("a", 60<<10))
 	want := Verdict{TooComplex: true}
 	if v := a.Verdict("/"); v != want {
 		t.Errorf("Verdict = %+v", v)
 	}
-	if v, closed := a.Closed(); v != want || !closed {
-		t.Errorf("Closed() = %+v, %v", v, closed)
+	if v, closed := a.DisallowsAll(); v != want || !closed {
+		t.Errorf("DisallowsAll() = %+v, %v", v, closed)
 	}
 	if d, ok := a.CrawlDelay(); ok || a.Token() != "" {
 		t.Errorf("CrawlDelay() = %v, Token() = %q", d, a.Token())
@@ -155,7 +155,7 @@ func TestTooComplexAgent(t *testing.T) {
 	if _, ok := a.RequestRate(); ok {
 		t.Error("it has a Request-rate")
 	}
-	if e := set.Explain(strings.Repeat("a", 60<<10), "/"); e.Verdict != want || e.Why != TooComplex || len(e.Matches)+len(e.Lost) > 0 {
+	if e := a.Explain("/"); e.Verdict != want || e.Why != ReasonTooComplex || len(e.Matches)+len(e.OtherAgents) > 0 {
 		t.Errorf("Explain = %+v", e)
 	}
 }

@@ -14,12 +14,15 @@ import (
 // value allows everything.
 type Agent struct {
 	set        *Ruleset
-	token      int  // in set.tokens
+	token      int  // in set.tokens, or noToken
 	tooComplex bool // the search for its groups was given up; token means nothing
 }
 
+// noToken is the token of an agent for which the file has no group.
+const noToken = -1
+
 // found reports whether the file has a group for the agent.
-func (a Agent) found() bool { return a.set != nil && !a.tooComplex }
+func (a Agent) found() bool { return a.set != nil && a.token != noToken && !a.tooComplex }
 
 // Verdict says whether a crawler may access a path, and why.
 type Verdict struct {
@@ -68,7 +71,7 @@ func (a Agent) Verdict(target string) Verdict {
 	return v
 }
 
-// VerdictOf judges a target which servers may also read in other forms. The first form that is not allowed decides; if all
+// VerdictOf judges a target that servers may also read in other forms. The first form that is not allowed decides; if all
 // are allowed, the verdict is that of the target. All forms together have the steps of one verdict: see Verdict.TooComplex.
 func (a Agent) VerdictOf(target string, forms []string) Verdict {
 	v, steps := a.verdict(target, 0)
@@ -92,9 +95,9 @@ func (a Agent) verdict(target string, steps int) (Verdict, int) {
 	switch {
 	case a.tooComplex:
 		return Verdict{TooComplex: true}, steps
-	case a.set == nil:
+	case !a.found():
 		return Verdict{Allowed: true}, steps
-	case a.set.dialect != RFC9309:
+	case a.set.dialect != DialectRFC9309:
 		return a.verdictIn(a.set.dialect.switches(), target, steps)
 	}
 	path := pathOf(target)

@@ -129,7 +129,7 @@ func BenchmarkBatch(b *testing.B) {
 	for i := range lines {
 		fmt.Fprintf(&in, `{"robots":"User-agent: *\nDisallow: /private/\nAllow: /private/press$\nCrawl-delay: 0.5\n","ua":"NewsBot/2.1","url":"https://site.example/private/%d?q=1"}`+"\n", i)
 	}
-	batch := &batch{dialect: rules.RFC9309}
+	batch := &batch{dialect: rules.DialectRFC9309}
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := batch.run(bytes.NewReader(in.Bytes()), io.Discard); err != nil {

@@ -213,9 +213,9 @@ func (c *checker) one(ctx context.Context, raw string) (answer, error) {
 		a.CrawlDelay = &seconds
 	}
 	if c.explain && a.Allowed != nil {
-		e := snap.RulesFor(c.dialect).Explain(c.agent, target)
+		e := snap.RulesFor(c.dialect).Agent(c.agent).Explain(target)
 		if d.Verdict.TooComplex { // maybe in another form of the path, which Explain does not look at
-			e.Why, e.Matches, e.Lost = rules.TooComplex, nil, nil
+			e.Why, e.Matches, e.OtherAgents = rules.ReasonTooComplex, nil, nil
 		}
 		a.Explanation = explained(e)
 	}

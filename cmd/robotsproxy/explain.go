@@ -28,7 +28,7 @@ type match struct {
 
 func explained(e rules.Explanation) *explanation {
 	return &explanation{
-		Dialect: e.Dialect, Token: safetext.UTF8(e.Token), Path: safetext.UTF8(e.Path), Why: e.Why.String(), Matches: matchesOf(e.Matches), Lost: matchesOf(e.Lost),
+		Dialect: e.Dialect, Token: safetext.UTF8(e.Token), Path: safetext.UTF8(e.Path), Why: e.Why.String(), Matches: matchesOf(e.Matches), Lost: matchesOf(e.OtherAgents),
 	}
 }
 

@@ -131,8 +131,7 @@ func (c *linter) one(ctx context.Context, name string) (linted, error) {
 	if err != nil {
 		return linted{}, usage(fmt.Errorf("reading the robots.txt: %w", err))
 	}
-	set := rules.Parse(body, rules.Options{Dialect: c.dialect, KeepSource: true})
-	return linted{name, set.Lint()}, nil
+	return linted{name, rules.Lint(body, rules.Options{Dialect: c.dialect})}, nil
 }
 
 // fetch returns the robots.txt of a URL's origin, and where it is.

@@ -46,6 +46,7 @@ func TestChecks(t *testing.T) {
 		{"IPv6 loopback", `listen: "[::1]:3128"`, ""},
 		{"all of 127.0.0.0/8 is loopback", "listen: 127.9.9.9:3128", ""},
 		{"a removed key", "pacing: {redirects: ride}", "f:1:10: pacing.redirects: removed key: a request that follows a redirect waits for the Delay as every other; delete the key"},
+		{"a removed delay", "pacing: {ip_delay: 1s}", "f:1:10: pacing.ip_delay: removed key: use pacing.key: ip, with which all hosts at one address share one pace"},
 		{"another removed key", "pacing: {visit_time: obey}", "f:1:10: pacing.visit_time: removed key: Visit-time is not obeyed any more, only lint shows it; delete the key"},
 		{"no contact", "clients: [{name: a, cidr: [10.0.0.1]}]\nlisten: :3128", "f:2:9: identity.contact: found none, expected a URL such as https://example.org/crawler, or mailto:crawler@example.org: owners of sites must be able to reach the operator of a proxy that others can use (listen is :3128)"},
 		{"one port twice", "listen: 127.0.0.1:3129", "admin.listen: found 127.0.0.1:3129, expected another port than that of listen, 127.0.0.1:3129 (f:1:9)"},

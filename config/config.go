@@ -95,8 +95,6 @@ type Pacing struct {
 	OverMax           OverMax
 	Spacing           Spacing
 	Key               PaceKey
-	IPDelay           time.Duration `range:"0s..24h"` // 0: no Delay between requests to one address
-	IPExempt          []netip.Prefix
 	MaxWait           time.Duration `range:"0s..24h"`
 	MaxWaitCap        time.Duration `range:"0s..24h"`
 	MaxQueue          int           `range:"1..1000000"`

@@ -115,7 +115,7 @@ func TestKeys(t *testing.T) {
 		robots.ttl robots.min_ttl robots.error_ttl robots.timeout robots.max_size robots.max_redirects
 		robots.dialect robots.on_unreachable robots.on_unauthorized robots.on_html robots.serve_from_cache robots.cache_size
 		pacing.default_delay pacing.default_burst pacing.max_concurrent pacing.max_crawl_delay pacing.over_max
-		pacing.spacing pacing.key pacing.ip_delay pacing.ip_exempt
+		pacing.spacing pacing.key
 		pacing.max_wait pacing.max_wait_cap pacing.max_queue pacing.max_queue_per_client pacing.release_after
 		limits.connections limits.connections_per_client limits.tunnels limits.requests limits.requests_per_client
 		limits.request_memory limits.request_memory_per_client limits.header_timeout limits.idle_timeout

@@ -33,6 +33,8 @@ type Override struct {
 const envPrefix = "ROBOTSPROXY_"
 
 var schema = settings.NewSchema(Config{}, scalars, texts).WithRemoved(map[string]string{
+	"pacing.ip_delay":   "use pacing.key: ip, with which all hosts at one address share one pace",
+	"pacing.ip_exempt":  "delete the key; pacing.key: ip, which replaces pacing.ip_delay, has no exceptions",
 	"pacing.redirects":  "a request that follows a redirect waits for the Delay as every other; delete the key",
 	"pacing.visit_time": "Visit-time is not obeyed any more, only lint shows it; delete the key",
 })

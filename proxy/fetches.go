@@ -205,7 +205,7 @@ func (v *fetchVisit) Begin(ctx context.Context) error {
 func (v *fetchVisit) pace(ctx context.Context) error {
 	for {
 		delay := v.decision.Delay
-		grant, err := v.fetches.options.Limiter.Acquire(ctx, v.asked(ctx, delay))
+		grant, err := v.fetches.options.Limiter.Acquire(ctx, v.asked(delay))
 		if err != nil {
 			return v.unpaced(ctx, err)
 		}
@@ -222,15 +222,11 @@ func (v *fetchVisit) pace(ctx context.Context) error {
 }
 
 // asked is what is asked of the pace.
-func (v *fetchVisit) asked(ctx context.Context, delay time.Duration) ratelimit.Request {
-	r := ratelimit.Request{
+func (v *fetchVisit) asked(delay time.Duration) ratelimit.Request {
+	return ratelimit.Request{
 		Key: v.lane, Client: v.hop.Asker.Client, Delay: delay,
 		MaxWait: max(0, time.Until(v.hop.Until)), Once: true,
 	}
-	if addr := v.fetches.options.Pace.Addr; addr != nil {
-		r.Addr = addr(ctx, v.hop.To)
-	}
-	return r
 }
 
 func (v *fetchVisit) judgeAgain(ctx context.Context) error {

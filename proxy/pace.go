@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -19,9 +18,6 @@ import (
 type Pace struct {
 	// Key returns whose lane a canonical host's requests share. If nil, each host has its own.
 	Key func(host string) string
-
-	// Addr returns the address whose gate holds for requests to an origin. If nil, there are no gates.
-	Addr func(context.Context, origin.Origin) netip.Addr
 }
 
 func (p Pace) key(host string) string {
@@ -143,12 +139,9 @@ func (ex *exchange) stopped() *Refusal {
 // paced returns what req asks of the pace.
 func (ex *exchange) paced(req *http.Request) ratelimit.Request {
 	ex.subresource = ex.client.Pages && isSubresource(req.Header)
-	r := ratelimit.Request{Key: ex.lane, Client: ex.share, Delay: ex.delay(), MaxWait: ex.maxWait(req.Header)}
-	r.ClientTime = &ex.clientTime
-	if addr := ex.server.options.Pace.Addr; addr != nil {
-		r.Addr = addr(req.Context(), ex.origin)
+	return ratelimit.Request{
+		Key: ex.lane, Client: ex.share, Delay: ex.delay(), MaxWait: ex.maxWait(req.Header), ClientTime: &ex.clientTime,
 	}
-	return r
 }
 
 // subresource is the deviation of a request that was sent without the Delay of its host: see Client.Pages.

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/audit"
-	"github.com/robotsproxy/robotsproxy/egress"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
@@ -189,29 +188,6 @@ func TestGapsThatAreKnown(t *testing.T) {
 		if err != nil || strings.Contains(string(written), `"gap_ms":0,`) != known {
 			t.Errorf("known %t: %s, %v", known, written, err)
 		}
-	}
-}
-
-// TestOneAddressManyHosts has two hosts on one machine: the second one's request waits for the address, and its record
-// says so.
-func TestOneAddressManyHosts(t *testing.T) {
-	const delay = 3 * time.Second // longer than a busy machine stalls
-	r := newRig(t, func(o *Options) {
-		var err error
-		if o.Limiter, err = ratelimit.New(ratelimit.Options{AddrDelay: delay}); err != nil {
-			t.Fatal(err)
-		}
-		o.Snapshots, o.Pace.Addr = fixed(""), egress.NewAddresses(o.Guard).Of
-	})
-	c := r.client(true)
-	r.get(c, r.url("http", "/page/1"))
-	r.get(c, strings.Replace(r.url("http", "/page/2"), "a.example", "b.example", 1))
-	all := r.site.Requests()
-	if len(all) != 2 || all[1].Start.Sub(all[0].Start) < delay*3/4 {
-		t.Errorf("the two requests came at %v, want %v apart", all, delay)
-	}
-	if rec := r.last(2); rec.DelaySource != "ip" || rec.DelayRequired != audit.Millis(delay) || rec.Waited == 0 {
-		t.Errorf("the second record says %v of %q and a wait of %v, want %v of ip", rec.DelayRequired, rec.DelaySource, rec.Waited, delay)
 	}
 }
 

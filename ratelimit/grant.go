@@ -13,7 +13,6 @@ const (
 	Backoff    Source = "backoff"       // the host pushed back, and named no time
 	RetryAfter Source = "retry-after"   // the host named a time
 	Default    Source = "default-delay" // Options.DefaultDelay
-	Address    Source = "ip"            // Options.AddrDelay
 )
 
 // A Grant is the right to send one request. It must be given back: by Release when the request has ended, or by Cancel
@@ -50,7 +49,7 @@ func (g Grant) Waited() time.Duration { return g.waited }
 func (g Grant) Gap() (time.Duration, bool) { return g.gap, g.hasGap }
 
 // Required returns the least Gap that was kept, and what asked for it: the empty Source if that was the request's own
-// Delay. What Default and Address ask for is kept between starts, after a burst or at another key, so the Gap may be less.
+// Delay. The delay of Default is kept between starts after a burst, so the Gap may be less.
 func (g Grant) Required() (time.Duration, Source) { return g.delay, g.source }
 
 // Mode returns by what the request was paced: by this process alone unless Options.Coordinator is set.

@@ -57,15 +57,15 @@ func (ln *lane) enter(ctx context.Context, r Request, now time.Time) (*flight, *
 		ln.reclaim(now, func(client string) bool { return client != r.Client })
 	}
 	held := ln.heldBack(r.Client, now)
-	if ln.share == nil && !held && ln.vacant(now) && ln.until(now, delay) <= 0 && ln.limiter.passes(r.Addr, now) {
+	if ln.share == nil && !held && ln.vacant(now) && ln.until(now, delay) <= 0 {
 		return ln.start(now, now, r.Client, r.delay(), r.ClientTime), nil, nil
 	}
 	w, err := ln.line(ctx, r, now)
 	if err != nil {
 		return nil, nil, err
 	}
-	w.ctx, w.delay, w.maxWait, w.arrived, w.ready = ctx, r.delay(), max(r.MaxWait, w.maxWait), now, make(chan answer, 1)
-	w.addr, w.own = r.Addr, r.ClientTime
+	w.ctx, w.delay, w.maxWait, w.arrived = ctx, r.delay(), max(r.MaxWait, w.maxWait), now
+	w.ready, w.own = make(chan answer, 1), r.ClientTime
 	ln.limiter.waiting.Add(1)
 	ln.pump(now)
 	ln.crowds(now)
@@ -81,7 +81,6 @@ func (ln *lane) line(ctx context.Context, r Request, now time.Time) (*waiter, er
 	}
 	delay := ln.restraint.delay(r.delay())
 	wait := ln.predict(now, r.Client, ln.queue.len(r.Client), delay)
-	wait = max(wait, ln.limiter.nextSlot(r.Addr, now))
 	if ln.full(r.Client) {
 		return nil, ln.tooLong(r.Client, r.MaxWait, wait, true, now)
 	}
@@ -133,7 +132,7 @@ func (ln *lane) leave(w *waiter, now time.Time) {
 			ln.cancel(a.grant.valid(), now)
 		}
 	default:
-		ln.remove(w, now)
+		ln.remove(w)
 	}
 	ln.pump(now)
 }
@@ -156,57 +155,41 @@ func (ln *lane) pump(now time.Time) {
 			ln.lapse(w, now)
 			continue
 		case !w.kept() && w.ctx.Err() != nil:
-			ln.remove(w, now) // it has left, and has not come to say so yet
+			ln.remove(w) // it has left, and has not come to say so yet
 			continue
 		}
 		if wait := ln.holds(w, now); wait > 0 {
 			ln.wake(ln.soonest(wait, now))
 			return
 		}
-		w.slot, ln.queue.gated = nil, nil // it is used
 		ln.passOver(w, now)
 		ln.queue.pop(w)
 		ln.left(w)
-		f := ln.start(now, w.arrived, w.client, w.delay, w.own)
-		if d := ln.limiter.rules().AddrDelay; w.gated && d > f.delay {
-			f.delay, f.source = d, Address
-		}
-		w.ready <- answer{grant: f.grant(ln)}
+		w.ready <- answer{grant: ln.start(now, w.arrived, w.client, w.delay, w.own).grant(ln)}
 	}
 }
 
-// holds returns how long w, whose turn it is, is held up: by what concerns its client alone, and then nobody else waits; by
-// its Delay and by what is under way; if it is a kept place, until it lapses; by the gate of its address; and by the other
-// instances. What else a head must have before it starts belongs here.
+// holds returns how long w, which has the next turn, is held up: by what concerns its client alone, and then no other client
+// waits; by its Delay and the requests under way; if it is a kept place, until it lapses; and by the other instances.
+// Further conditions for a start belong here.
 func (ln *lane) holds(w *waiter, now time.Time) time.Duration {
-	if g := ln.queue.gated; g != nil && g != w {
-		g.giveBack(now) // a place came before it, and its slot would be past when it starts
-		ln.queue.gated = nil
-	}
 	if wait := ln.heldFor(w.client, now); wait > 0 {
-		w.giveBack(now)
 		return wait
 	}
 	if wait := ln.until(now, ln.restraint.delay(w.delay)); wait > 0 {
-		w.giveBack(now)
 		return wait
 	}
 	if w.kept() {
 		return ln.lapses(w).Sub(now)
 	}
-	if wait := ln.pass(w, now); wait > 0 || ln.share == nil {
-		return wait
+	if ln.share == nil {
+		return 0
 	}
-	wait := ln.agreed(ln.restraint.delay(w.delay), now)
-	if wait > 0 {
-		w.giveBack(now)
-	}
-	return wait
+	return ln.agreed(ln.restraint.delay(w.delay), now)
 }
 
 // remove takes w out of the queue, if it is still there.
-func (ln *lane) remove(w *waiter, now time.Time) {
-	w.giveBack(now)
+func (ln *lane) remove(w *waiter) {
 	if ln.queue != nil && ln.queue.remove(w) {
 		ln.left(w)
 	}

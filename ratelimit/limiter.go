@@ -33,7 +33,6 @@ package ratelimit
 
 import (
 	"context"
-	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -52,7 +51,6 @@ type Limiter struct {
 
 	coordinator Coordinator // nil: there are no other instances
 	misses      misses
-	gates       gates
 	hangar      sync.Pool // of *flight that are not under way
 
 	complaints backlog // calls of Coordinator.Complain
@@ -139,9 +137,6 @@ type Request struct {
 	// zero, the request does not wait, but for a second at most where a place was kept for it. A request that has begun to
 	// wait goes on even if those before it take longer than foreseen; the context's deadline bounds that.
 	MaxWait time.Duration
-
-	// Addr is where the request goes, if Options.AddrDelay is to hold for it.
-	Addr netip.Addr
 
 	// ClientTime measures how long the request waits for its own client. After a second in all, the request gives its place to
 	// requests of other clients: see ClientTime. If nil, it never does.

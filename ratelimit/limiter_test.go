@@ -503,8 +503,6 @@ func TestRequired(t *testing.T) {
 		{"the default", Options{DefaultDelay: minute}, 0, 0, minute, Default},
 		{"a floor, and no default under it", Options{DefaultDelay: minute}, time.Second, 0, time.Second, Floor},
 		{"a floor that is less", Options{}, time.Second, minute, minute, ""},
-		{"the address", Options{AddrDelay: minute}, 0, time.Second, minute, Address},
-		{"the address, which asks for less", Options{AddrDelay: time.Second}, 0, minute, minute, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -512,10 +510,9 @@ func TestRequired(t *testing.T) {
 				if err := l.SetFloor(host, test.floor); err != nil {
 					t.Fatal(err)
 				}
-				r := Request{Key: host, Delay: test.delay, MaxWait: time.Hour, Addr: shared}
+				r := Request{Key: host, Delay: test.delay, MaxWait: time.Hour}
 				send(t, l, r, 0)
 				time.Sleep(minute - time.Second/2)
-				send(t, l, Request{Key: "b.example", MaxWait: time.Hour, Addr: shared}, 0) // just before it
 				if delay, source := acquire(t, l, r).Required(); delay != test.want || source != test.source {
 					t.Errorf("Required() = %v, %q, want %v, %q", delay, source, test.want, test.source)
 				}

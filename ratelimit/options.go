@@ -2,7 +2,6 @@ package ratelimit
 
 import (
 	"fmt"
-	"net/netip"
 	"time"
 )
 
@@ -32,19 +31,12 @@ type Options struct {
 	// There is still one request under way at a time. The start is the moment of the Grant.
 	SpacingStart bool
 
-	// AddrDelay spaces the starts of requests to one address, whatever their keys. If zero, they are not spaced.
-	AddrDelay time.Duration
-
-	// AddrExempt are the networks for which AddrDelay does not hold.
-	AddrExempt []netip.Prefix
-
 	// MaxLanes is how many lanes are kept at a time. If zero, 1,000,000, which cost less than 400 MB.
 	MaxLanes int
 
 	// Coordinator is where several instances agree on whose turn it is. A request that may start by what this process knows
 	// then asks there first, so Acquire takes as long as the answer even if the way is free. MaxConcurrent holds for all
-	// instances together, and DefaultDelay spaces their starts without any burst.
-	// AddrDelay is each process's own. If nil, there is this process.
+	// instances together, and DefaultDelay spaces their starts without any burst. If nil, this process paces alone.
 	Coordinator Coordinator
 
 	// Pauses keeps the pauses of more than a minute that hosts have asked for. If nil, a restart forgets them.
@@ -88,8 +80,6 @@ func (o Options) check() error {
 		return fmt.Errorf("ratelimit: DefaultBurst is %d, which means nothing without a DefaultDelay", o.DefaultBurst)
 	case o.ReleaseAfter < 0:
 		return fmt.Errorf("ratelimit: ReleaseAfter is %v, less than 0", o.ReleaseAfter)
-	case o.AddrDelay < 0:
-		return fmt.Errorf("ratelimit: AddrDelay is %v, less than 0", o.AddrDelay)
 	case o.MaxLanes < 0:
 		return fmt.Errorf("ratelimit: MaxLanes is %d, less than 0", o.MaxLanes)
 	}

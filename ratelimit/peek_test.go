@@ -1,7 +1,6 @@
 package ratelimit
 
 import (
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,13 +83,11 @@ func TestReloadWakes(t *testing.T) {
 		{"default delay", Options{DefaultDelay: time.Hour}, Options{}, 0, false, 0},
 		{"release after", Options{ReleaseAfter: time.Hour}, Options{ReleaseAfter: time.Second}, minute, true, minute},
 		{"max concurrent", Options{MaxConcurrent: 1, ReleaseAfter: time.Hour}, Options{ReleaseAfter: time.Hour}, 0, true, 0},
-		{"no address delay", Options{AddrDelay: time.Hour}, Options{}, 0, false, 0},
-		{"a shorter address delay", Options{AddrDelay: time.Hour}, Options{AddrDelay: minute}, 0, false, minute},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newLimiter(t, test.old)
-				r := Request{Key: host, Client: "a", Delay: test.delay, MaxWait: 2 * time.Hour, Addr: shared}
+				r := Request{Key: host, Client: "a", Delay: test.delay, MaxWait: 2 * time.Hour}
 				if g := acquire(t, l, r); !test.holds {
 					g.Release(Outcome{})
 				}
@@ -106,38 +103,4 @@ func TestReloadWakes(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestReloadOfGates has the delay of an address change while the requests of several hosts wait for it: their starts are
-// spaced by the new one.
-func TestReloadOfGates(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLimiter(t, Options{AddrDelay: time.Hour})
-		starts := make(chan time.Time)
-		ask := func(i int) {
-			go func() {
-				send(t, l, Request{Key: fmt.Sprint(i), Client: "a", MaxWait: 100 * time.Hour, Addr: shared}, 0)
-				starts <- time.Now()
-			}()
-			synctest.Wait()
-		}
-		for i := range 6 {
-			ask(i)
-		}
-		last := <-starts
-		time.Sleep(time.Second)
-		if err := l.Reload(Options{AddrDelay: minute}); err != nil {
-			t.Fatal(err)
-		}
-		for i := range 6 {
-			ask(6 + i)
-		}
-		for i := range 11 {
-			at := <-starts
-			if gap := at.Sub(last); gap < minute || gap > minute+2*time.Second {
-				t.Errorf("start %d came %v after the one before, want a minute", i, gap)
-			}
-			last = at
-		}
-	})
 }

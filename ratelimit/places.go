@@ -133,7 +133,7 @@ func (ln *lane) lapse(w *waiter, now time.Time) {
 	ln.limiter.misses.add(w.client, now)
 	for other := range ln.queue.all() {
 		if other.kept() && other.client == w.client {
-			ln.remove(other, now)
+			ln.remove(other)
 			ln.limiter.lapsed.Add(1)
 		}
 	}

@@ -3,11 +3,8 @@ package ratelimit
 import (
 	"context"
 	"iter"
-	"net/netip"
 	"slices"
 	"time"
-
-	"golang.org/x/time/rate"
 )
 
 // A waiter is a request that waits for its turn, or the place of one whose client was told to come back: see places.go.
@@ -20,11 +17,6 @@ type waiter struct {
 	due     time.Time   // when it was foreseen to start; a client that is away was told to come back then
 	ready   chan answer // of capacity 1, so that who answers never waits
 	own     *ClientTime // nil: its client does not block it
-
-	addr  netip.Addr
-	gate  *rate.Limiter     // of addr, when it was last looked at; nil: not yet, or there is none
-	slot  *rate.Reservation // at gate; nil: none
-	gated bool              // the gate made it wait
 }
 
 // An answer ends the wait: exactly one of the fields is not zero.
@@ -40,7 +32,6 @@ type queue struct {
 	files []*file
 	n     int         // requests in all files
 	timer *time.Timer // runs lane.tick when the head may be ready
-	gated *waiter     // holds a slot at its gate: whose turn it last was; nil: nobody
 	debts *debts      // the lane's
 }
 

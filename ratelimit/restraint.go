@@ -240,7 +240,7 @@ func (ln *lane) dismiss(now time.Time, why func(*waiter) error) {
 			continue // its client hears of it when it comes back
 		}
 		if err := why(w); err != nil {
-			ln.remove(w, now)
+			ln.remove(w)
 			w.ready <- answer{err: err}
 		}
 	}

@@ -194,7 +194,6 @@ func newLimiter(cfg *config.Config, redis *redislease.Client, pauses ratelimit.P
 		MaxQueue: cfg.Pacing.MaxQueue, MaxQueuePerClient: cfg.Pacing.MaxQueuePerClient, MaxConcurrent: orNone(cfg.Pacing.MaxConcurrent),
 		DefaultDelay: cfg.Pacing.DefaultDelay, DefaultBurst: cfg.Pacing.DefaultBurst,
 		ReleaseAfter: cfg.Pacing.ReleaseAfter, SpacingStart: cfg.Pacing.Spacing == config.SpacingStart,
-		AddrDelay: cfg.Pacing.IPDelay, AddrExempt: cfg.Pacing.IPExempt,
 	})
 }
 
@@ -244,9 +243,6 @@ func (p *parts) pace(cfg *config.Config) proxy.Pace {
 	var pace proxy.Pace
 	if cfg.Pacing.Key == config.PaceKeyDomain {
 		pace.Key = ratelimit.Domain
-	}
-	if cfg.Pacing.IPDelay > 0 {
-		pace.Addr = egress.NewAddresses(p.guard).Of
 	}
 	return pace
 }

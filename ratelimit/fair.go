@@ -53,12 +53,12 @@ func (d *debts) serve(client string) {
 }
 
 // turn returns the first request or kept place of f that may have its turn now, nil if there is none.
-func (ln *lane) turn(f *file, now time.Time) *waiter {
-	if ln.heldBack(f.client, now) {
+func (s *state) turn(f *file, now time.Time) *waiter {
+	if s.heldBack(f.client, now) {
 		return nil
 	}
 	for _, w := range f.waiters {
-		if !w.kept() || ln.wants(w, now) {
+		if !w.kept() || s.wants(w, now) {
 			return w
 		}
 	}
@@ -66,18 +66,18 @@ func (ln *lane) turn(f *file, now time.Time) *waiter {
 }
 
 // leastHeld returns the request or kept place that has the next turn, nil if the clients of all are held back.
-func (ln *lane) leastHeld(now time.Time) *waiter {
+func (s *state) leastHeld(now time.Time) *waiter {
 	var first *waiter
 	var least time.Duration
-	for _, f := range ln.queue.files {
-		w := ln.turn(f, now)
+	for _, f := range s.queue.files {
+		w := s.turn(f, now)
 		if w == nil {
 			continue
 		}
-		if len(ln.queue.debts.until) == 0 || f.passed >= mostPasses*(len(ln.queue.files)-1) {
+		if len(s.queue.debts.until) == 0 || f.passed >= mostPasses*(len(s.queue.files)-1) {
 			return w
 		}
-		if owes := ln.queue.debts.of(f.client) / sameTime; first == nil || owes < least {
+		if owes := s.queue.debts.of(f.client) / sameTime; first == nil || owes < least {
 			first, least = w, owes
 		}
 	}
@@ -85,22 +85,22 @@ func (ln *lane) leastHeld(now time.Time) *waiter {
 }
 
 // passOver counts a pass for each file that w goes before although its own place in the order is later.
-func (ln *lane) passOver(w *waiter, now time.Time) {
-	for _, f := range ln.queue.files {
+func (s *state) passOver(w *waiter, now time.Time) {
+	for _, f := range s.queue.files {
 		if f.client == w.client {
 			f.passed = 0
 			break
 		}
-		if ln.turn(f, now) != nil {
+		if s.turn(f, now) != nil {
 			f.passed++
 		}
 	}
 }
 
 // forgive drops the debts if they are too old.
-func (ln *lane) forgive(now time.Time) {
-	if ln.debts != nil && ln.queue == nil && now.Sub(ln.debts.last) >= forgivenDebts {
-		ln.debts = nil
+func (s *state) forgive(now time.Time) {
+	if s.debts != nil && s.queue == nil && now.Sub(s.debts.last) >= forgivenDebts {
+		s.debts = nil
 	}
 }
 

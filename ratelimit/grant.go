@@ -19,9 +19,9 @@ const (
 // if it was not sent. Whichever comes first counts; further calls do nothing, on copies as well. All methods are safe for
 // concurrent use, and the zero Grant is a right to nothing, which may be given back as well.
 type Grant struct {
-	lane   *lane
-	flight *flight
-	number uint64 // of this Grant: flights are reused, and a late second Release is not to give back another's
+	lane     *lane
+	inflight *inflight
+	number   uint64 // of this Grant: inflights are reused, and a late second Release is not to give back another's
 	terms
 }
 
@@ -38,7 +38,7 @@ type terms struct {
 }
 
 // IsZero reports whether g is the zero Grant.
-func (g Grant) IsZero() bool { return g.flight == nil }
+func (g Grant) IsZero() bool { return g.inflight == nil }
 
 // Waited returns how long Acquire waited.
 func (g Grant) Waited() time.Duration { return g.waited }
@@ -70,10 +70,11 @@ func (g Grant) Hear(o Outcome) {
 	if g.IsZero() {
 		return
 	}
-	g.lane.mu.Lock()
-	pause := g.lane.hear(g.valid(), o, time.Now())
-	g.lane.mu.Unlock()
-	g.lane.limiter.keep(pause)
+	g.lane.lock()
+	defer g.lane.unlock()
+	if g.valid() {
+		g.lane.hear(g.inflight, o, time.Now())
+	}
 }
 
 // Release ends the request, and its Delay begins to count for the next one.
@@ -81,10 +82,10 @@ func (g Grant) Release(o Outcome) {
 	if g.IsZero() {
 		return
 	}
-	g.lane.mu.Lock()
-	pause := g.lane.release(g.valid(), o, time.Now())
-	g.lane.mu.Unlock()
-	g.lane.limiter.keep(pause)
+	g.giveBack(func(now time.Time) {
+		g.lane.hear(g.inflight, o, now)
+		g.lane.release(g.inflight, o.end(g.start, now), now)
+	})
 }
 
 // Cancel returns the place as if it had never been taken: the next request need not keep a Delay from this one. It is
@@ -93,25 +94,29 @@ func (g Grant) Cancel() {
 	if g.IsZero() {
 		return
 	}
-	g.lane.mu.Lock()
-	defer g.lane.mu.Unlock()
-	now := time.Now()
-	g.lane.cancel(g.valid(), now)
-	g.lane.pump(now)
+	g.giveBack(func(now time.Time) { g.lane.cancel(g.inflight, now) })
 }
 
-// valid returns the flight of g, nil if g was given back. The lane's lock is held: with it, a flight that is g's remains so.
-func (g Grant) valid() *flight {
-	if g.flight.number.Load() != g.number {
-		return nil
+// giveBack makes a move that gives g back, unless that was done.
+func (g Grant) giveBack(move func(now time.Time)) {
+	g.lane.lock()
+	valid := g.valid()
+	if valid {
+		move(time.Now())
 	}
-	return g.flight
+	g.lane.unlock()
+	if valid {
+		g.lane.limiter.recycle(g.inflight)
+	}
 }
 
-// A flight is a request under way: what the lane remembers of a Grant until that is given back. All but number is guarded
+// valid reports whether g was not given back. The lane is locked, so that it remains so.
+func (g Grant) valid() bool { return g.inflight.number.Load() == g.number }
+
+// A inflight is a request under way: what the lane remembers of a Grant until that is given back. All but number is guarded
 // by the lock of the lane that it belongs to.
-type flight struct {
-	number atomic.Uint64 // of its Grant; 0: that was given back
+type inflight struct {
+	number atomic.Uint64 // of its Grant; changes when that is given back
 	terms
 	client  string
 	own     *ClientTime   // nil: its client does not block it
@@ -121,43 +126,37 @@ type flight struct {
 	done               bool      // over for the lane: given back, or ended by the lane itself after ReleaseAfter
 	overlaps           bool      // it gave its place back to other clients, and goes on
 	heard              bool      // the host's answer is known to the lane
-	delayFrom, gapFrom time.Time // the lane's before this flight, for cancel
-	moves              uint64    // the lane's at this flight
-	older, newer       *flight   // under way in the same lane
+	delayFrom, gapFrom time.Time // the lane's before this inflight, for cancel
+	moves              uint64    // the lane's at this inflight
+	older, newer       *inflight // under way in the same lane
 }
 
-// grant returns the Grant of f. A nil flight has the zero Grant.
-func (f *flight) grant(ln *lane) Grant {
-	if f == nil {
-		return Grant{}
+// grant returns the Grant of f, which has started.
+func (f *inflight) grant(ln *lane) Grant {
+	return Grant{lane: ln, inflight: f, number: f.number.Load(), terms: f.terms}
+}
+
+// newInflight returns an inflight to start a request with.
+func (l *Limiter) newInflight() *inflight {
+	if f, ok := l.inflightPool.Get().(*inflight); ok {
+		return f
 	}
-	return Grant{lane: ln, flight: f, number: f.number.Load(), terms: f.terms}
+	return new(inflight)
 }
 
-// takeOff returns a flight with a number of its own.
-func (l *Limiter) takeOff() *flight {
-	f, ok := l.hangar.Get().(*flight)
-	if !ok {
-		f = new(flight)
-	}
-	f.number.Store(l.granted.Add(1))
-	return f
+// recycle takes back an inflight that no lane and no valid Grant refers to.
+func (l *Limiter) recycle(f *inflight) {
+	f.client, f.own, f.turn = "", nil, nil // what they point to may be large
+	l.inflightPool.Put(f)
 }
 
-// ground takes f back, whose Grant was given back, to be used again.
-func (l *Limiter) ground(f *flight) {
-	f.number.Store(0)
-	f.client, f.own, f.turn = "", nil, nil // what they hold on to may be large
-	l.hangar.Put(f)
-}
-
-// flights are what is under way in one lane, oldest first: a list through them, since most lanes have none.
-type flights struct {
-	oldest, newest *flight
+// inflights are what is under way in one lane, oldest first: a list through them, since most lanes have none.
+type inflights struct {
+	oldest, newest *inflight
 	n              int
 }
 
-func (fs *flights) add(f *flight) {
+func (fs *inflights) add(f *inflight) {
 	f.older, f.newer = fs.newest, nil
 	if f.older != nil {
 		f.older.newer = f
@@ -168,7 +167,7 @@ func (fs *flights) add(f *flight) {
 	fs.n++
 }
 
-func (fs *flights) remove(f *flight) {
+func (fs *inflights) remove(f *inflight) {
 	if f.older != nil {
 		f.older.newer = f.newer
 	} else {

@@ -32,11 +32,11 @@ func (l *Limiter) lane(key string) (*lane, error) {
 		if err != nil {
 			return nil, err
 		}
-		ln.mu.Lock()
+		ln.lock()
 		if !ln.dropped {
 			return ln, nil
 		}
-		ln.mu.Unlock()
+		ln.unlock()
 	}
 }
 
@@ -76,12 +76,13 @@ func (l *Limiter) sweep(now time.Time, n int) {
 		if !ln.mu.TryLock() {
 			continue
 		}
+		ln.rules = l.rules()
 		if ln.idle(now) {
 			ln.dropped = true
 			delete(l.lanes, ln.key)
 			l.ring.remove(ln)
 		}
-		ln.mu.Unlock()
+		ln.unlock()
 	}
 }
 

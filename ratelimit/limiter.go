@@ -46,12 +46,12 @@ import (
 //
 // A Limiter is safe for concurrent use. Close it at the end.
 type Limiter struct {
-	options atomic.Pointer[Options] // complete
-	pauses  Pauses                  // nil: none are kept
+	options atomic.Pointer[rules]
+	pauses  Pauses // nil: none are kept
 
-	coordinator Coordinator // nil: there are no other instances
-	misses      misses
-	hangar      sync.Pool // of *flight that are not under way
+	coordinator  Coordinator // nil: there are no other instances
+	misses       misses
+	inflightPool sync.Pool // of *inflight that are not under way
 
 	complaints backlog // calls of Coordinator.Complain
 	stores     backlog // calls of Pauses.Keep
@@ -85,7 +85,7 @@ func New(o Options) (*Limiter, error) {
 		return nil, err
 	}
 	l := &Limiter{pauses: o.Pauses, coordinator: o.Coordinator, lanes: make(map[string]*lane)}
-	l.options.Store(o.withDefaults())
+	l.setOptions(o)
 	if err := l.restore(o.Pauses); err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (l *Limiter) Reload(o Options) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	l.options.Store(o.withDefaults())
+	l.setOptions(o)
 	l.mu.RLock()
 	lanes := slices.Clone(l.ring.lanes)
 	l.mu.RUnlock()
@@ -118,7 +118,26 @@ func (l *Limiter) Close() {
 	l.stores.wait()
 }
 
-func (l *Limiter) rules() *Options { return l.options.Load() }
+// rules are what holds for all lanes.
+type rules struct {
+	Options // complete
+	misses  *misses
+}
+
+func (l *Limiter) rules() *rules { return l.options.Load() }
+
+func (l *Limiter) setOptions(o Options) {
+	l.options.Store(&rules{*o.withDefaults(), &l.misses})
+}
+
+// woken is called by the Coordinator if another instance has news of key.
+func (l *Limiter) woken(key string) {
+	if ln := l.present(key); ln != nil {
+		ln.lock()
+		defer ln.unlock()
+		ln.woken(time.Now())
+	}
+}
 
 // A Request asks for one place in a lane.
 type Request struct {
@@ -175,42 +194,51 @@ func (l *Limiter) Acquire(ctx context.Context, r Request) (Grant, error) {
 		l.throttled.Add(1)
 		return Grant{}, err
 	}
-	f, w, err := ln.enter(ctx, r, time.Now())
-	g := f.grant(ln)
-	ln.mu.Unlock()
-	if err != nil {
+	f := l.newInflight()
+	w, err := ln.enter(ctx, r, f, time.Now())
+	switch {
+	case err != nil:
+		ln.unlock()
+		l.recycle(f)
 		l.throttled.Add(1)
 		return Grant{}, err
-	}
-	if w == nil {
+	case w == nil:
+		g := f.grant(ln)
+		ln.unlock()
+		l.granted.Add(1)
 		return g, nil
 	}
+	w.ready = make(chan struct{}, 1)
+	ln.unlock()
 	return l.wait(ctx, ln, w)
 }
 
-// wait waits until w has its grant or ctx ends. When both happen at once, select may see either; a client that has left
-// must not have its request sent, so the grant goes back in both cases.
+// wait waits until w is woken or ctx ends, and then claims the Grant. If both happen at once, select may see either. The
+// claim decides, under the lane's lock: no request is sent for a client that has left, or after an operator's stop.
 func (l *Limiter) wait(ctx context.Context, ln *lane, w *waiter) (Grant, error) {
+	l.waiting.Add(1)
+	defer l.waiting.Add(-1)
 	select {
-	case a := <-w.ready:
-		if ctx.Err() != nil {
-			a.grant.Cancel()
-			break
-		}
-		if a.err != nil {
-			l.throttled.Add(1)
-			return Grant{}, a.err
-		}
-		l.misses.waited(w.client, a.grant.waited)
-		return a.grant, nil
+	case <-w.ready:
 	case <-ctx.Done():
-		ln.mu.Lock()
-		now := time.Now()
-		ln.leave(w, now)
-		ln.mu.Unlock()
 	}
-	l.abandoned.Add(1)
-	return Grant{}, ctx.Err()
+	ln.lock()
+	left := ctx.Err()
+	ok, err := ln.claim(w, left != nil, time.Now())
+	if ok {
+		g := w.inflight.grant(ln)
+		ln.unlock()
+		l.misses.waited(w.client, g.waited)
+		return g, nil
+	}
+	ln.unlock()
+	l.recycle(w.inflight)
+	if left != nil {
+		l.abandoned.Add(1)
+		return Grant{}, left
+	}
+	l.throttled.Add(1)
+	return Grant{}, err
 }
 
 // Reckon says how long Acquire would have made r wait if all requests like it had been paced, and whether it would have
@@ -228,8 +256,7 @@ func (l *Limiter) Reckon(r Request) (wait, gap time.Duration, ok bool) {
 	if err != nil {
 		return 0, -1, false
 	}
-	defer ln.mu.Unlock()
-	ln.tellSent(r.delay())
+	defer ln.unlock()
 	return ln.reckon(r, time.Now())
 }
 
@@ -243,10 +270,9 @@ func (l *Limiter) Hear(key, client string, o Outcome) {
 	if err != nil {
 		return // no request for this key gets a lane either
 	}
+	defer ln.unlock()
 	now := time.Now()
-	pause := ln.answered(o, client, now, now)
-	ln.mu.Unlock()
-	l.keep(pause)
+	ln.answered(o, client, now, now)
 }
 
 // Stats are the counts of a Limiter since it was made, and its present size.

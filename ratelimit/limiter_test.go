@@ -329,8 +329,8 @@ func TestLeftWhenGranted(t *testing.T) {
 		leaves    func(ln *lane, leave func(), free time.Time)
 		cancelled uint64
 	}{
-		{"granted, then left", func(ln *lane, leave func(), free time.Time) { ln.pump(free); leave() }, 1},
-		{"left, then its turn", func(ln *lane, leave func(), free time.Time) { leave(); ln.pump(free) }, 0},
+		{"granted, then left", func(ln *lane, leave func(), free time.Time) { ln.dispatch(free); leave() }, 1},
+		{"left, then its turn", func(ln *lane, leave func(), free time.Time) { leave(); ln.dispatch(free) }, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for range 50 { // the waiting client may see either event first
@@ -346,12 +346,13 @@ func TestLeftWhenGranted(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					_, w, err := ln.enter(ctx, r, time.Now())
+					w, err := ln.enter(ctx, r, l.newInflight(), time.Now())
 					if err != nil {
 						t.Fatalf("enter: %v", err)
 					}
+					w.ready = make(chan struct{}, 1)
 					test.leaves(ln, leave, end.Add(time.Second))
-					ln.mu.Unlock()
+					ln.unlock()
 					if g, err := l.wait(ctx, ln, w); !g.IsZero() || err != context.Canceled {
 						t.Errorf("wait of a client that has left = %v, %v, want none, %v", g, err, context.Canceled)
 					}

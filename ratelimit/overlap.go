@@ -8,23 +8,23 @@ import (
 // An overlap holds the requests of one client that gave their places back to other clients and are still under way. They
 // delay the next requests of the client itself.
 type overlap struct {
-	flights []*flight
-	until   time.Time // a Delay after the last end of such a request
+	inflights []*inflight
+	until     time.Time // a Delay after the last end of such a request
 }
 
 // reclaim takes back the places of requests that their clients have blocked, for each client for which wanted is true.
-func (ln *lane) reclaim(now time.Time, wanted func(client string) bool) {
-	for f := ln.flights.oldest; f != nil; {
+func (s *state) reclaim(now time.Time, wanted func(client string) bool) {
+	for f := s.inflights.oldest; f != nil; {
 		newer := f.newer
 		if at := f.blocked(now); !at.IsZero() && wanted(f.client) {
-			ln.overlap(f, later(f.start, at))
+			s.overlap(f, later(f.start, at))
 		}
 		f = newer
 	}
 }
 
 // blocked returns when the client of f had blocked it for blockedFor, the zero time if it has not.
-func (f *flight) blocked(now time.Time) time.Time {
+func (f *inflight) blocked(now time.Time) time.Time {
 	if f.own == nil {
 		return time.Time{}
 	}
@@ -32,37 +32,37 @@ func (f *flight) blocked(now time.Time) time.Time {
 }
 
 // overlap ends f for all but its own client.
-func (ln *lane) overlap(f *flight, at time.Time) {
+func (s *state) overlap(f *inflight, at time.Time) {
 	f.own.gaveBack()
 	f.overlaps = true
-	if ln.overlaps == nil {
-		ln.overlaps = make(map[string]*overlap)
+	if s.overlaps == nil {
+		s.overlaps = make(map[string]*overlap)
 	}
-	o := ln.overlaps[f.client]
+	o := s.overlaps[f.client]
 	if o == nil {
 		o = &overlap{}
-		ln.overlaps[f.client] = o
+		s.overlaps[f.client] = o
 	}
-	o.flights = append(o.flights, f)
-	ln.end(f, at)
+	o.inflights = append(o.inflights, f)
+	s.end(f, at)
 }
 
 // overlapped handles the end of f, which gave its place back earlier.
-func (ln *lane) overlapped(f *flight, at time.Time) {
-	o := ln.overlaps[f.client]
-	o.flights = slices.DeleteFunc(o.flights, func(other *flight) bool { return other == f })
+func (s *state) overlapped(f *inflight, at time.Time) {
+	o := s.overlaps[f.client]
+	o.inflights = slices.DeleteFunc(o.inflights, func(other *inflight) bool { return other == f })
 	if f.spacing > 0 {
-		o.until = later(o.until, ln.freed(f, at))
+		o.until = later(o.until, s.freed(f, at))
 	}
-	if len(o.flights) == 0 && !o.until.After(at) {
-		ln.dropOverlap(f.client)
+	if len(o.inflights) == 0 && !o.until.After(at) {
+		s.dropOverlap(f.client)
 	}
 }
 
 // freed returns when the client of f may send its next request if f ends at the moment at. It is the moment that would apply
 // if f had held the lane to its end.
-func (ln *lane) freed(f *flight, at time.Time) time.Time {
-	rules := ln.limiter.rules()
+func (s *state) freed(f *inflight, at time.Time) time.Time {
+	rules := s.rules
 	if end := f.start.Add(rules.ReleaseAfter); at.After(end) {
 		at = end
 	}
@@ -72,27 +72,27 @@ func (ln *lane) freed(f *flight, at time.Time) time.Time {
 	return at.Add(f.spacing)
 }
 
-func (ln *lane) dropOverlap(client string) {
-	delete(ln.overlaps, client)
-	if len(ln.overlaps) == 0 {
-		ln.overlaps = nil
+func (s *state) dropOverlap(client string) {
+	delete(s.overlaps, client)
+	if len(s.overlaps) == 0 {
+		s.overlaps = nil
 	}
 }
 
 // heldByOwn returns how long requests of client wait for its own blocked requests, as if those still held their places. It is
 // 0 or less if they do not wait.
-func (ln *lane) heldByOwn(client string, now time.Time) time.Duration {
-	o := ln.overlaps[client]
+func (s *state) heldByOwn(client string, now time.Time) time.Duration {
+	o := s.overlaps[client]
 	if o == nil {
 		return 0
 	}
-	rules := ln.limiter.rules()
-	held, underWay, place := o.until.Sub(now), ln.flights.n, endless
-	for _, f := range o.flights {
+	rules := s.rules
+	held, underWay, place := o.until.Sub(now), s.inflights.n, endless
+	for _, f := range o.inflights {
 		end := f.start.Add(rules.ReleaseAfter)
 		switch {
 		case f.spacing > 0:
-			held = max(held, ln.freed(f, end).Sub(now))
+			held = max(held, s.freed(f, end).Sub(now))
 		case end.After(now):
 			underWay++
 			place = min(place, end.Sub(now))
@@ -105,21 +105,21 @@ func (ln *lane) heldByOwn(client string, now time.Time) time.Duration {
 }
 
 // overlapsEnd drops the overlaps that are over, and reports whether none is left.
-func (ln *lane) overlapsEnd(now time.Time) bool {
-	for client, o := range ln.overlaps {
-		if len(o.flights) == 0 && !o.until.After(now) {
-			ln.dropOverlap(client)
+func (s *state) overlapsEnd(now time.Time) bool {
+	for client, o := range s.overlaps {
+		if len(o.inflights) == 0 && !o.until.After(now) {
+			s.dropOverlap(client)
 		}
 	}
-	return ln.overlaps == nil
+	return s.overlaps == nil
 }
 
 // soonestEnd returns how long it is until a request under way may give its place back: the oldest after ReleaseAfter, or one
 // that its client blocks.
-func (ln *lane) soonestEnd(now time.Time) time.Duration {
-	soonest := ln.flights.oldest.start.Add(ln.limiter.rules().ReleaseAfter)
-	for f := ln.flights.oldest; f != nil; f = f.newer {
-		if f.own == nil || !ln.queue.others(f.client) {
+func (s *state) soonestEnd(now time.Time) time.Duration {
+	soonest := s.inflights.oldest.start.Add(s.rules.ReleaseAfter)
+	for f := s.inflights.oldest; f != nil; f = f.newer {
+		if f.own == nil || !s.queue.others(f.client) {
 			continue
 		}
 		if look := f.own.nextLook(now); look.Before(soonest) {
@@ -137,21 +137,18 @@ func (q *queue) others(client string) bool {
 	return slices.ContainsFunc(q.files, func(f *file) bool { return f.client != client && f.waitsBehind(0) })
 }
 
-// watch reclaims the places of blocked requests for other instances, which may wait for them. The timer of the share runs it.
-func (ln *lane) watch() {
-	ln.mu.Lock()
-	defer ln.mu.Unlock()
-	now := time.Now()
-	ln.settle(now)
-	ln.reclaim(now, func(string) bool { return true })
-	ln.watchAgain(now)
-	ln.pump(now)
+// reclaimForOthers reclaims the places of all blocked requests, since other instances may wait for them.
+func (s *state) reclaimForOthers(now time.Time) {
+	s.expireOverdue(now)
+	s.reclaim(now, func(string) bool { return true })
+	s.watchAgain(now)
+	s.dispatch(now)
 }
 
 // watchAgain sets the timer for the next call of watch, if a request under way can be blocked.
-func (ln *lane) watchAgain(now time.Time) {
+func (s *state) watchAgain(now time.Time) {
 	var soonest time.Time
-	for f := ln.flights.oldest; f != nil; f = f.newer {
+	for f := s.inflights.oldest; f != nil; f = f.newer {
 		if f.own == nil {
 			continue
 		}
@@ -162,9 +159,5 @@ func (ln *lane) watchAgain(now time.Time) {
 	if soonest.IsZero() {
 		return
 	}
-	if ln.share.watch == nil {
-		ln.share.watch = time.AfterFunc(soonest.Sub(now), ln.watch)
-		return
-	}
-	ln.share.watch.Reset(soonest.Sub(now))
+	s.emit(effect{kind: setWatch, after: soonest.Sub(now)})
 }

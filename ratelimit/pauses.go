@@ -46,7 +46,7 @@ func (l *Limiter) restore(kept Pauses) error {
 			return fmt.Errorf("ratelimit: restoring the pause of %s: %w", p.Key, err)
 		}
 		ln.restrain().backoff = b
-		ln.mu.Unlock()
+		ln.unlock()
 		l.tellPause(p)
 	}
 	return nil

@@ -26,11 +26,11 @@ func (l *Limiter) Peek(key string) (View, bool) {
 	if ln == nil {
 		return View{}, false
 	}
-	ln.mu.Lock()
-	defer ln.mu.Unlock()
+	ln.lock()
+	defer ln.unlock()
 	now := time.Now()
-	ln.settle(now)
-	v := View{UnderWay: ln.flights.n, Last: ln.gapFrom, Took: ln.avgDuration}
+	ln.expireOverdue(now)
+	v := View{UnderWay: ln.inflights.n, Last: ln.gapFrom, Took: ln.avgDuration}
 	if ln.queue != nil {
 		clients := make(map[string]bool)
 		for w := range ln.queue.all() {

@@ -66,19 +66,19 @@ func (m *misses) returns(client string, now time.Time) bool {
 func (w *waiter) kept() bool { return w.ctx == nil }
 
 // lapses returns until when a kept place is kept.
-func (ln *lane) lapses(w *waiter) time.Time {
-	return w.due.Add(min(ln.restraint.delay(w.delay), longestGrace))
+func (s *state) lapses(w *waiter) time.Time {
+	return w.due.Add(min(s.restraint.delay(w.delay), longestGrace))
 }
 
 // keepPlace keeps a place for the client of r, which is told to come back after wait. Who has missed one of late, or
 // come late to it, is told as well, and gets none: it would cost the others a grace each time.
-func (ln *lane) keepPlace(r Request, wait time.Duration, now time.Time) {
-	if ln.restraint.delay(r.delay()) == 0 || !ln.limiter.misses.returns(r.Client, now) {
+func (s *state) keepPlace(r Request, wait time.Duration, now time.Time) {
+	if s.restraint.delay(r.delay()) == 0 || !s.rules.misses.returns(r.Client, now) {
 		return
 	}
-	ln.push(&waiter{client: r.Client, delay: r.delay(), arrived: now, due: told(now, wait)})
-	ln.limiter.kept.Add(1)
-	ln.pump(now) // which sets the timer for its end
+	s.push(&waiter{client: r.Client, delay: r.delay(), arrived: now, due: told(now, wait)})
+	s.emit(effect{kind: countKept})
+	s.dispatch(now) // which sets the timer for its end
 }
 
 // told returns when a client comes back that is told to wait: Retry-After has whole seconds.
@@ -93,48 +93,48 @@ func told(now time.Time, wait time.Duration) time.Time {
 // results are nil.
 //
 // Who comes earlier than that is not who was told: that one would come in vain, so the place is not given away.
-func (ln *lane) comeBack(r Request, now time.Time) (*waiter, error) {
-	f, place := ln.queue.first(r.Client, func(w *waiter) bool { return w.kept() && w.due.Sub(now) <= early })
+func (s *state) comeBack(r Request, now time.Time) (*waiter, error) {
+	f, place := s.queue.first(r.Client, func(w *waiter) bool { return w.kept() && w.due.Sub(now) <= early })
 	if f == nil {
 		return nil, nil
 	}
 	w := f.waiters[place]
 	if now.Sub(w.due) > punctual {
-		ln.limiter.misses.add(r.Client, now) // it has the place, and the others have waited for it
+		s.rules.misses.add(r.Client, now) // it has the place, and the others have waited for it
 	}
 	limit := r.MaxWait
 	if !now.Before(w.due) {
 		limit = max(limit, punctual)
 	}
-	wait := ln.predict(now, r.Client, place, ln.restraint.delay(r.delay()))
+	wait := s.predict(now, r.Client, place, s.restraint.delay(r.delay()))
 	if wait <= limit {
 		w.maxWait = limit // which other instances are not to undo
 		return w, nil
 	}
 	w.due = told(now, wait)
-	return nil, ln.tooLong(r.Client, limit, wait, false, now)
+	return nil, s.tooLong(r.Client, limit, wait, false, now)
 }
 
 // takeOver has r take a place that is kept for its client and still far off, where it bears the wait for that and not the
 // one behind all places: who asks already, and waits, needs none to be kept. Nothing of its own may be overtaken so.
-func (ln *lane) takeOver(r Request, now time.Time) *waiter {
-	f, place := ln.queue.first(r.Client, (*waiter).kept)
+func (s *state) takeOver(r Request, now time.Time) *waiter {
+	f, place := s.queue.first(r.Client, (*waiter).kept)
 	if f == nil || f.waiters[place].due.Sub(now) <= longestGrace || f.waitsBehind(place) {
 		return nil
 	}
-	if ln.predict(now, r.Client, place, ln.restraint.delay(r.delay())) > r.MaxWait {
+	if s.predict(now, r.Client, place, s.restraint.delay(r.delay())) > r.MaxWait {
 		return nil
 	}
 	return f.waiters[place]
 }
 
 // lapse takes away a place whose client has not come back.
-func (ln *lane) lapse(w *waiter, now time.Time) {
-	ln.limiter.misses.add(w.client, now)
-	for other := range ln.queue.all() {
+func (s *state) lapse(w *waiter, now time.Time) {
+	s.rules.misses.add(w.client, now)
+	for other := range s.queue.all() {
 		if other.kept() && other.client == w.client {
-			ln.remove(other)
-			ln.limiter.lapsed.Add(1)
+			s.remove(other)
+			s.emit(effect{kind: countLapsed})
 		}
 	}
 }
@@ -142,31 +142,31 @@ func (ln *lane) lapse(w *waiter, now time.Time) {
 // next returns the request, or the place, whose turn it is. The queue is not empty. A kept place whose moment is far, since
 // others have left the queue, lets those go first that are over before it. A request of a client that is held back lets all
 // others go first.
-func (ln *lane) next(now time.Time) *waiter {
-	if w := ln.leastHeld(now); w != nil {
+func (s *state) next(now time.Time) *waiter {
+	if w := s.leastHeld(now); w != nil {
 		return w
 	}
-	return ln.queue.head()
+	return s.queue.head()
 }
 
 // heldFor returns how long requests of client wait for a reason that holds for this client only; 0 or less if they do not.
-func (ln *lane) heldFor(client string, now time.Time) time.Duration {
-	if ln.restraint == nil && ln.overlaps == nil {
+func (s *state) heldFor(client string, now time.Time) time.Duration {
+	if s.restraint == nil && s.overlaps == nil {
 		return 0
 	}
-	return max(ln.restraint.clientRest(client, now), ln.heldByOwn(client, now))
+	return max(s.restraint.clientRest(client, now), s.heldByOwn(client, now))
 }
 
 // heldBack reports whether requests of client wait for a reason that holds for this client only.
-func (ln *lane) heldBack(client string, now time.Time) bool { return ln.heldFor(client, now) > 0 }
+func (s *state) heldBack(client string, now time.Time) bool { return s.heldFor(client, now) > 0 }
 
 // soonest returns the shorter one of wait and the time until a client is no longer held back.
-func (ln *lane) soonest(wait time.Duration, now time.Time) time.Duration {
-	if rs := ln.restraint; rs != nil && rs.client.until.After(now) {
+func (s *state) soonest(wait time.Duration, now time.Time) time.Duration {
+	if rs := s.restraint; rs != nil && rs.client.until.After(now) {
 		wait = min(wait, rs.client.until.Sub(now))
 	}
-	for client := range ln.overlaps {
-		if held := ln.heldByOwn(client, now); held > 0 {
+	for client := range s.overlaps {
+		if held := s.heldByOwn(client, now); held > 0 {
 			wait = min(wait, held)
 		}
 	}
@@ -174,14 +174,14 @@ func (ln *lane) soonest(wait time.Duration, now time.Time) time.Duration {
 }
 
 // wants reports whether a kept place would be put off by a request that starts at the moment at.
-func (ln *lane) wants(w *waiter, at time.Time) bool {
-	return at.Add(ln.step(ln.restraint.delay(w.delay), ln.avgDuration)).After(w.due)
+func (s *state) wants(w *waiter, at time.Time) bool {
+	return at.Add(s.step(s.restraint.delay(w.delay), s.avgDuration)).After(w.due)
 }
 
 // vacant reports whether nobody is before a request that comes now: nobody waits, and no kept place would be put off.
-func (ln *lane) vacant(now time.Time) bool {
-	if ln.queue == nil {
+func (s *state) vacant(now time.Time) bool {
+	if s.queue == nil {
 		return true
 	}
-	return !slices.ContainsFunc(ln.queue.files, func(f *file) bool { return ln.turn(f, now) != nil })
+	return !slices.ContainsFunc(s.queue.files, func(f *file) bool { return s.turn(f, now) != nil })
 }

@@ -14,15 +14,14 @@ type waiter struct {
 	delay   time.Duration // its own; the lane's floor may be more
 	maxWait time.Duration
 	arrived time.Time
-	due     time.Time   // when it was foreseen to start; a client that is away was told to come back then
-	ready   chan answer // of capacity 1, so that who answers never waits
-	own     *ClientTime // nil: its client does not block it
-}
+	due     time.Time     // when it was foreseen to start; a client that is away was told to come back then
+	ready   chan struct{} // of capacity 1: tells the client that its wait has ended
 
-// An answer ends the wait: exactly one of the fields is not zero.
-type answer struct {
-	grant Grant
-	err   error
+	inflight *inflight   // the request that w becomes
+	granted  bool        // it has started
+	err      error       // why w was turned away
+	own      *ClientTime // nil: its client does not block it
+
 }
 
 // A queue holds the requests waiting for one lane: one file of requests per client, first come first served, and the
@@ -30,9 +29,8 @@ type answer struct {
 // is at most linear in the requests that wait.
 type queue struct {
 	files []*file
-	n     int         // requests in all files
-	timer *time.Timer // runs lane.tick when the head may be ready
-	debts *debts      // the lane's
+	n     int    // requests in all files
+	debts *debts // the lane's
 }
 
 // A file is the requests of one client.

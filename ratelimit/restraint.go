@@ -12,11 +12,11 @@ type restraint struct {
 }
 
 // restrain returns the lane's restraint, and makes it if there is none.
-func (ln *lane) restrain() *restraint {
-	if ln.restraint == nil {
-		ln.restraint = &restraint{}
+func (s *state) restrain() *restraint {
+	if s.restraint == nil {
+		s.restraint = &restraint{}
 	}
-	return ln.restraint
+	return s.restraint
 }
 
 // rest returns how long the lane is paused from now on: 0 or less if it is not.
@@ -78,9 +78,9 @@ func (rs *restraint) delay(d time.Duration) time.Duration {
 
 // required returns the least gap between the last request and one that client starts now, and the source of it if that is not
 // the request's own delay.
-func (ln *lane) required(client string, delay time.Duration) (time.Duration, Source) {
-	rs, source := ln.restraint, Source("")
-	if d := ln.limiter.rules().DefaultDelay; d > 0 && rs.delay(delay) == 0 {
+func (s *state) required(client string, delay time.Duration) (time.Duration, Source) {
+	rs, source := s.restraint, Source("")
+	if d := s.rules.DefaultDelay; d > 0 && rs.delay(delay) == 0 {
 		delay, source = d, Default
 	}
 	if rs == nil {
@@ -89,68 +89,41 @@ func (ln *lane) required(client string, delay time.Duration) (time.Duration, Sou
 	if rs.floor > delay {
 		delay, source = rs.floor, Floor
 	}
-	if ln.gapFrom.IsZero() {
+	if s.gapFrom.IsZero() {
 		return delay, source
 	}
-	if pause := rs.until.Sub(ln.gapFrom); pause > delay {
+	if pause := rs.until.Sub(s.gapFrom); pause > delay {
 		delay, source = pause, rs.source
 	}
-	if pause := rs.clientRest(client, ln.gapFrom); pause > delay {
+	if pause := rs.clientRest(client, s.gapFrom); pause > delay {
 		delay, source = pause, rs.client.source
 	}
 	return delay, source
 }
 
-// hear takes in the host's answer to f, and returns the pause that this begins, if it does. What was given back before is
-// not heard.
-func (ln *lane) hear(f *flight, o Outcome, now time.Time) Pause {
-	if f == nil || f.heard {
-		return Pause{}
-	}
-	f.heard = true
-	return ln.answered(o, f.client, f.start, now)
-}
-
-// maxComplaints is how many complaints may wait for Coordinator. Any more count in this instance only.
-const maxComplaints = 1024
-
-// answered takes in what the host answered to a request that client sent, and returns the pause that this begins.
-func (ln *lane) answered(o Outcome, client string, sent, now time.Time) Pause {
-	if o.pushesBack() {
-		ln.limiter.pushedBack.Add(1)
-	}
-	if !o.pushesBack() && o.told() == 0 {
-		return Pause{}
-	}
-	if ln.share != nil && (o.told() == 0 || o.personal()) {
-		counted := ln.limiter.complaints.add(func() { ln.complain(o, client, sent) }, maxComplaints) // what other instances hear counts too
-		if counted && !o.personal() {
-			return Pause{}
-		}
-	}
-	rs := ln.restrain()
+// throttled handles an answer with which the host asked for fewer requests: o is the answer to a request that client sent.
+func (s *state) throttled(o Outcome, client string, sent, now time.Time) {
+	rs := s.restrain()
 	alone := rs.client.until
 	switch {
 	case rs.hear(o, client, sent, now):
-		return ln.paused(now)
+		s.paused(keepPause, now)
 	case rs.client.until.After(alone):
-		ln.review(now)
-		ln.pump(now)
+		s.review(now)
+		s.dispatch(now)
 	}
-	return Pause{}
 }
 
-// paused has everybody who waits hear of a pause that has just begun, and returns it.
-func (ln *lane) paused(now time.Time) Pause {
-	ln.limiter.paused.Add(1)
-	ln.review(now)
-	ln.pump(now)
-	rs := ln.restraint
-	return Pause{Key: ln.key, Until: rs.until, Source: rs.source, Streak: rs.streak}
+// paused rejects the requests that the pause that has just begun makes wait for too long, and emits an effect of this kind.
+func (s *state) paused(kind effectKind, now time.Time) {
+	b := s.restraint.backoff
+	s.emit(effect{kind: kind, backoff: &b})
+	s.review(now)
+	s.dispatch(now)
 }
 
-// order is what an operator wants of the lane.
-func (rs *restraint) order() Override {
+// override returns what an operator wants of the lane.
+func (rs *restraint) override() Override {
 	o := Override{Stop: rs.stopped, Floor: rs.floor}
 	if o.Stop {
 		o.Until = rs.stopUntil
@@ -183,8 +156,8 @@ func (l *Limiter) Stopped(key string) error {
 	if ln == nil {
 		return nil
 	}
-	ln.mu.Lock()
-	defer ln.mu.Unlock()
+	ln.lock()
+	defer ln.unlock()
 	return ln.restraint.stop(time.Now())
 }
 
@@ -194,54 +167,70 @@ func (l *Limiter) Paused(key string) time.Time {
 	if ln == nil {
 		return time.Time{}
 	}
-	ln.mu.Lock()
-	defer ln.mu.Unlock()
+	ln.lock()
+	defer ln.unlock()
 	if ln.restraint.rest(time.Now()) <= 0 {
 		return time.Time{}
 	}
 	return ln.restraint.until
 }
 
-// intervene changes the restraint of key's lane, and has everybody who waits there hear of it, in other instances too.
+// intervene changes the restraint of key's lane, with effect on the requests that wait there, and in other instances.
 // The error is ErrTooManyLanes, or says that other instances do not know yet.
 func (l *Limiter) intervene(key string, change func(*restraint)) error {
 	ln, err := l.lane(key)
 	if err != nil {
 		return err
 	}
-	defer ln.mu.Unlock()
-	now := time.Now()
-	change(ln.restrain())
-	ln.review(now)
-	ln.pump(now)
-	return ln.tell(ln.restraint.order())
+	override := ln.intervene(change, time.Now())
+	ln.unlock()
+	if l.coordinator == nil {
+		return nil
+	}
+	err = l.coordinator.Override(key, override)
+	ln.lock()
+	defer ln.unlock()
+	ln.share.telling--
+	ln.share.told = time.Now()
+	return err
+}
+
+// intervene changes the restraint, and returns what other instances are to know of it.
+func (s *state) intervene(change func(*restraint), now time.Time) Override {
+	change(s.restrain())
+	if s.share != nil {
+		s.share.telling++
+	}
+	s.review(now)
+	s.dispatch(now)
+	return s.restraint.override()
 }
 
 // review turns away those that wait for what will not come: a lane that is stopped, or one that is now paused for longer
 // than they want to wait.
-func (ln *lane) review(now time.Time) {
-	stopped := ln.restraint.stop(now)
-	ln.dismiss(now, func(w *waiter) error {
-		rest := ln.restraint.restFor(w.client, now)
+func (s *state) review(now time.Time) {
+	stopped := s.restraint.stop(now)
+	s.dismiss(now, func(w *waiter) error {
+		rest := s.restraint.restFor(w.client, now)
 		if stopped == nil && rest > 0 && plus(rest, now.Sub(w.arrived)) > w.maxWait {
-			return ln.restraint.waitError(w.client, rest, 0, now)
+			return s.restraint.waitError(w.client, rest, 0, now)
 		}
 		return stopped
 	})
 }
 
 // dismiss turns away those that wait and for whom there is an error.
-func (ln *lane) dismiss(now time.Time, why func(*waiter) error) {
-	if ln.queue == nil {
+func (s *state) dismiss(now time.Time, why func(*waiter) error) {
+	if s.queue == nil {
 		return
 	}
-	for w := range ln.queue.all() {
+	for w := range s.queue.all() {
 		if w.kept() {
 			continue // its client hears of it when it comes back
 		}
 		if err := why(w); err != nil {
-			ln.remove(w)
-			w.ready <- answer{err: err}
+			s.remove(w)
+			s.refuse(w, err)
 		}
 	}
 }

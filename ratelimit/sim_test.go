@@ -45,7 +45,7 @@ func (s *site) visit(ctx context.Context, r Request, took time.Duration) error {
 	if err != nil {
 		return err
 	}
-	v := visit{client: r.Client, delay: r.Delay, asked: asked, start: time.Now(), moves: g.flight.moves}
+	v := visit{client: r.Client, delay: r.Delay, asked: asked, start: time.Now(), moves: g.inflight.moves}
 	v.gap, v.hasGap = g.Gap()
 	s.mu.Lock()
 	v.grantsSinceAsked = len(s.visits) - before
@@ -359,9 +359,9 @@ func checkLaneAtRest(t rapid.TB, l *Limiter) {
 		return
 	}
 	defer ln.mu.Unlock()
-	ln.settle(time.Now())
-	if ln.flights != (flights{}) || ln.queue != nil {
-		t.Errorf("the lane at rest has %+v under way and the queue %+v, want none", ln.flights, ln.queue)
+	ln.expireOverdue(time.Now())
+	if ln.inflights != (inflights{}) || ln.queue != nil {
+		t.Errorf("the lane at rest has %+v under way and the queue %+v, want none", ln.inflights, ln.queue)
 	}
 	if !ln.idle(time.Now().Add(2 * time.Minute)) {
 		t.Errorf("the lane is not idle two minutes after the last request")

@@ -51,16 +51,17 @@ type Cache struct {
 	writing writers       // to the memory and the Store
 	purges  atomic.Uint64 // so far
 	outages outages
-	backlog backlog
+	saver   saver
 	queue   *queue
 	spacing spacing
 	counts  counts
-	resting atomic.Int64 // until when nothing is saved, in nanoseconds since born
 
-	life context.Context // ends with Close, and with it every fetch
-	end  context.CancelFunc
-	mu   sync.Mutex     // held to end life, and to add to busy
-	busy sync.WaitGroup // the flights
+	life     context.Context // ends with Close, and with it every fetch
+	end      context.CancelFunc
+	saves    context.Context // ends a while after life, and with it every Save
+	endSaves context.CancelFunc
+	mu       sync.Mutex     // held to end life, and to add to busy
+	busy     sync.WaitGroup // the flights and the saver
 }
 
 // NewCache returns a Cache whose memory is empty. It must be closed.
@@ -99,21 +100,24 @@ func NewCache(o CacheOptions) (*Cache, error) {
 	}
 	c := &Cache{
 		options: o, born: time.Now(), seed: maphash.MakeSeed(), kept: kept, recent: newRecent(forRecent),
-		queue:   newQueue(o.MaxFetches, o.MaxBodies, runtime.GOMAXPROCS(0), o.MaxQueue),
-		backlog: backlog{limit: min(o.MaxBytes/4, backlogBytes)},
+		queue: newQueue(o.MaxFetches, o.MaxBodies, runtime.GOMAXPROCS(0), o.MaxQueue),
+		saver: newSaver(min(o.MaxBytes/4, saverBytes)),
 	}
 	c.life, c.end = context.WithCancel(context.Background())
+	c.saves, c.endSaves = context.WithCancel(context.Background())
 	return c, nil
 }
 
-// Close ends the fetches under way, waits for them, saves what could not be saved before and frees the memory. No other
-// method may be called meanwhile or after.
+// Close ends the fetches under way, waits for them, saves what waits to be saved, for two seconds at most, and frees the
+// memory. No other method may be called during Close or after it.
 func (c *Cache) Close() {
 	c.mu.Lock()
 	c.end()
 	c.mu.Unlock()
+	timer := time.AfterFunc(lastPatience, c.endSaves)
 	c.busy.Wait()
-	c.catchUpAtLast()
+	timer.Stop()
+	c.endSaves()
 	c.kept.Close()
 }
 
@@ -195,8 +199,7 @@ func (c *Cache) inMemory(key uint64, o origin.Origin) *Snapshot {
 	if snap := c.recent.get(o); snap != nil {
 		return snap
 	}
-	r, _ := c.backlog.get(o)
-	return r.snap
+	return c.saver.get(o)
 }
 
 // remember takes snap into the memory. Ristretto may decline it, which costs those who ask next a read of the Store; but

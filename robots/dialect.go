@@ -2,6 +2,7 @@ package robots
 
 import (
 	"cmp"
+	"sync"
 
 	"github.com/robotsproxy/robotsproxy/rules"
 )
@@ -13,10 +14,15 @@ func (s *Snapshot) RulesFor(d rules.Dialect) *rules.Ruleset {
 	if d == s.Rules.Dialect() || s.Availability != Found {
 		return s.Rules
 	}
-	if set, ok := s.others.Load(d); ok {
+	others := s.others.Load()
+	if others == nil {
+		s.others.CompareAndSwap(nil, new(sync.Map))
+		others = s.others.Load()
+	}
+	if set, ok := others.Load(d); ok {
 		return set.(*rules.Ruleset)
 	}
-	set, _ := s.others.LoadOrStore(d, rules.Parse(s.Body, s.reading(d)))
+	set, _ := others.LoadOrStore(d, rules.Parse(s.Body, s.reading(d)))
 	return set.(*rules.Ruleset)
 }
 

@@ -141,7 +141,7 @@ func (f *Fetcher) follow(a *attempt, r Request, snap *Snapshot) error {
 			return err
 		}
 		if mark := f.detour(t.urls, next); mark != 0 {
-			snap.Status, snap.Header, snap.Marks = resp.StatusCode, storable(resp.Header), snap.Marks|mark
+			snap.Status, snap.Fields, snap.Marks = resp.StatusCode, fieldsOf(resp.Header), snap.Marks|mark
 			f.set(snap, Unavailable, resp.Header) // section 2.3.1.2 lets it count as unavailable
 			return nil
 		}
@@ -262,7 +262,7 @@ func isToken(s string) bool {
 
 // read makes of the last answer what RFC 9309 section 2.3.1 makes of it. Its error is for a file that broke off.
 func (f *Fetcher) read(a *attempt, snap *Snapshot, resp *http.Response, previous *Snapshot) error {
-	snap.Status, snap.Header = resp.StatusCode, storable(resp.Header)
+	snap.Status, snap.Fields = resp.StatusCode, fieldsOf(resp.Header)
 	switch resp.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		snap.Marks |= Unauthorized
@@ -303,7 +303,7 @@ func (f *Fetcher) Expiry(s *Snapshot) time.Time {
 		refuses = f.options.HTMLRefuses
 	}
 	failed := s.Availability == Unreachable
-	switch said := s.Fetched.Add(f.lifetime(s.Header, s.Fetched)); {
+	switch said := s.Fetched.Add(f.lifetime(parseFields(s.Fields), s.Fetched)); {
 	case !s.Stale && s.Marks&wall != 0 && refuses != failed:
 		return s.Fetched
 	case !s.Stale && !failed && said.Before(s.Expires):

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/origin"
@@ -18,7 +17,6 @@ const (
 	early                   // one in the place of another that is about to expire; nobody waits for it
 	anyway                  // one that the origin was asked for
 	erase                   // none: what is kept is to be forgotten
-	catchUp                 // none: what is late is to be saved
 	toJudge                 // a Snapshot that has not expired, for another flight, which such a one does not wait for
 )
 
@@ -104,15 +102,8 @@ func (c *Cache) fly(ctx context.Context, f *flight) (l landing, err error) {
 			l, err = landing{erased: e.purpose == erase}, fmt.Errorf("robots: fetching for %s: panic: %v", e.origin, v)
 		}
 	}()
-	switch e.purpose {
-	case erase:
+	if e.purpose == erase {
 		return landing{erased: true}, c.erase(e)
-	case catchUp:
-		defer c.writing.enter(e.origin)()
-		if r, _ := c.backlog.get(e.origin); r.snap != nil {
-			c.try(r)
-		}
-		return landing{}, nil
 	}
 	f.purges = c.purges.Load()
 	f.seen = c.inMemory(e.key, e.origin)
@@ -148,37 +139,29 @@ func (c *Cache) refused(e errand, err error) error {
 // miss; A's flight lands and is forgotten; B, who was slower, begins another.
 func (c *Cache) look(ctx context.Context, f *flight) (before *Snapshot, enough bool) {
 	e := f.errand
-	before = c.inMemory(e.key, e.origin)
-	if before.enoughFor(e) {
-		return before, true
+	if before = c.inMemory(e.key, e.origin); before != nil {
+		return before, before.enoughFor(e)
 	}
 	stored := c.loadInTurn(ctx, f)
 	if stored == nil {
-		return before, false
+		return nil, false
 	}
-	header := stored.Header
-	r, late := c.backlog.get(e.origin)
-	switch {
-	case before == nil && r.change != nil:
-		return nil, false // something else has come after it, and has left the memory
-	case before == nil:
-		if err := f.pass.compile(ctx, func() { stored.prepare() }); err != nil {
-			return nil, false
-		}
-		before = stored
-	case stored.SHA256 != before.SHA256 || stored.ETag != before.ETag:
-		return before, false // it was saved before, and what came after could not be
+	if err := f.pass.compile(ctx, func() { stored.prepare() }); err != nil {
+		return nil, false
 	}
-	if before == stored && !late && stored.enoughFor(e) {
-		c.counts.storeHits.Add(1)
-		c.remember(e.key, stored)
-		return stored, true
+	if !stored.enoughFor(e) {
+		return stored, false
 	}
-	return before.with(header), false // what the fields say holds on when the file is validated
+	c.counts.storeHits.Add(1)
+	c.remember(e.key, stored)
+	return stored, true
 }
 
 // loadInTurn returns what the Store has of f's origin. It returns nil if there is nothing, or if that takes too long.
 func (c *Cache) loadInTurn(ctx context.Context, f *flight) (snap *Snapshot) {
+	if !c.saver.trusts(f.origin) {
+		return nil
+	}
 	turn, cancel := context.WithTimeout(ctx, storePatience)
 	defer cancel()
 	_ = f.pass.load(turn, func() { snap, _ = c.load(ctx, f.origin) }) // what fails was told, or ctx has ended
@@ -204,13 +187,6 @@ func (s *Snapshot) countsFor(client string) bool {
 	return !ok || failure.client == client
 }
 
-// with returns s with the fields h, which what is in memory does not have.
-func (s *Snapshot) with(h http.Header) *Snapshot {
-	s = s.copy()
-	s.Header = h
-	return s
-}
-
 // ask fetches e's file where before, which may be nil, was kept until now, and keeps what counts then.
 func (c *Cache) ask(ctx context.Context, f *flight, before *Snapshot) (landing, error) {
 	e := f.errand
@@ -232,15 +208,14 @@ func (c *Cache) ask(ctx context.Context, f *flight, before *Snapshot) (landing, 
 	_, unwanted := answer.Err.(*unwantedError)
 	if e.purpose == early && answer.Availability == Unreachable && (before.countsOn() || before != nil && unwanted) {
 		c.space(f.pass, e.origin, before)
-		return landing{snap: before.with(nil)}, nil
+		return landing{snap: before}, nil
 	}
 	snap := weigh(before, answer, c.options.UnreachableAllows)
-	header := snap.Header
 	c.space(f.pass, e.origin, snap.prepare())
 	defer c.writing.enter(e.origin)() // before the turn is given back, so that the next flight finds the result
 	f.pass.end()
 	if e.purpose != toJudge || answer.Marks&RedirectRefused == 0 { // else another flight may follow that redirect
-		c.keepLocked(f, snap, before, header)
+		c.keepLocked(f, snap, before)
 	}
 	return landing{snap: snap, asked: true}, nil
 }
@@ -257,12 +232,11 @@ func (c *Cache) spare(f *flight, before *Snapshot) *Snapshot {
 	case before == nil || e.purpose == anyway || !now.Before(until):
 		return nil
 	case e.purpose == early && before.freshAt(now):
-		return before.with(nil)
+		return before
 	}
 	stale := before.wait(now, until, errPaused)
 	if stale != nil {
-		header := stale.Header
-		c.keep(f, stale.prepare(), before, header)
+		c.keep(f, stale.prepare(), before)
 	}
 	return stale
 }
@@ -278,27 +252,26 @@ func (c *Cache) outlast(f *flight, before *Snapshot, err error) (landing, error)
 	if stale == nil {
 		return landing{}, err
 	}
-	header := stale.Header
-	c.keep(f, stale.prepare(), before, header)
+	c.keep(f, stale.prepare(), before)
 	return landing{snap: stale}, nil
 }
 
-// keep saves snap, which has left header to prepare, takes it into the memory, and tells of it if it is not what was kept
-// before. A flight that was overtaken by another one to the same origin, or by a purge, keeps nothing.
-func (c *Cache) keep(f *flight, snap, before *Snapshot, header http.Header) {
+// keep takes snap into the memory, has it saved, and reports a change if it differs from before. A flight that was
+// overtaken by another one to the same origin, or by a purge, keeps nothing.
+func (c *Cache) keep(f *flight, snap, before *Snapshot) {
 	defer c.writing.enter(f.origin)()
-	c.keepLocked(f, snap, before, header)
+	c.keepLocked(f, snap, before)
 }
 
 // keepLocked is keep for a caller that has entered writing.
-func (c *Cache) keepLocked(f *flight, snap, before *Snapshot, header http.Header) {
+func (c *Cache) keepLocked(f *flight, snap, before *Snapshot) {
 	snap.Client = f.asker.Client
 	other := c.inMemory(f.key, f.origin)
 	if other != f.seen && other != nil && other.Fetched.After(snap.Fetched) || c.purges.Load() != f.purges {
 		return
 	}
 	change := changeOf(before, snap)
-	c.save(f.pass, record{snap, header, change})
+	c.save(snap, change)
 	c.remember(f.key, snap)
 	if change != nil {
 		c.counts.changes.Add(1)

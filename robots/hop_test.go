@@ -284,6 +284,7 @@ func TestToJudge(t *testing.T) {
 		if got := outline(lookUp(t, c, o)); got != "found 200 /open" || web.count("http://b.example/robots.txt") != 1 {
 			t.Errorf("afterwards: %s after %d requests, want what was kept after 1", got, web.count("http://b.example/robots.txt"))
 		}
+		synctest.Wait()
 		if _, err := store.Load(t.Context(), o); err != nil {
 			t.Errorf("the Store has nothing: %v", err)
 		}

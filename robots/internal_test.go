@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/http/httptrace"
 	"reflect"
 	"testing"
@@ -172,8 +171,6 @@ func fill(t *testing.T, name string, f reflect.Value) {
 		f.Set(reflect.ValueOf(originOf(t, "a.example")))
 	case time.Time:
 		f.Set(reflect.ValueOf(time.Unix(1, 0)))
-	case http.Header:
-		f.Set(reflect.ValueOf(http.Header{"A": {"b"}}))
 	case []string:
 		f.Set(reflect.ValueOf([]string{"a"}))
 	case []byte:
@@ -213,13 +210,42 @@ func TestFailedLookUpIsNoConnecting(t *testing.T) {
 	}
 }
 
-// What is late and has no room is noted, and takes no memory for its fields either.
-func TestBacklogHasRoomForNoFields(t *testing.T) {
-	o := originOf(t, "a.example")
-	snap := (&Snapshot{Origin: o}).prepare()
-	b := backlog{limit: snap.size()}
-	b.add(o, record{snap: snap, header: http.Header{"A": {"b"}}})
-	if r, late := b.get(o); !late || r.snap != nil || r.header != nil || b.bytes != 0 {
-		t.Errorf("what has no room is kept as %+v (late: %t), of %d octets", r, late, b.bytes)
+// TestSaverIsBounded adds more than a saver may hold, and more origins than it may note as lost.
+func TestSaverIsBounded(t *testing.T) {
+	snapOf := func(host string) *Snapshot {
+		return (&Snapshot{Origin: originOf(t, host), Fetched: time.Now()}).prepare()
+	}
+	first := snapOf("first.example")
+	s := newSaver(first.size())
+	s.add(&unsaved{snap: first})
+	for i := range maxLost + 50 {
+		s.add(&unsaved{snap: snapOf(fmt.Sprintf("h%d.example", i))})
+	}
+	if len(s.queue) != 1 || s.bytes != first.size() || len(s.latest) != 1 || len(s.lost) > maxLost {
+		t.Errorf("%d wait, of %d bytes, %d origins; %d are lost, want 1, %d, 1 and %d at most",
+			len(s.queue), s.bytes, len(s.latest), len(s.lost), first.size(), maxLost)
+	}
+	if !s.outdated(first) || s.outdated(snapOf("later.example")) {
+		t.Error("after too many were lost, what was fetched before that counts, or what was fetched later does not")
+	}
+	if s.trusts(originOf(t, fmt.Sprintf("h%d.example", maxLost+49))) {
+		t.Error("the Store is read for an origin that was lost last")
+	}
+	s.done(s.first(), nil)
+	if s.first() != nil || s.bytes != 0 || len(s.latest) != 0 {
+		t.Errorf("after all was saved %d bytes and %d origins wait", s.bytes, len(s.latest))
+	}
+}
+
+// TestSaverDropsTheLatest has no room for the second Snapshot of an origin: the Save of the first does not make the Store
+// one that may be read.
+func TestSaverDropsTheLatest(t *testing.T) {
+	snap := (&Snapshot{Origin: originOf(t, "a.example")}).prepare()
+	s := newSaver(snap.size())
+	s.add(&unsaved{snap: snap})
+	s.add(&unsaved{snap: snap.copy()})
+	s.done(s.first(), nil)
+	if s.trusts(snap.Origin) || s.get(snap.Origin) != nil {
+		t.Error("the Store is read although the latest Snapshot was not saved")
 	}
 }

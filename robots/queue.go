@@ -52,13 +52,12 @@ type queue struct {
 	bodies   gate       // from the first byte of a body to its compiled rules
 	compiles gate       // one for each processor
 	loads    gate       // calls of Store.Load
-	saves    gate       // calls of Store.Save, one at a time
 	slow     map[*pass]struct{}
 }
 
 func newQueue(fetches, bodies, compiles, most int) *queue {
 	return &queue{
-		most: most, fetches: newGate(fetches), bodies: newGate(bodies), compiles: newGate(compiles), loads: newGate(storeReaders), saves: newGate(1),
+		most: most, fetches: newGate(fetches), bodies: newGate(bodies), compiles: newGate(compiles), loads: newGate(storeReaders),
 		slow: make(map[*pass]struct{}),
 	}
 }
@@ -215,9 +214,6 @@ func (p *pass) endBody() {
 
 // load calls f, which reads from the Store, when it is the turn of p. The error is the cause of ctx.
 func (p *pass) load(ctx context.Context, f func()) error { return p.at(ctx, &p.queue.loads, f) }
-
-// save calls f, which writes to the Store, when it is the turn of p. The error is the cause of ctx.
-func (p *pass) save(ctx context.Context, f func()) error { return p.at(ctx, &p.queue.saves, f) }
 
 // compile calls f, which compiles a file, when it is the turn of p. The error is the cause of ctx.
 func (p *pass) compile(ctx context.Context, f func()) error {

@@ -12,29 +12,32 @@ import (
 )
 
 func TestPeek(t *testing.T) {
-	o, store := mustOrigin(t, "http://a.example"), newShelf()
-	c := newCache(t, robots.CacheOptions{Fetch: finds, Store: store})
-	if snap, err := c.Peek(t.Context(), o); snap != nil || !errors.Is(err, robots.ErrNoSnapshot) {
-		t.Errorf("before all: Peek = %v, %v, want %v", snap, err, robots.ErrNoSnapshot)
-	}
-	want := lookUp(t, c, o)
-	if snap, err := c.Peek(t.Context(), o); snap != want || err != nil {
-		t.Errorf("in memory: Peek = %p, %v, want %p", snap, err, want)
-	}
-	other := newCache(t, robots.CacheOptions{Fetch: finds, Store: store})
-	snap, err := other.Peek(t.Context(), o)
-	if err != nil || snap.State() != "found" || string(snap.Body) != file || !snap.Renewal().Before(snap.Expires) {
-		t.Errorf("in the Store: Peek = %v, %v", snap, err)
-	}
-	if snap.Rules != nil {
-		t.Error("in the Store: Peek has compiled the rules, which nobody needs who lists a thousand files")
-	}
-	if got := outline(lookUp(t, other, o)); got != "found 200 /open" {
-		t.Errorf("Snapshot after Peek = %s, want the rules too", got)
-	}
-	if got := other.Stats().Fetches; got != 0 {
-		t.Errorf("Peek fetched %d times", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		o, store := mustOrigin(t, "http://a.example"), newShelf()
+		c := newCache(t, robots.CacheOptions{Fetch: finds, Store: store})
+		if snap, err := c.Peek(t.Context(), o); snap != nil || !errors.Is(err, robots.ErrNoSnapshot) {
+			t.Errorf("before all: Peek = %v, %v, want %v", snap, err, robots.ErrNoSnapshot)
+		}
+		want := lookUp(t, c, o)
+		if snap, err := c.Peek(t.Context(), o); snap != want || err != nil {
+			t.Errorf("in memory: Peek = %p, %v, want %p", snap, err, want)
+		}
+		synctest.Wait()
+		other := newCache(t, robots.CacheOptions{Fetch: finds, Store: store})
+		snap, err := other.Peek(t.Context(), o)
+		if err != nil || snap.State() != "found" || string(snap.Body) != file || !snap.Renewal().Before(snap.Expires) {
+			t.Errorf("in the Store: Peek = %v, %v", snap, err)
+		}
+		if snap.Rules != nil {
+			t.Error("in the Store: Peek has compiled the rules, which nobody needs who lists a thousand files")
+		}
+		if got := outline(lookUp(t, other, o)); got != "found 200 /open" {
+			t.Errorf("Snapshot after Peek = %s, want the rules too", got)
+		}
+		if got := other.Stats().Fetches; got != 0 {
+			t.Errorf("Peek fetched %d times", got)
+		}
+	})
 }
 
 func TestRefresh(t *testing.T) {

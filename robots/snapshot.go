@@ -16,7 +16,6 @@ package robots
 
 import (
 	"math/rand/v2"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,7 +52,7 @@ type Snapshot struct {
 	ContentType  string         // of the answer that brought Body, as received
 	ETag         string         // of that answer, for asking again (RFC 9110 section 8.8); empty where it had none
 	LastModified string         // the same
-	Header       http.Header    // the fields of that answer, cut at 8 KiB; nil in what a Cache returns, which keeps them in its Store only
+	Fields       string         // of that answer, which say for how long it may be used (RFC 9111 section 4.2), as lines of HTTP/1.1
 	Rules        *rules.Ruleset // never nil in what a Cache or a Fetcher returns, but Peek; empty unless Found
 	Cause        string         // where Unreachable or Stale, or Unavailable since that lasted: why, as an error type of RFC 9209 section 2.3
 	Err          error          // the same for our log, with addresses
@@ -61,8 +60,8 @@ type Snapshot struct {
 	Since    time.Time // where there is a Cause: when that began
 	Failures int       // in a row, this one included; 0 unless there is a Cause
 
-	renewal time.Time // see Renewal; zero in what has not been in a Cache
-	others  sync.Map  // of rules.Dialect to *rules.Ruleset; see RulesFor
+	renewal time.Time                // see Renewal; zero in what has not been in a Cache
+	others  atomic.Pointer[sync.Map] // of rules.Dialect to *rules.Ruleset, for RulesFor; nil until it is needed
 }
 
 // The bits of Snapshot.flags.
@@ -111,7 +110,6 @@ func (s *Snapshot) prepare() *Snapshot {
 
 // schedule completes s for whoever only looks at it.
 func (s *Snapshot) schedule() *Snapshot {
-	s.Header = nil
 	last := s.Expires.Sub(s.Fetched) / 10
 	switch {
 	case s.Stale:
@@ -155,13 +153,13 @@ func (s *Snapshot) copy() *Snapshot {
 	return &Snapshot{
 		Origin: s.Origin, Client: s.Client, Availability: s.Availability, Status: s.Status, Redirects: s.Redirects, Fetched: s.Fetched, Expires: s.Expires,
 		SHA256: s.SHA256, Body: s.Body, Truncated: s.Truncated, ContentType: s.ContentType, ETag: s.ETag, LastModified: s.LastModified,
-		Header: s.Header, Marks: s.Marks, Rules: s.Rules, Cause: s.Cause, Err: s.Err, Stale: s.Stale, Since: s.Since, Failures: s.Failures,
+		Fields: s.Fields, Marks: s.Marks, Rules: s.Rules, Cause: s.Cause, Err: s.Err, Stale: s.Stale, Since: s.Since, Failures: s.Failures,
 	}
 }
 
 // size is about how many octets of memory s keeps. A site can make each part of it large.
 func (s *Snapshot) size() int64 {
-	n := fixedSize + len(s.Body) + s.Rules.Size() + len(s.ContentType) + len(s.ETag) + len(s.LastModified)
+	n := fixedSize + len(s.Body) + s.Rules.Size() + len(s.ContentType) + len(s.ETag) + len(s.LastModified) + len(s.Fields)
 	for _, u := range s.Redirects {
 		n += len(u)
 	}

@@ -37,19 +37,17 @@ type Change struct {
 	Why       string // for our log: what the trouble is that the new state is, or comes of; a Store does not keep it
 }
 
-// How long a Store may take. Those who wait for a file wait for it too, and have nothing of its being saved: after a Save
-// that could not be done in its time none of them waits for another for a while.
-const (
-	storePatience = 5 * time.Second
-	savePatience  = 500 * time.Millisecond
-	saveRest      = 5 * time.Second
-)
+// storePatience is how long a call of Load or Delete may take. Callers wait for it.
+const storePatience = 5 * time.Second
 
 // load reads o's Snapshot from the Store. Its error may be that of ctx; what else fails is told.
 func (c *Cache) load(ctx context.Context, o origin.Origin) (*Snapshot, error) {
 	limited, cancel := context.WithTimeout(ctx, storePatience)
 	defer cancel()
 	snap, err := c.options.Store.Load(limited, o)
+	if err == nil && c.saver.outdated(snap) {
+		err = ErrNoSnapshot
+	}
 	if err == nil && snap.Origin != o {
 		err = fmt.Errorf("it is that of %s", snap.Origin)
 	}
@@ -65,74 +63,28 @@ func (c *Cache) load(ctx context.Context, o origin.Origin) (*Snapshot, error) {
 	return nil, err
 }
 
-// save gives r to the Store, and holds what the Store does not take. Clients get turns to write, so that one with many files
-// does not keep the others waiting.
-func (c *Cache) save(p *pass, r record) {
-	if earlier, late := c.backlog.get(r.snap.Origin); late {
-		r = r.after(earlier)
-	}
-	if c.rests() {
-		c.hold(r)
-		return
-	}
-	ctx, cancel := context.WithTimeout(c.life, savePatience)
-	defer cancel()
-	err := p.save(ctx, func() {
-		if c.rests() {
-			c.hold(r)
-			return
-		}
-		c.try(r)
-	})
-	if err != nil {
-		c.hold(r)
-	}
-}
-
-// rests reports whether the Store was too slow a moment ago.
-func (c *Cache) rests() bool { return time.Since(c.born) < time.Duration(c.resting.Load()) }
-
-// try gives r to the Store, and holds what it does not take.
-func (c *Cache) try(r record) {
-	begin := time.Since(c.born)
-	ctx, cancel := context.WithTimeout(c.life, savePatience)
-	defer cancel()
-	if err := c.give(ctx, r); err == nil {
-		c.resting.Store(0)
-		return
-	}
-	c.hold(r)
-	if end := time.Since(c.born); end-begin >= savePatience {
-		c.resting.Store(int64(end + saveRest))
-	}
-}
-
-// give saves r, which then is late no more.
-func (c *Cache) give(ctx context.Context, r record) error {
-	err := c.options.Store.Save(ctx, r.snap.with(r.header), r.change)
-	if err != nil {
-		err = fmt.Errorf("robots: saving the snapshot of %s: %w", r.snap.Origin, err)
-		c.storeFailed(err)
-		return err
-	}
-	c.backlog.remove(r.snap.Origin)
-	return nil
-}
-
-// erase forgets e's origin. The memory goes last, so that a Store that fails leaves all as it is.
+// erase forgets e's origin. The memory goes last, so that it keeps what a Store that fails does not forget.
 func (c *Cache) erase(e errand) error {
 	defer c.writing.enter(e.origin)()
 	c.purges.Add(1)
-	ctx, cancel := context.WithTimeout(c.life, storePatience)
-	defer cancel()
-	if err := c.options.Store.Delete(ctx, e.origin); err != nil {
+	if err := c.deleteStored(e.origin); err != nil {
 		err = fmt.Errorf("robots: deleting the snapshot of %s: %w", e.origin, err)
 		c.storeFailed(err)
 		return err
 	}
-	c.backlog.remove(e.origin)
 	c.forget(e.key, e.origin)
 	return nil
+}
+
+// deleteStored deletes o from the Store, and stops the Saves of o that wait.
+func (c *Cache) deleteStored(o origin.Origin) error {
+	c.saver.saving <- struct{}{}
+	defer func() { <-c.saver.saving }()
+	ctx, cancel := context.WithTimeout(c.life, storePatience)
+	defer cancel()
+	err := c.options.Store.Delete(ctx, o)
+	c.saver.forget(o, err)
+	return err
 }
 
 func (c *Cache) storeFailed(err error) {

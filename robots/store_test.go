@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -99,6 +98,7 @@ func TestStoreHearsOfTheClient(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			synctest.Wait()
 			if got := store.client; got != client {
 				t.Errorf("the Store was told of the client %q, want %q", got, client)
 			}
@@ -131,7 +131,7 @@ func onPaper(snap *robots.Snapshot) *robots.Snapshot {
 	return &robots.Snapshot{
 		Origin: snap.Origin, Availability: snap.Availability, Status: snap.Status, Redirects: snap.Redirects,
 		Fetched: snap.Fetched.Round(0), Expires: snap.Expires.Round(0), SHA256: snap.SHA256, Body: snap.Body, Truncated: snap.Truncated,
-		ContentType: snap.ContentType, ETag: snap.ETag, LastModified: snap.LastModified, Header: maps.Clone(snap.Header), Marks: snap.Marks,
+		ContentType: snap.ContentType, ETag: snap.ETag, LastModified: snap.LastModified, Fields: snap.Fields, Marks: snap.Marks,
 		Cause: snap.Cause, Err: err, Stale: snap.Stale, Since: snap.Since.Round(0), Failures: snap.Failures,
 	}
 }
@@ -222,19 +222,22 @@ func transitions(changes []robots.Change) (list []string) {
 
 // TestDeclined has a memory that takes nothing: what it costs are reads of the Store.
 func TestDeclined(t *testing.T) {
-	store := newShelf()
-	c := newCache(t, robots.CacheOptions{Fetch: finds, Store: store, MaxBytes: 1})
-	a, b := mustOrigin(t, "http://a.example"), mustOrigin(t, "http://b.example")
-	for range 50 {
-		for _, o := range []origin.Origin{a, b} { // by turns, since the newest is kept however small the memory is
-			if snap := lookUp(t, c, o); allowed(snap, "/private") || snap.Header != nil {
-				t.Fatalf("%s: %s", o, outline(snap))
+	synctest.Test(t, func(t *testing.T) {
+		store := newShelf()
+		c := newCache(t, robots.CacheOptions{Fetch: finds, Store: store, MaxBytes: 1})
+		a, b := mustOrigin(t, "http://a.example"), mustOrigin(t, "http://b.example")
+		for range 50 {
+			for _, o := range []origin.Origin{a, b} { // by turns, since the newest is kept however small the memory is
+				if snap := lookUp(t, c, o); allowed(snap, "/private") {
+					t.Fatalf("%s: %s", o, outline(snap))
+				}
+				synctest.Wait()
 			}
 		}
-	}
-	if got := c.Stats(); got.Fetches != 2 || got.StoreHits != 98 {
-		t.Errorf("%+v, want 2 fetches and 98 answers of the Store", got)
-	}
+		if got := c.Stats(); got.Fetches != 2 || got.StoreHits != 98 {
+			t.Errorf("%+v, want 2 fetches and 98 answers of the Store", got)
+		}
+	})
 }
 
 // TestStoreFails has each call fail, or take for ever, or bring another's file.
@@ -270,6 +273,7 @@ func TestStoreFails(t *testing.T) {
 						t.Errorf("a look-up took %v, want %v at most", got, row.lasts)
 					}
 				}
+				synctest.Wait()
 				if got := c.Stats(); got.Fetches != 1 || got.StoreErrors != uint64(len(told)) || len(told) == 0 {
 					t.Errorf("%+v, and told of %v; want one fetch, and each error told", got, told)
 				}
@@ -300,6 +304,7 @@ func TestStoreIsLocked(t *testing.T) {
 		for i := range 100 {
 			lookUp(t, c, mustOrigin(t, fmt.Sprintf("http://h%d.example", i)))
 		}
+		synctest.Wait()
 		if got := time.Since(begin); got > 500*time.Millisecond || store.called("Save") != 1 {
 			t.Errorf("100 origins took %v and %d calls of Save, want half a second and one", got, store.called("Save"))
 		}
@@ -307,8 +312,9 @@ func TestStoreIsLocked(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		o := mustOrigin(t, "http://a.example")
 		lookUp(t, c, o)
-		if store.kept[o] == nil {
-			t.Error("nothing is saved after the rest")
+		synctest.Wait()
+		if len(store.kept) != 101 {
+			t.Errorf("%d of 101 are saved after the lock", len(store.kept))
 		}
 	})
 }
@@ -322,6 +328,7 @@ func TestErrorsOfSaveAreNoLock(t *testing.T) {
 		for i := range 10 {
 			lookUp(t, c, mustOrigin(t, fmt.Sprintf("http://h%d.example", i)))
 		}
+		synctest.Wait()
 		if got := store.called("Save"); got != 10 {
 			t.Errorf("%d calls of Save, want 10", got)
 		}

@@ -1,10 +1,11 @@
 package robots
 
 import (
+	"bufio"
 	"cmp"
 	"errors"
-	"maps"
 	"net/http"
+	"net/textproto"
 	"slices"
 	"strings"
 )
@@ -40,8 +41,8 @@ func (f *Fetcher) revalidate(snap *Snapshot, resp *http.Response, previous *Snap
 		f.fail(snap, "http_protocol_error", errors.New("the origin answered 304 with another ETag than was asked for"))
 		return
 	}
-	h := updated(previous.Header, resp.Header)
-	snap.Header, snap.Marks = storable(h), snap.Marks|previous.Marks&WebPage
+	h := updated(previous.Fields, resp.Header)
+	snap.Fields, snap.Marks = fieldsOf(h), snap.Marks|previous.Marks&WebPage
 	if previous.Stale {
 		snap.Marks &^= WebPage // what stood in the place of the copy
 	}
@@ -58,49 +59,44 @@ func (s *Snapshot) revalidated() bool {
 // opaque returns an entity tag for weak comparison (RFC 9110 section 8.8.3.2).
 func opaque(tag string) string { return strings.TrimPrefix(tag, "W/") }
 
-// updated returns the fields of a kept answer with those of the 304 that validates it in their place (RFC 9111 section
-// 3.2). What describes the body, or the answer's way here, does not outlive its answer.
-func updated(kept, fields http.Header) http.Header {
-	h := maps.Clone(kept)
-	if h == nil {
-		h = http.Header{}
+// lifetimeFields are the header fields that say for how long an answer may be used (RFC 9111 section 4.2).
+var lifetimeFields = []string{"Age", "Cache-Control", "Date", "Expires"}
+
+// maxField is the length in bytes of the longest field value that is kept.
+const maxField = 1 << 10
+
+// fieldsOf returns the lifetime fields of h as lines of HTTP/1.1.
+func fieldsOf(h http.Header) string {
+	kept := make(http.Header)
+	for _, name := range lifetimeFields {
+		if value := short(strings.Join(h.Values(name), ", ")); value != "" {
+			kept.Set(name, value)
+		}
 	}
-	for _, name := range []string{"Age", "Date"} {
-		h.Del(name)
-	}
-	for name, values := range fields {
-		switch name {
-		case "Content-Encoding", "Content-Length", "Content-Range", "Content-Type":
-		default:
+	var lines strings.Builder
+	_ = kept.Write(&lines) // a Builder returns no errors
+	return lines.String()
+}
+
+// parseFields is the inverse of fieldsOf. It returns the fields before the first line that is not a field.
+func parseFields(lines string) http.Header {
+	r := textproto.NewReader(bufio.NewReader(strings.NewReader(lines + "\r\n")))
+	h, _ := r.ReadMIMEHeader()
+	return http.Header(h)
+}
+
+// updated returns the lifetime fields of a stored answer, replaced by those of the 304 response that validates it (RFC
+// 9111 section 3.2). Age and Date describe one response only.
+func updated(stored string, fields http.Header) http.Header {
+	h := parseFields(stored)
+	h.Del("Age")
+	h.Del("Date")
+	for _, name := range lifetimeFields {
+		if values := fields.Values(name); len(values) > 0 {
 			h[name] = values
 		}
 	}
 	return h
-}
-
-// maxFields is how many octets of an answer's fields are kept, and maxField how many of one that means something to us.
-const (
-	maxFields = 8 << 10
-	maxField  = 1 << 10
-)
-
-// storable returns the fields that are kept: whole ones, as many as there is room for, and no secrets.
-func storable(h http.Header) http.Header {
-	kept, room := http.Header{}, maxFields
-	for _, name := range slices.Sorted(maps.Keys(h)) {
-		if size := fieldSize(name, h[name]); size <= room && name != "Set-Cookie" {
-			kept[name] = h[name]
-			room -= size
-		}
-	}
-	return kept
-}
-
-func fieldSize(name string, values []string) (n int) {
-	for _, value := range values {
-		n += len(name) + len(value)
-	}
-	return n
 }
 
 // short returns the value of a field that has a sane length. A longer one means nothing.

@@ -1,9 +1,10 @@
 package store
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
-	"net/http"
+	"net/textproto"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -26,8 +27,7 @@ func timeOf(micros int64) time.Time {
 	return time.UnixMicro(micros).UTC()
 }
 
-// isomorphic returns a field value, which may contain any bytes (RFC 9110 section 5.5), as text for JSON. It writes
-// each byte as the code point of its number, which the Infra standard calls "isomorphic decode". ASCII is unchanged.
+// isomorphic returns a URL from a Location field, which may contain any bytes, as text for JSON. It writes each byte as the code point of its number, which the Infra standard calls "isomorphic decode". ASCII is unchanged.
 func isomorphic(octets string) string {
 	if strings.IndexFunc(octets, notASCII) < 0 {
 		return octets
@@ -57,7 +57,8 @@ func listText(list []string) string {
 	if len(list) == 0 {
 		return "[]"
 	}
-	return asJSON(each(list, isomorphic))
+	text, _ := json.Marshal(each(list, isomorphic)) // no list of strings is an error
+	return string(text)
 }
 
 func parseList(text string) ([]string, error) {
@@ -71,32 +72,6 @@ func parseList(text string) ([]string, error) {
 	return each(list, octets), nil
 }
 
-func headerText(h http.Header) string {
-	if len(h) == 0 {
-		return "{}"
-	}
-	written := make(map[string][]string, len(h))
-	for name, values := range h {
-		written[isomorphic(name)] = each(values, isomorphic)
-	}
-	return asJSON(written)
-}
-
-func parseHeader(text string) (http.Header, error) {
-	if text == "{}" {
-		return nil, nil
-	}
-	var written map[string][]string
-	if err := json.Unmarshal([]byte(text), &written); err != nil {
-		return nil, fmt.Errorf("%w: a header: %w", errDamaged, err)
-	}
-	h := make(http.Header, len(written))
-	for name, values := range written {
-		h[octets(name)] = each(values, octets)
-	}
-	return h, nil
-}
-
 func each(list []string, f func(string) string) []string {
 	out := make([]string, len(list))
 	for i, s := range list {
@@ -105,10 +80,13 @@ func each(list []string, f func(string) string) []string {
 	return out
 }
 
-// asJSON encodes lists of strings and maps of such lists, for which encoding/json returns no errors.
-func asJSON(v any) string {
-	text, _ := json.Marshal(v)
-	return string(text)
+// checkFields returns an error unless lines are the lines of a header.
+func checkFields(lines string) error {
+	_, err := textproto.NewReader(bufio.NewReader(strings.NewReader(lines + "\r\n"))).ReadMIMEHeader()
+	if err != nil {
+		return fmt.Errorf("%w: header fields: %w", errDamaged, err)
+	}
+	return nil
 }
 
 func parseMarks(words string) (robots.Marks, error) {

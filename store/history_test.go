@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -189,7 +188,7 @@ func TestPrune(t *testing.T) {
 	save(t, s, found(a, "# second", day(1)), &robots.Change{Origin: a, Time: day(1), OldState: "found", NewState: "found"})
 	save(t, s, found(a, "# old 1", day(20)), nil)
 	stale := found(a, "# second", day(30)) // the version was seen long ago, and is in force
-	stale.Stale, stale.Header = true, http.Header{}
+	stale.Stale, stale.Fields = true, ""
 	save(t, s, stale, nil)
 
 	gone, err := s.Prune(ctx, day(10))

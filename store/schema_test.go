@@ -2,12 +2,14 @@ package store_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/robotsproxy/robotsproxy/robots"
 	"github.com/robotsproxy/robotsproxy/store"
 )
 
@@ -118,4 +120,47 @@ func TestMigrationsAreNumbered(t *testing.T) {
 			t.Errorf("migration %d is %s, want a name that begins with %s", i+1, entry.Name(), want)
 		}
 	}
+}
+
+// TestHeadersOfVersion4 opens a file whose headers are JSON objects: the fields that say for how long a file may be used are
+// read, and a row that is damaged is fetched again.
+func TestHeadersOfVersion4(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	row := func(host, redirects, header string) string {
+		return fmt.Sprintf("INSERT INTO snapshots (origin, host, availability, status, redirects, fetched, expires, sha256, truncated, content_type, "+
+			"etag, last_modified, header, marks, cause, err, stale, since, failures, client, saved) VALUES ('http://%s', '%[1]s', 2, 200, '%s', 5, 6, "+
+			"'%s', 0, 'text/plain', '\"v1\"', '', '%s', 'downgraded', '', NULL, 0, 0, 0, 'news', 5)", host, redirects, hashOf(file), header)
+	}
+	const full = `{"Age":["7"],"Cache-Control":["max-age=60","public"],"Content-Type":["text/plain"],"Date":["Sun, 01 Mar 2026 06:00:00 GMT"],` +
+		`"Etag":["\"v1\""],"Expires":["0"],"Server":["nginx"]}`
+	texts := []string{
+		fmt.Sprintf("INSERT INTO bodies VALUES ('%s', CAST('%s' AS BLOB))", hashOf(file), file),
+		row("full.example", `["https://b.example/robots.txt"]`, full),
+		row("empty.example", "[]", "{}"),
+		row("odd.example", "[]", `{"Age":7,"Date":"x","Expires":["Ã¤"],"Cache-Control":[]}`),
+		row("cut.example", "[]", `{"Age":["7`),
+		fmt.Sprintf("INSERT INTO versions (origin, sha256, status, redirects, header, first_seen, last_seen) VALUES ('http://full.example', '%s', 200, "+
+			"'[]', '%s', 5, 5)", hashOf(file), full),
+	}
+	if err := store.MakeOld(path, 4, texts...); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, path)
+	for host, want := range map[string]string{
+		"full.example":  "Age: 7\r\nCache-Control: max-age=60\r\nCache-Control: public\r\nDate: Sun, 01 Mar 2026 06:00:00 GMT\r\nExpires: 0\r\n",
+		"empty.example": "",
+		"odd.example":   "Expires: Ã¤\r\n",
+	} {
+		snap := load(t, s, mustOrigin(t, "http://"+host))
+		if snap.Fields != want || string(snap.Body) != file || snap.ETag != `"v1"` {
+			t.Errorf("%s has the fields %q, the ETag %s and the text %q; want %q", host, snap.Fields, snap.ETag, snap.Body, want)
+		}
+	}
+	if _, err := s.Load(t.Context(), mustOrigin(t, "http://cut.example")); !errors.Is(err, robots.ErrNoSnapshot) {
+		t.Errorf("Load of a damaged row: %v, want %v", err, robots.ErrNoSnapshot)
+	}
+	if versions, err := s.Versions(t.Context(), mustOrigin(t, "http://full.example"), 9); len(versions) != 1 || err != nil {
+		t.Errorf("Versions = %v, %v; want 1", versions, err)
+	}
+	checkSound(t, s)
 }

@@ -36,12 +36,12 @@ func (s *State) Load(ctx context.Context, o origin.Origin) (*robots.Snapshot, er
 func scanSnapshot(row *sql.Row) (*robots.Snapshot, error) {
 	var (
 		snap                                  robots.Snapshot
-		redirects, header, marks              string
+		redirects, marks                      string
 		fetched, expires, since, availability int64
 		hash, fault                           sql.Null[string]
 	)
 	err := row.Scan(&availability, &snap.Status, &redirects, &fetched, &expires, &hash, &snap.Body, &snap.Truncated,
-		&snap.ContentType, &snap.ETag, &snap.LastModified, &header, &marks, &snap.Cause, &fault, &snap.Stale, &since, &snap.Failures)
+		&snap.ContentType, &snap.ETag, &snap.LastModified, &snap.Fields, &marks, &snap.Cause, &fault, &snap.Stale, &since, &snap.Failures)
 	if err != nil {
 		return nil, err
 	}
@@ -51,10 +51,10 @@ func scanSnapshot(row *sql.Row) (*robots.Snapshot, error) {
 	if snap.Redirects, err = parseList(redirects); err != nil {
 		return nil, err
 	}
-	if snap.Header, err = parseHeader(header); err != nil {
+	if snap.Marks, err = parseMarks(marks); err != nil {
 		return nil, err
 	}
-	if snap.Marks, err = parseMarks(marks); err != nil {
+	if err := checkFields(snap.Fields); err != nil {
 		return nil, err
 	}
 	snap.Availability, snap.SHA256 = robots.Availability(availability), hash.V
@@ -157,7 +157,7 @@ func (s *State) keepSnapshot(ctx context.Context, tx *sql.Tx, snap *robots.Snaps
 	_, err := tx.StmtContext(ctx, s.replace).ExecContext(ctx, snap.Origin.String(), snap.Origin.Host(), int64(snap.Availability),
 		snap.Status, listText(snap.Redirects), micros(snap.Fetched), micros(snap.Expires),
 		sql.Null[string]{V: snap.SHA256, Valid: snap.SHA256 != ""}, snap.Truncated, snap.ContentType, snap.ETag, snap.LastModified,
-		headerText(snap.Header), snap.Marks.String(), snap.Cause, fault, snap.Stale, micros(snap.Since), snap.Failures,
+		snap.Fields, snap.Marks.String(), snap.Cause, fault, snap.Stale, micros(snap.Since), snap.Failures,
 		snap.Client, micros(time.Now()))
 	return err
 }
@@ -167,7 +167,7 @@ const (
 UPDATE versions SET last_seen = max(last_seen, ?1)
 WHERE id = (SELECT max(id) FROM versions WHERE origin = ?2) AND sha256 = ?3 AND (status = ?4 OR ?4 = 304)`
 	addVersionSQL = `
-INSERT INTO versions (origin, sha256, status, redirects, header, first_seen, last_seen) VALUES (?, ?, ?, ?, ?, ?6, ?6)`
+INSERT INTO versions (origin, sha256, status, redirects, header, first_seen, last_seen) VALUES (?1, ?2, ?3, ?4, '', ?5, ?5)`
 	dropVersionsSQL = `
 DELETE FROM versions WHERE origin = ?1 AND id <= (SELECT id FROM versions WHERE origin = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)`
 )
@@ -190,7 +190,7 @@ func (s *State) keepVersion(ctx context.Context, tx *sql.Tx, snap *robots.Snapsh
 	if known, err := result.RowsAffected(); err != nil || known > 0 {
 		return err
 	}
-	_, err = tx.StmtContext(ctx, s.addVersion).ExecContext(ctx, name, snap.SHA256, snap.Status, listText(snap.Redirects), headerText(snap.Header), seen)
+	_, err = tx.StmtContext(ctx, s.addVersion).ExecContext(ctx, name, snap.SHA256, snap.Status, listText(snap.Redirects), seen)
 	if err != nil {
 		return err
 	}

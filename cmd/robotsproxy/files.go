@@ -120,7 +120,7 @@ func (f *files) Peek(ctx context.Context, o origin.Origin) (*robots.Snapshot, er
 	return f.Cache.Peek(ctx, o)
 }
 
-// history is what state.db tells, and of what is in force also what could not be written there.
+// history is what state.db has, and the origins that wait to be written there.
 type history struct {
 	*store.State
 	unsaved func() []origin.Origin
@@ -169,7 +169,7 @@ func storeFailed(log *slog.Logger) func(error) {
 	return func(err error) {
 		now, then := time.Now().Unix(), last.Load()
 		if now-then >= 60 && last.CompareAndSwap(then, now) {
-			log.Warn("state.db cannot be used: what cannot be read there is fetched again, and what cannot be written is tried again", "err", err)
+			log.Warn("state.db cannot be used: what cannot be read or written there is fetched again", "err", err)
 		}
 	}
 }

@@ -1,0 +1,197 @@
+package robots
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/origin"
+)
+
+// saver calls Store.Save in the background, in the order in which the Snapshots came, so that no request waits for it.
+// A Save that takes too long is repeated. If it fails, or if too much waits, the Snapshot is not saved. The Store then
+// keeps an older one, which may allow more, so it is not read for that origin until a later Save succeeds.
+type saver struct {
+	limit int64 // of bytes; one Snapshot may be larger
+
+	saving chan struct{} // holds an element during each Save and Delete
+
+	mu      sync.Mutex // guards the fields below
+	queue   []*unsaved
+	latest  map[origin.Origin]*unsaved // those in queue
+	bytes   int64
+	running bool                       // a goroutine calls run
+	lost    map[origin.Origin]struct{} // not saved since
+	floor   time.Time                  // Snapshots of the Store that were fetched earlier may be outdated
+}
+
+// unsaved is a Snapshot that waits in a saver.
+type unsaved struct {
+	snap   *Snapshot
+	change *Change // may be nil
+}
+
+// Limits of a saver.
+const (
+	saverBytes   = 16 << 20
+	maxLost      = 10_000
+	savePatience = 500 * time.Millisecond
+	lastPatience = 2 * time.Second // for all that waits when the Cache is closed
+)
+
+func newSaver(limit int64) saver {
+	return saver{limit: limit, saving: make(chan struct{}, 1), latest: make(map[origin.Origin]*unsaved), lost: make(map[origin.Origin]struct{})}
+}
+
+// add reports whether the caller must start run.
+func (s *saver) add(u *unsaved) (start bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o, size := u.snap.Origin, u.snap.size()
+	if s.bytes > 0 && s.bytes+size > s.limit {
+		delete(s.latest, o) // its success would not be that of u
+		s.lose(o)
+		return false
+	}
+	s.bytes += size
+	s.queue = append(s.queue, u)
+	s.latest[o] = u
+	start = !s.running
+	s.running = true
+	return start
+}
+
+// lose notes that the Store keeps an outdated Snapshot of o.
+func (s *saver) lose(o origin.Origin) {
+	if len(s.lost) >= maxLost {
+		clear(s.lost)
+		s.floor = time.Now()
+	}
+	s.lost[o] = struct{}{}
+}
+
+// first returns the Snapshot that is saved next. If nothing waits, run must return.
+func (s *saver) first() *unsaved {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running = len(s.queue) > 0; !s.running {
+		return nil
+	}
+	return s.queue[0]
+}
+
+// done removes u after a Save that returned err.
+func (s *saver) done(u *unsaved, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queue) == 0 || s.queue[0] != u {
+		return // forget has removed it
+	}
+	s.queue = slices.Delete(s.queue, 0, 1)
+	s.bytes -= u.snap.size()
+	o := u.snap.Origin
+	switch {
+	case s.latest[o] != u:
+		return
+	case err != nil:
+		s.lose(o)
+	default:
+		delete(s.lost, o)
+	}
+	delete(s.latest, o)
+}
+
+// forget removes all that waits for o, after a Delete that returned err.
+func (s *saver) forget(o origin.Origin, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		return
+	}
+	s.queue = slices.DeleteFunc(s.queue, func(u *unsaved) bool {
+		if u.snap.Origin != o {
+			return false
+		}
+		s.bytes -= u.snap.size()
+		return true
+	})
+	delete(s.latest, o)
+	delete(s.lost, o)
+}
+
+// get returns the Snapshot of o that waits, or nil.
+func (s *saver) get(o origin.Origin) *Snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if u := s.latest[o]; u != nil {
+		return u.snap
+	}
+	return nil
+}
+
+// trusts reports whether the Store may be read for o.
+func (s *saver) trusts(o origin.Origin) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, lost := s.lost[o]
+	return !lost
+}
+
+// outdated reports whether snap, which the Store returned, may be older than one that was not saved.
+func (s *saver) outdated(snap *Snapshot) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return snap.Fetched.Before(s.floor)
+}
+
+// Unsaved returns the origins whose latest Snapshot waits to be saved, in no order.
+func (c *Cache) Unsaved() []origin.Origin {
+	c.saver.mu.Lock()
+	defer c.saver.mu.Unlock()
+	return slices.Collect(maps.Keys(c.saver.latest))
+}
+
+// save has snap saved in the background. Only flights call it: c.busy does not wait for what begins after the last one.
+func (c *Cache) save(snap *Snapshot, change *Change) {
+	if c.saver.add(&unsaved{snap, change}) {
+		c.busy.Go(c.saveAll)
+	}
+}
+
+func (c *Cache) saveAll() {
+	for c.saveNext() {
+	}
+}
+
+// saveNext reports whether more may wait.
+func (c *Cache) saveNext() bool {
+	c.saver.saving <- struct{}{}
+	defer func() { <-c.saver.saving }()
+	u := c.saver.first()
+	if u == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(c.saves, savePatience)
+	defer cancel()
+	err := c.trySave(ctx, u)
+	if err != nil {
+		c.storeFailed(fmt.Errorf("robots: saving the snapshot of %s: %w", u.snap.Origin, err))
+	}
+	if slow := errors.Is(ctx.Err(), context.DeadlineExceeded); err == nil || !slow {
+		c.saver.done(u, err)
+	}
+	return true
+}
+
+func (c *Cache) trySave(ctx context.Context, u *unsaved) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %v", v)
+		}
+	}()
+	return c.options.Store.Save(ctx, u.snap, u.change)
+}

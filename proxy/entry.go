@@ -103,8 +103,9 @@ func noteGap(rec *audit.Record, gap time.Duration, known bool) {
 
 // The deviations of requests that were sent sooner than the site asks, beside "max_crawl_delay".
 const (
-	reported = "reported" // in report mode the request did not wait, or one in report mode overtook it
-	overlap  = "overlap"  // the request returned its place before its end, because its client blocked it
+	reported    = "reported"    // in report mode the request did not wait, or one in report mode overtook it
+	overlap     = "overlap"     // the request returned its place before its end, because its client blocked it
+	subresource = "subresource" // the request asked without the Delay of its host: see Client.Pages
 )
 
 // noteDeviation adds how to the ways in which the request kept less distance than the site asks.

@@ -16,7 +16,6 @@ import (
 	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/internal/fields"
 	"github.com/robotsproxy/robotsproxy/internal/http1"
-	"github.com/robotsproxy/robotsproxy/internal/limit"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
@@ -45,11 +44,8 @@ type exchange struct {
 	origin   origin.Origin
 	target   string // the path and query that are judged and sent
 	judged   judgement
-	place    *limit.Share[string] // among the requests; nil: none
-	memory   *limit.Share[string] // that the request takes; nil: none
-	held     bool                 // the request's body is in memory, whole
-	upload   *upload              // the request's body on its way; nil: none, held, or of HTTP/2
-	unread   bool                 // a tunnel whose bytes pass unread: no path is judged
+	held     bool    // the request's body is in memory, whole
+	upload   *upload // the request's body on its way; nil: none, held, or of HTTP/2
 }
 
 // newExchange begins the record of r. The caller must identify its sender.
@@ -204,7 +200,7 @@ func (ex *exchange) admit(req *http.Request) *Refusal {
 	if err := ex.server.options.Guard.Check(ex.origin); err != nil {
 		return egressRefusal(ex, err)
 	}
-	if ref := connectionAuthRefusal(req.Header); ref != nil && !ex.unread {
+	if ref := connectionAuthRefusal(req.Header); ref != nil && !ex.isRawTunnel() {
 		return ref
 	}
 	ex.lane = ex.server.options.Pace.key(ex.origin.Host())
@@ -219,7 +215,15 @@ func (ex *exchange) admit(req *http.Request) *Refusal {
 	} else if ref := ex.pace(req); ref != nil {
 		return ref
 	}
-	if err := ex.begin(req.Context()); err != nil {
+	return ex.beginSending()
+}
+
+// isRawTunnel reports whether ex is a CONNECT whose bytes pass unread, so that no path is judged.
+func (ex *exchange) isRawTunnel() bool { return ex.rec.Via == audit.Tunnel }
+
+// beginSending begins the record of a request that may be sent.
+func (ex *exchange) beginSending() *Refusal {
+	if err := ex.begin(ex.ctx); err != nil {
 		ex.grant.Cancel()
 		return unrecordedRefusal(err)
 	}
@@ -229,7 +233,7 @@ func (ex *exchange) admit(req *http.Request) *Refusal {
 // RoundTrip forwards a request that was admitted, and returns the origin's answer or, without one, a Refusal's. goproxy
 // calls it in place of a transport. It returns no error, since goproxy would show its text to the client.
 func (ex *exchange) RoundTrip(req *http.Request, _ *goproxy.ProxyCtx) (*http.Response, error) {
-	if ref := ex.lookAgain(req); ref != nil {
+	if ref := ex.lookAgain(); ref != nil {
 		return ex.refuse(req, ref), nil
 	}
 	if ex.response.robots != nil {
@@ -245,9 +249,9 @@ func (ex *exchange) RoundTrip(req *http.Request, _ *goproxy.ProxyCtx) (*http.Res
 
 // lookAgain refuses a request that is about to be sent if its client has left, or if the operator has stopped the host since
 // the lane admitted it.
-func (ex *exchange) lookAgain(req *http.Request) *Refusal {
+func (ex *exchange) lookAgain() *Refusal {
 	ref := ex.stopped()
-	if req.Context().Err() != nil {
+	if ex.ctx.Err() != nil {
 		ref = ex.gone(errGoneWaiting)
 	}
 	if ref != nil {
@@ -279,7 +283,7 @@ func (ex *exchange) forward(req *http.Request) (*http.Response, error) {
 func (ex *exchange) refuse(req *http.Request, ref *Refusal) *http.Response {
 	ref.complete(ex.server.options.RefusalStatus)
 	ex.noteRefusal(ref)
-	if err := ex.begin(req.Context()); err != nil {
+	if err := ex.begin(ex.ctx); err != nil {
 		ref = unrecordedRefusal(err)
 		ref.complete(0)
 		ex.server.unrecorded.Add(1)
@@ -317,7 +321,7 @@ func (ex *exchange) end(cause error) {
 	}
 	now := time.Now()
 	ex.grant.Release(ratelimit.Outcome{Ended: now}) // the lane knows the origin's answer already: see hear
-	if ex.clientTime.Overlapped() {
+	if ex.blocked.Overlapped() {
 		noteDeviation(&ex.rec, overlap)
 	}
 	ex.endLocked(now, cause)

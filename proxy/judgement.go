@@ -1,42 +1,47 @@
 package proxy
 
 import (
+	"context"
 	"net/http"
+	"runtime"
+	"sync"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/robots"
 )
 
-// judgement is a decision about a request, and what it rests on.
+// judgement is a decision about a request, with everything that it depends on.
 type judgement struct {
 	policy.Decision
 	request policy.Request
 	policy  *policy.Policy
-	snap    *robots.Snapshot // nil if the mode is Off
+	snap    *robots.Snapshot // nil in mode Off
 	at      time.Time
 }
 
-// lasting is how long a judgement holds while its Policy and its Snapshot stay the same. Exemptions and request rates begin
-// and end with time.
+// lasting is how long a judgement holds while its Policy and its Snapshot stay the same. Exemptions and request rates may
+// begin or end at any time.
 const lasting = time.Second
 
-// judge looks up the origin's robots.txt, if the mode wants it, and decides. It returns the Refusal, if that is the decision.
+// judge looks up the origin's robots.txt, except in mode Off, and decides.
 func (ex *exchange) judge(req *http.Request) *Refusal {
 	j := &ex.judged
 	j.policy, j.at = ex.server.options.Policy, ex.rec.Time
-	j.request = policy.Request{Client: ex.client.Client, Origin: ex.origin, Target: ex.target, UserAgent: req.UserAgent(), Tunnel: ex.unread}
+	j.request = policy.Request{Client: ex.client.Client, Origin: ex.origin, Target: ex.target, UserAgent: req.UserAgent(), Tunnel: ex.isRawTunnel()}
 	if j.policy.Mode(ex.origin.Host(), ex.client.Client) != policy.Off {
-		var err error
-		if j.snap, err = ex.server.options.Snapshots.Snapshot(req.Context(), ex.origin, robots.Asker{Client: ex.share, Name: ex.client.Name, Token: ex.client.ProductToken}); err != nil {
+		asker := robots.Asker{Client: ex.share, Name: ex.client.Name, Token: ex.client.ProductToken}
+		snap, err := ex.server.options.Snapshots.Snapshot(ex.ctx, ex.origin, asker)
+		if err != nil {
 			return lookUpRefusal(req, ex, err)
 		}
+		j.snap = snap
 	}
 	return ex.decide()
 }
 
-// judgeAgain decides once more about a request that may have waited, unless its judgement still holds. It judges by the
-// Snapshot in memory and fetches none, since a place in the lane is held meanwhile.
+// judgeAgain decides once more about a request that may have waited, unless its judgement still holds. It uses the Snapshot in
+// memory: a fetch would hold up the lane.
 func (ex *exchange) judgeAgain() *Refusal {
 	j, now := &ex.judged, time.Now()
 	snap := ex.server.options.Snapshots.Kept(ex.origin)
@@ -50,15 +55,15 @@ func (ex *exchange) judgeAgain() *Refusal {
 	return ex.decide()
 }
 
-// decide decides by what ex.judged rests on, and notes the decision in the record. A costly decision waits for its turn.
+// decide decides by the other fields of ex.judged, and records the decision. A costly decision waits for a slot.
 func (ex *exchange) decide() *Refusal {
 	j := &ex.judged
 	if j.costly() {
-		leave, err := ex.server.slots.take(ex.ctx, ex.share)
+		release, err := ex.server.slots.take(ex.ctx, ex.share)
 		if err != nil {
 			return ex.gone(errGoneWaiting)
 		}
-		defer leave()
+		defer release()
 	}
 	j.Decision = j.policy.Decide(j.request, j.snap, j.at)
 	noteDecision(&ex.rec, j.Decision, j.snap)
@@ -66,4 +71,76 @@ func (ex *exchange) decide() *Refusal {
 		return decisionRefusal(ex, j.Decision, j.snap)
 	}
 	return nil
+}
+
+// costly reports whether a decision may take longer than about a tenth of a millisecond: it compares each rule with the target,
+// and each user-agent line with the User-Agent.
+func (j *judgement) costly() bool {
+	if j.snap == nil {
+		return false
+	}
+	const perRule, limit = 64, 8 << 20 // bytes, and their product
+	return j.snap.Rules.Size()*(perRule+len(j.request.Target)+len(j.request.UserAgent)) > limit
+}
+
+// decisionSlots limits costly decisions to one at a time for each client, and keeps one processor free of them. Other
+// decisions take microseconds and need no slot.
+type decisionSlots struct {
+	slots chan struct{} // one value for each costly decision that is being made
+
+	mu      sync.Mutex // guards clients
+	clients map[string]*clientSlot
+}
+
+// clientSlot is the slot of one client. A request takes it by a send to token.
+type clientSlot struct {
+	token    chan struct{}
+	requests int // that have the slot or wait for it; guarded by decisionSlots.mu
+}
+
+func newDecisionSlots() *decisionSlots {
+	return &decisionSlots{slots: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)-1)), clients: make(map[string]*clientSlot)}
+}
+
+// take waits for the slot of client and for a processor. The caller must call release. The error is the cause of the end of ctx.
+func (d *decisionSlots) take(ctx context.Context, client string) (release func(), err error) {
+	own := d.enter(client)
+	select {
+	case own.token <- struct{}{}:
+	case <-ctx.Done():
+		d.leave(client, own)
+		return nil, context.Cause(ctx)
+	}
+	select {
+	case d.slots <- struct{}{}:
+	case <-ctx.Done():
+		<-own.token
+		d.leave(client, own)
+		return nil, context.Cause(ctx)
+	}
+	return func() {
+		<-d.slots
+		<-own.token
+		d.leave(client, own)
+	}, nil
+}
+
+func (d *decisionSlots) enter(client string) *clientSlot {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	own := d.clients[client]
+	if own == nil {
+		own = &clientSlot{token: make(chan struct{}, 1)}
+		d.clients[client] = own
+	}
+	own.requests++
+	return own
+}
+
+func (d *decisionSlots) leave(client string, own *clientSlot) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if own.requests--; own.requests == 0 {
+		delete(d.clients, client)
+	}
 }

@@ -82,7 +82,7 @@ const (
 // reserve counts the request and the bytes that it holds, and refuses it if that exceeds a limit. The caller must call
 // unreserve at the end of the request, in either case.
 func (ex *exchange) reserve(r *http.Request) *Refusal {
-	if ex.place = ex.server.requests.Take(ex.share, 1); ex.place == nil {
+	if ex.requests = ex.server.requests.Take(ex.share, 1); ex.requests == nil {
 		return &Refusal{Reason: policy.ReasonOverload, Detail: "Too many requests wait or are being answered.", RetryAfter: retryOverload}
 	}
 	if ex.memory = ex.server.memory.Take(ex.share, headerBytes(r)+bodyBytes(r)); ex.memory == nil {
@@ -92,7 +92,7 @@ func (ex *exchange) reserve(r *http.Request) *Refusal {
 }
 
 func (ex *exchange) unreserve() {
-	ex.place.Release()
+	ex.requests.Release()
 	ex.memory.Release()
 }
 

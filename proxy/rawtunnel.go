@@ -51,7 +51,6 @@ func (s *Server) serveRawTunnel(w *hijackWriter, ex *exchange, r *http.Request) 
 
 // openRawTunnel judges and paces the CONNECT, dials the origin, and answers 200. It returns nil if it gave another answer.
 func (s *Server) openRawTunnel(w *hijackWriter, ex *exchange, r *http.Request) (t *rawTunnel) {
-	ex.unread = true
 	defer ex.unreserve()
 	defer func() {
 		if t == nil {
@@ -85,7 +84,7 @@ func (s *Server) openRawTunnel(w *hijackWriter, ex *exchange, r *http.Request) (
 
 // dial opens the connection to the origin, whose address the guard checks.
 func (s *Server) dial(r *http.Request, ex *exchange) (net.Conn, *Refusal) {
-	if ref := ex.lookAgain(r); ref != nil {
+	if ref := ex.lookAgain(); ref != nil {
 		return nil, ref
 	}
 	ex.rec.SentAt = time.Now()

@@ -15,13 +15,10 @@ var (
 	errUnrepeated = errors.New("the request may not be sent again")
 )
 
-// repeat prepares for a second sending of a request that net/http sends again by itself: one without a body whose kept
-// connection was closed under it, before an answer (RFC 9110 section 9.2.2 allows that), or one that an HTTP/2 origin did
-// not process. The only notice of it is the trace, which calls this when the new connection is there, before anything is
-// written to it. The second sending is a request of its own: it has its own record and its own place in the pace. If it may
-// not be sent, the attempt ends here.
-//
-// The first sending counts as a request, since it may have arrived.
+// repeat prepares for a second sending. net/http sends a request again if it has no body and its kept connection was closed
+// before an answer (RFC 9110 section 9.2.2), or if an HTTP/2 origin did not process it. The only notice is the trace, which
+// calls repeat with the new connection before anything is written to it. The first sending counts as a request, since it
+// may have arrived; the second has a record and a place in the lane for itself. If it may not be sent, it ends here.
 func (ex *exchange) repeat(conn net.Conn) {
 	ex.endSending(time.Now())
 	ref := ex.admitAgain()
@@ -37,8 +34,7 @@ func (ex *exchange) repeat(conn net.Conn) {
 	closeUnshared(conn)
 }
 
-// endSending ends the record of a sending that had no answer, gives its place in the lane back, and begins the record of the
-// next.
+// endSending ends the record of a sending without an answer, releases its place in the lane, and starts the next record.
 func (ex *exchange) endSending(now time.Time) {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
@@ -56,44 +52,20 @@ func (ex *exchange) endSending(now time.Time) {
 	noteDecision(rec, ex.judged.Decision, ex.judged.snap)
 }
 
-// admitAgain takes a request that was sent before through the stages that a second sending needs. It returns nil if the
-// request may be sent at once.
+// admitAgain does for a second sending what admit does for the first. The request was judged already; takePlace judges it
+// again if it has waited.
 func (ex *exchange) admitAgain() *Refusal {
-	if ref := ex.paceAgain(); ref != nil {
+	if ref := ex.takePlace(); ref != nil {
 		return ref
 	}
 	if ref := ex.stopped(); ref != nil {
 		return ref
 	}
-	if err := ex.begin(ex.ctx); err != nil {
-		return unrecordedRefusal(err)
-	}
-	return nil
+	return ex.beginSending()
 }
 
-// paceAgain waits for another place in the host's lane, or reckons in mode report how long that would have been.
-func (ex *exchange) paceAgain() *Refusal {
-	if ex.judged.Mode == policy.Off {
-		return nil
-	}
-	if ex.judged.Mode == policy.Report {
-		ex.reckon()
-		return nil
-	}
-	ex.deadline.pause()
-	defer ex.deadline.restart()
-	grant, ref := ex.awaitPlace(ex.ctx)
-	if ref != nil {
-		return ref
-	}
-	ex.mu.Lock()
-	defer ex.mu.Unlock()
-	ex.hold(grant)
-	return nil
-}
-
-// closeUnshared closes a connection of HTTP/1.1: net/http would write the request to it although its context has ended.
-// One of HTTP/2, which others use as well, is written to only after a look at the context.
+// closeUnshared closes a connection of HTTP/1.1: net/http would write the request to it although the context has ended. On a
+// connection of HTTP/2, which other requests share, net/http checks the context before it writes.
 func closeUnshared(conn net.Conn) {
 	if c, ok := conn.(*tls.Conn); ok && c.ConnectionState().NegotiatedProtocol == "h2" {
 		return

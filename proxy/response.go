@@ -99,15 +99,15 @@ const shortWrite = 10 * time.Millisecond
 
 func (w *response) Write(p []byte) (int, error) {
 	w.written = true
-	w.ex.clientTime.Begin()
-	defer w.ex.clientTime.End(shortWrite)
+	w.ex.blocked.Begin()
+	defer w.ex.blocked.End(shortWrite)
 	return w.ResponseWriter.Write(p)
 }
 
 // Flush implements http.Flusher. A ResponseWriter that cannot flush buffers nothing.
 func (w *response) Flush() {
-	w.ex.clientTime.Begin()
-	defer w.ex.clientTime.End(shortWrite)
+	w.ex.blocked.Begin()
+	defer w.ex.blocked.End(shortWrite)
 	_ = http.NewResponseController(w.ResponseWriter).Flush()
 }
 

@@ -225,7 +225,7 @@ func isSmallBody(req *http.Request) bool {
 // attachBody prepares the request's body for the transport, and its trailers.
 func (ex *exchange) attachBody(req *http.Request) {
 	if req.Body != nil && req.Body != http.NoBody && !ex.held {
-		req.Body = clientBody{req.Body, &ex.clientTime}
+		req.Body = clientBody{req.Body, &ex.blocked}
 		if req.ProtoMajor == 1 {
 			ex.upload = newUpload(req, ex)
 			req.Body = ex.upload

@@ -14,6 +14,9 @@ import (
 // 10.2.3): 0 for a date in the past and for any other text, and a week at most.
 func RetryAfter(h http.Header, now time.Time) time.Duration {
 	v := h.Get("Retry-After")
+	if v == "" {
+		return 0 // most responses: parsing "" as a date would allocate
+	}
 	if s, err := strconv.ParseUint(v, 10, 63); err == nil || errors.Is(err, strconv.ErrRange) {
 		return seconds(int64(s))
 	}

@@ -1,0 +1,210 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/internal/fields"
+	"github.com/robotsproxy/robotsproxy/internal/limit"
+	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/policy"
+	"github.com/robotsproxy/robotsproxy/ratelimit"
+)
+
+// Pace says which hosts share a pace. With the zero value, none do.
+type Pace struct {
+	// Key returns whose lane a canonical host's requests share. If nil, each host has its own.
+	Key func(host string) string
+}
+
+func (p Pace) key(host string) string {
+	host = origin.Key(host)
+	if p.Key == nil {
+		return host
+	}
+	return p.Key(host)
+}
+
+// turn is the way of a request to a place in the lane of its host, from admission to the header of the answer. In report
+// mode the request takes no place.
+type turn struct {
+	requests *limit.Share[string] // of the client's requests; nil: none
+	memory   *limit.Share[string] // of the client's memory; nil: none
+	lane     string               // the lane of the host
+	asked    ratelimit.Request    // of the lane
+	grant    ratelimit.Grant      // the place; guarded by entry.mu once the request is sent
+	blocked  ratelimit.ClientTime // the time for which the client has blocked the request
+
+	preference   string       // the part of the client's Prefer that was applied; empty: none
+	reported     bool         // the lane is asked in report mode only
+	subresource  bool         // the request asks without a Delay: see Client.Pages
+	wrote        atomic.Bool  // the header was written to the origin
+	unrepeated   *Refusal     // of a second sending; nil: it was sent, or there was none
+	waitedBefore audit.Millis // for sendings other than the last
+}
+
+// pace waits for the next place in the lane. In report mode it records the wait that there would have been instead.
+func (ex *exchange) pace(req *http.Request) *Refusal {
+	if ex.judged.Mode == policy.Off {
+		return nil
+	}
+	if err := ex.readSmallBody(req); err != nil {
+		if errors.Is(context.Cause(ex.ctx), errTooLong) {
+			return ex.gone(err)
+		}
+		return &Refusal{Reason: policy.ReasonBadRequest, Detail: "The body of the request broke off.", Err: err}
+	}
+	ex.ask(req)
+	return ex.takePlace()
+}
+
+// ask sets what the request asks of the lane.
+func (ex *exchange) ask(req *http.Request) {
+	ex.subresource = ex.client.Pages && isSubresource(req.Header)
+	ex.asked = ratelimit.Request{
+		Key: ex.lane, Client: ex.share, Delay: ex.delay(), MaxWait: ex.maxWait(req.Header), ClientTime: &ex.blocked,
+	}
+}
+
+// maxWait returns how long the request may wait: as long as its client or the server is configured for, unless it prefers
+// less, or more up to the cap (Prefer: wait, RFC 7240 section 4.3).
+func (ex *exchange) maxWait(h http.Header) time.Duration {
+	configured := ex.server.options.MaxWait
+	if ex.client.MaxWait != nil {
+		configured = *ex.client.MaxWait
+	}
+	wait, ok := fields.PreferredWait(h)
+	if !ok {
+		return configured
+	}
+	wait = min(wait, max(configured, ex.server.options.MaxWaitCap))
+	ex.preference = "wait=" + strconv.Itoa(int(wait/time.Second))
+	return wait
+}
+
+// delay returns the Delay with which the request asks for a place.
+func (ex *exchange) delay() time.Duration {
+	if ex.subresource {
+		return 0
+	}
+	return ex.judged.Delay
+}
+
+// isSubresource reports whether a browser sends the request for a part of a page, and not for a document, by Sec-Fetch-Dest
+// (W3C Fetch Metadata section 2.1). Any client can forge the field.
+func isSubresource(h http.Header) bool {
+	switch h.Get("Sec-Fetch-Dest") {
+	case "", "document", "iframe", "frame", "object", "embed":
+		return false
+	}
+	return true
+}
+
+// takePlace waits for the place that was asked for. The wait does not count towards the time limit of the request.
+func (ex *exchange) takePlace() *Refusal {
+	switch ex.judged.Mode {
+	case policy.Off:
+		return nil
+	case policy.Report:
+		ref := ex.stopped() // since the look-up began
+		if ref == nil {
+			ex.report()
+		}
+		return ref
+	}
+	ex.deadline.pause()
+	defer ex.deadline.restart()
+	grant, ref := ex.awaitPlace()
+	if ref == nil {
+		ex.hold(grant)
+	}
+	return ref
+}
+
+// awaitPlace waits for the next place, and judges the request again when it has one. If the Delay has grown meanwhile,
+// awaitPlace cancels the Grant and asks for another within the rest of the request's wait.
+func (ex *exchange) awaitPlace() (ratelimit.Grant, *Refusal) {
+	for {
+		grant, err := ex.acquire()
+		if err != nil {
+			return ratelimit.Grant{}, paceRefusal(ex, ex.asked, err)
+		}
+		ref := ex.judgeAgain()
+		if ref == nil && ex.delay() <= ex.asked.Delay {
+			return grant, nil
+		}
+		grant.Cancel()
+		ex.rec.Waited += audit.Millis(grant.Waited())
+		if ref != nil {
+			return ratelimit.Grant{}, ref
+		}
+		ex.asked.MaxWait = max(0, ex.asked.MaxWait-grant.Waited())
+		ex.asked.Delay = ex.delay()
+	}
+}
+
+// acquire waits for the next place. It records the wait for a place that was refused too, except for the moment that an
+// immediate refusal takes.
+func (ex *exchange) acquire() (ratelimit.Grant, error) {
+	began := time.Now()
+	grant, err := ex.server.timeouts.acquire(ex.ctx, ex.server.options.Limiter, ex.asked, ex.program(), ex.preference != "")
+	if err != nil {
+		ex.rec.Waited += audit.Millis(time.Since(began).Truncate(time.Millisecond))
+	}
+	return grant, err
+}
+
+// hold keeps the Grant, and records how its place was kept.
+func (ex *exchange) hold(g ratelimit.Grant) {
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	ex.grant = g
+	noteGrant(&ex.rec, g)
+	if ex.delay() < ex.judged.Delay {
+		noteDeviation(&ex.rec, subresource)
+	}
+}
+
+// stopped refuses a request to a host that the operator has stopped. The lane refuses it too, but only a request that waits.
+func (ex *exchange) stopped() *Refusal {
+	if err := ex.server.options.Limiter.Stopped(ex.lane); err != nil {
+		return paceRefusal(ex, ex.asked, err)
+	}
+	return nil
+}
+
+// report records the wait that there would have been, and changes nothing.
+func (ex *exchange) report() {
+	ex.reported = true
+	wait, gap, ok := ex.server.options.Limiter.Reckon(ex.asked)
+	ex.rec.Waited = audit.Millis(wait)
+	noteGap(&ex.rec, gap, gap >= 0)
+	if wait > 0 || gap >= 0 && audit.Millis(gap) < ex.rec.DelayRequired {
+		noteDeviation(&ex.rec, reported)
+	}
+	if (!ok || wait > ex.asked.MaxWait) && ex.rec.Decision == policy.Allow {
+		ex.rec.Decision, ex.rec.Reason = policy.WouldThrottle, policy.ReasonReport
+	}
+}
+
+// hear passes the origin's answer to the lane before the body is read: a host that pushes back must be left alone at once.
+// This holds in report mode too.
+func (ex *exchange) hear(resp *http.Response, now time.Time) {
+	o := outcome(resp, now)
+	sent := resp.Request.Header
+	o.Credentials = len(sent["Authorization"]) > 0 || len(sent["Cookie"]) > 0 // the limits may be those of one account
+	ex.grant.Hear(o)
+	if ex.reported {
+		ex.server.options.Limiter.Hear(ex.lane, ex.share, o)
+	}
+}
+
+// outcome reads from an origin's response how the pace of its host must change.
+func outcome(resp *http.Response, now time.Time) ratelimit.Outcome {
+	return ratelimit.Outcome{Status: resp.StatusCode, RetryAfter: fields.RetryAfter(resp.Header, now), Spent: fields.QuotaReset(resp.Header)}
+}

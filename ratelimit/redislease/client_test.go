@@ -38,7 +38,7 @@ func newMini(t *testing.T, n int) (*miniredis.Miniredis, []*Client) {
 		instances[i] = newRedis(t, Options{URL: "redis://" + server.Addr()})
 	}
 	for _, r := range instances {
-		r.beat(instanceLasts) // so that each knows all
+		r.heartbeat(instanceLasts) // so that each knows all
 	}
 	channel := instances[0].channel
 	eventually(t, "each hears of all", func() bool { return server.PubSubNumSub(channel)[channel] == n })
@@ -59,13 +59,13 @@ func lease(t *testing.T, r *Client, a ratelimit.LeaseRequest) ratelimit.LeaseRes
 	return answer
 }
 
-func granted(t *testing.T, r *Client, a ratelimit.LeaseRequest) *redisLease {
+func granted(t *testing.T, r *Client, a ratelimit.LeaseRequest) *heldLease {
 	t.Helper()
 	answer := lease(t, r, a)
 	if answer.Lease == nil {
 		t.Fatalf("Lease(%+v) = %+v, want a Lease", a, answer)
 	}
-	l, ok := answer.Lease.(*redisLease)
+	l, ok := answer.Lease.(*heldLease)
 	if !ok {
 		t.Fatalf("Lease(%+v) = %+v, want a Lease by Redis", a, answer)
 	}
@@ -93,15 +93,15 @@ func forgetClocks(in ...*Client) {
 // trust has instances know of what their server has forgotten, and not wait for what others may tell of it.
 func trust(in ...*Client) {
 	for _, r := range in {
-		r.beat(instanceLasts)
+		r.heartbeat(instanceLasts)
 		r.health.mu.Lock()
-		r.health.since, r.health.retold = time.Time{}, time.Time{}
+		r.health.trusted, r.health.resent = time.Time{}, time.Time{}
 		r.health.mu.Unlock()
 	}
 }
 
 // given waits until what was given back has arrived.
-func (l *redisLease) given() { l.redis.quiet() }
+func (l *heldLease) given() { l.client.quiet() }
 
 // quiet waits until no command is under way.
 func (r *Client) quiet() {
@@ -118,7 +118,7 @@ func (r *Client) quiet() {
 func pauses(t *testing.T, r *Client, key string, d time.Duration, why ratelimit.Source) {
 	t.Helper()
 	r.Pause(key, d, why)
-	eventually(t, "the pause is told", func() bool { return !r.untold() })
+	eventually(t, "the pause is told", func() bool { return !r.hasPending() })
 }
 
 // unreached waits until r has seen that Redis is down.
@@ -169,7 +169,7 @@ func TestDelayCountsFromTheEndOrTheStart(t *testing.T) {
 func TestLimitHoldsForAllInstances(t *testing.T) {
 	_, in := newMini(t, 3)
 	a := ratelimit.LeaseRequest{Key: host, Limit: 4}
-	var leases []*redisLease
+	var leases []*heldLease
 	for i := range 4 {
 		leases = append(leases, granted(t, in[i%3], a))
 	}
@@ -354,7 +354,7 @@ func TestComplaintsAreShared(t *testing.T) {
 			t.Errorf("%s: %+v, want a pause of %v", step.name, verdict, step.want)
 		}
 	}
-	if err := in[0].client.Set(t.Context(), in[0].keys(host)[5], "x", 0).Err(); err != nil {
+	if err := in[0].redis.Set(t.Context(), in[0].keys(host)[5], "x", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	server.SetTime(now.Add(time.Second))
@@ -440,7 +440,7 @@ func leases(cmds []redis.Cmder) int {
 func TestOrderIsNewerThanAnAnswer(t *testing.T) {
 	server, in := newMini(t, 1)
 	ordered := make(chan error, 1)
-	in[0].client.AddHook(&afterwards{run: func() {
+	in[0].redis.AddHook(&afterwards{run: func() {
 		go func() { ordered <- in[0].Override(host, ratelimit.Override{Stop: true}) }()
 		eventually(t, "the order is given", func() bool { return in[0].overrides.last(host, time.Now()).Stop })
 	}})
@@ -671,7 +671,7 @@ func TestNewsIsNotLostWhileRedisIsDown(t *testing.T) {
 	if err := server.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "Redis is back, and told", func() bool { return in[0].Stats().Up && in[1].Stats().Up && !in[0].untold() })
+	eventually(t, "Redis is back, and told", func() bool { return in[0].Stats().Up && in[1].Stats().Up && !in[0].hasPending() })
 	if answer := lease(t, in[1], ratelimit.LeaseRequest{Key: host, Limit: 8}); answer.Paused < 59*time.Minute {
 		t.Errorf("after the return: %+v, want a pause of an hour", answer)
 	}
@@ -684,13 +684,14 @@ func TestNewsIsNotLostWhileRedisIsDown(t *testing.T) {
 func TestNewsDoNotOvertake(t *testing.T) {
 	_, in := newMini(t, 2)
 	in[0].mu.Lock() // a command that timed out just now
-	in[0].unsentLocked(host, news{pause: pause{time.Now().Add(time.Hour), ratelimit.RetryAfter}, order: datedOverride{Override: ratelimit.Override{Stop: true}}, ordered: true})
+	in[0].pending.pause(host, pause{time.Now().Add(time.Hour), ratelimit.RetryAfter})
+	in[0].pending.override(host, datedOverride{Override: ratelimit.Override{Stop: true}})
 	in[0].mu.Unlock()
 	if err := in[0].Override(host, ratelimit.Override{Floor: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
-	in[0].beat(instanceLasts)
-	eventually(t, "all is told", func() bool { return !in[0].untold() })
+	in[0].heartbeat(instanceLasts)
+	eventually(t, "all is told", func() bool { return !in[0].hasPending() })
 	answer := lease(t, in[1], ratelimit.LeaseRequest{Key: host, Limit: 8})
 	if answer.Override.Stop || answer.Override.Floor != time.Minute || answer.Paused < 59*time.Minute {
 		t.Errorf("Lease: %+v, want the floor, which came last, and the pause", answer)
@@ -743,7 +744,7 @@ func (h *slowly) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 // However many hosts want a lease at once, each question has its second.
 func TestManyHostsAtOnce(t *testing.T) {
 	_, in := newMini(t, 1)
-	in[0].client.AddHook(&slowly{})
+	in[0].redis.AddHook(&slowly{})
 	var wg sync.WaitGroup
 	for i := range 600 {
 		wg.Go(func() {
@@ -784,19 +785,19 @@ func TestClockIsHeardFromQuickAnswers(t *testing.T) {
 	epoch := time.Now()
 	h := newHealth("a", epoch)
 	at := func(d time.Duration) time.Time { return epoch.Add(d) }
-	h.hears(time.Hour, at(0), at(0))
-	h.hears(time.Hour+10*time.Millisecond, at(10*time.Millisecond), at(910*time.Millisecond)) // it was the answer that took long
-	if got := h.reads(at(time.Second)); got != time.Hour+time.Second {
+	h.setClock(time.Hour, at(0), at(0))
+	h.setClock(time.Hour+10*time.Millisecond, at(10*time.Millisecond), at(910*time.Millisecond)) // it was the answer that took long
+	if got := h.clockAt(at(time.Second)); got != time.Hour+time.Second {
 		t.Errorf("a second later the clock is taken for %v, want %v", got, time.Hour+time.Second)
 	}
-	if wait := h.distrusted(time.Second, at(time.Second)); wait != 0 {
+	if wait := h.distrusts(time.Second, at(time.Second)); wait != 0 {
 		t.Errorf("a slow answer is distrusted for %v", wait)
 	}
-	h.hears(2*time.Hour, at(time.Second), at(2*time.Second))
-	if got := h.reads(at(1500 * time.Millisecond)); got != 2*time.Hour {
+	h.setClock(2*time.Hour, at(time.Second), at(2*time.Second))
+	if got := h.clockAt(at(1500 * time.Millisecond)); got != 2*time.Hour {
 		t.Errorf("after a step the clock is taken for %v, want %v", got, 2*time.Hour)
 	}
-	if wait := h.distrusted(time.Second, at(2*time.Second)); wait == 0 {
+	if wait := h.distrusts(time.Second, at(2*time.Second)); wait == 0 {
 		t.Error("a step of the clock is not distrusted")
 	}
 }
@@ -805,7 +806,7 @@ func TestClockIsHeardFromQuickAnswers(t *testing.T) {
 func TestLeaseThatLeavesRoomWakes(t *testing.T) {
 	_, in := newMini(t, 3)
 	a := ratelimit.LeaseRequest{Key: host, Limit: 2}
-	held := []*redisLease{granted(t, in[0], a), granted(t, in[0], a)}
+	held := []*heldLease{granted(t, in[0], a), granted(t, in[0], a)}
 	woken := make(chan string, 8)
 	in[2].Watch(func(key string) { woken <- key })
 	denied(t, in[1], a, time.Second, leaseLasts)
@@ -857,7 +858,7 @@ func TestSlotsFollowEachOther(t *testing.T) {
 	last, lastAt, turns := "", time.Duration(0), 0
 	for at := time.Duration(0); at < time.Minute; at += step {
 		for _, h := range all {
-			if h.slot(host, delay, epoch.Add(at)) > 0 {
+			if h.untilSlot(host, delay, epoch.Add(at)) > 0 {
 				continue
 			}
 			if h.id != last {
@@ -871,7 +872,7 @@ func TestSlotsFollowEachOther(t *testing.T) {
 	if want := int(time.Minute / (600 * time.Millisecond)); turns < want-1 || turns > want+1 {
 		t.Errorf("%d slots in a minute, want %d", turns, want)
 	}
-	if wait := all[0].slot(host, delay, epoch.Add(time.Second)); all[0].slot(host, delay, epoch.Add(time.Second+wait)) != 0 {
+	if wait := all[0].untilSlot(host, delay, epoch.Add(time.Second)); all[0].untilSlot(host, delay, epoch.Add(time.Second+wait)) != 0 {
 		t.Errorf("the wait of %v does not lead to a slot", wait)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"strconv"
 	"sync"
 	"time"
 
@@ -18,53 +19,53 @@ const commandTimeout = time.Second
 // waits for one. After poolSize failed dials, go-redis dials only once a second.
 const poolSize = 64
 
-// quiet silences go-redis, which writes to stderr whatever happens to a connection: what matters is in our own log. The
-// logger is one for the whole process.
-var quiet = sync.OnceFunc(logging.Disable)
+// silence disables the logger of go-redis, which is global and writes every broken connection to stderr.
+var silence = sync.OnceFunc(logging.Disable)
 
-// newRedisClient returns a client for raw, which is one of
+// dial returns a client for raw, which is one of
 //
 //	redis://user:password@host:6379/0                            one server; rediss:// over TLS
 //	unix://user:password@/run/redis.sock?db=0                    the same, over a socket
 //	redis://host:26379/0?master_name=main&addr=other:26379       servers watched by Sentinel
 //	redis://host:6379?addr=other:6379&addr=third:6379            a Cluster
 //
-// and further parameters of go-redis (password of the server behind a Sentinel, skip_verify). Nothing is tried
-// twice, except by the client of a Cluster: see once. onConnect is called with each new connection. No error repeats raw, which may hold a password.
-func newRedisClient(raw string, onConnect func(context.Context, *redis.Conn) error) (redis.UniversalClient, error) {
-	quiet()
+// with further parameters of go-redis, such as the password of the server behind a Sentinel, or skip_verify. The client
+// tries nothing twice, except that of a Cluster: see unrepeated. It calls onConnect with each new connection. No error contains raw, which
+// may hold a password.
+func dial(raw string, onConnect func(context.Context, *redis.Conn) error) (redis.UniversalClient, error) {
+	silence()
 	u, err := url.Parse(raw)
 	if err != nil {
-		return nil, errors.New("it is no URL")
+		return nil, errors.New("it is not a URL")
 	}
-	const once = -1
-	switch q := u.Query(); {
+	q, timeout := u.Query(), commandTimeout.String()
+	for name, value := range map[string]string{
+		"dial_timeout": timeout, "read_timeout": timeout, "write_timeout": timeout, "max_retries": "-1", "pool_size": strconv.Itoa(poolSize),
+	} {
+		q.Set(name, value)
+	}
+	u.RawQuery = q.Encode()
+	switch {
 	case q.Has("master_name"):
-		o, err := redis.ParseFailoverURL(raw)
+		o, err := redis.ParseFailoverURL(u.String())
 		if err != nil {
 			return nil, err
 		}
-		o.OnConnect, o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = onConnect, once, 1, true
-		o.PoolSize = poolSize
-		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = commandTimeout, commandTimeout, commandTimeout
+		o.OnConnect, o.DialerRetries, o.ContextTimeoutEnabled = onConnect, 1, true
 		return redis.NewFailoverClient(o), nil
 	case q.Has("addr"):
-		o, err := redis.ParseClusterURL(raw)
+		o, err := redis.ParseClusterURL(u.String())
 		if err != nil {
 			return nil, err
 		}
-		o.OnConnect, o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = onConnect, once, 1, true
-		o.PoolSize = poolSize
-		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = commandTimeout, commandTimeout, commandTimeout
+		o.OnConnect, o.DialerRetries, o.ContextTimeoutEnabled = onConnect, 1, true
 		return redis.NewClusterClient(o), nil
 	default:
-		o, err := redis.ParseURL(raw)
+		o, err := redis.ParseURL(u.String())
 		if err != nil {
 			return nil, err
 		}
-		o.OnConnect, o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = onConnect, once, 1, true
-		o.PoolSize = poolSize
-		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = commandTimeout, commandTimeout, commandTimeout
+		o.OnConnect, o.DialerRetries, o.ContextTimeoutEnabled = onConnect, 1, true
 		return redis.NewClient(o), nil
 	}
 }

@@ -1,8 +1,12 @@
--- Who shares the lanes: KEYS[1] is a sorted set of instances by when they count as gone; KEYS[2] is as KEYS[7] in lease.lua;
--- KEYS[3] is a hash of instances by their numbers.
--- ARGV: instance, for how long it is here, in microseconds (0 is goodbye), channel, the number that it has or wants. Returns
--- the clock, the time from which this server remembers, the number of the instance, then the instances in order. An empty
--- message to all, which means nothing, shows at once if the right to send one is lacking.
+-- A heartbeat of one instance.
+--
+-- KEYS[1]  sorted set: the instances, by the time at which each counts as gone
+-- KEYS[2]  as KEYS[7] of common.lua
+-- KEYS[3]  hash: the instances by their numbers
+-- ARGV     instance, for how long it is present in microseconds (0: it leaves), channel, the number that it has or wants
+--
+-- It returns the time, since when this server remembers, the number of the instance, and the instances in order. It
+-- publishes an empty message, which has no meaning, because a missing right to publish then shows at once.
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local function text(n) return string.format('%.0f', n) end
@@ -14,7 +18,7 @@ for i, type in ipairs({ 'zset', 'hash', 'hash' }) do
 end
 redis.call('ZADD', KEYS[1], text(now + here), ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', text(now))
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '(' .. text(now + 60000000), '+inf') -- of a clock that was ahead
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '(' .. text(now + 60000000), '+inf') -- written while the clock was ahead
 redis.call('PEXPIRE', KEYS[1], 60000)
 local since = tonumber(redis.call('HGET', KEYS[2], 'since') or '')
 if not since then
@@ -23,7 +27,7 @@ if not since then
 end
 redis.call('PEXPIRE', KEYS[2], 3600000)
 
--- The number is the first one, from that which the instance wants on, that no other instance has.
+-- The number is the first one from the wanted one that no other instance has.
 local wanted, numbers = tonumber(ARGV[4]), 1024
 local number = wanted
 for i = 0, numbers - 1 do

@@ -1,189 +1,179 @@
 package redislease
 
 import (
-	"maps"
+	"errors"
+	"math"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/ratelimit"
 )
 
-// A redisLease is a Lease that Redis granted, or that this instance took by itself while Redis was down. When Redis is back,
-// the instance tells it of the latter: see adopt.
-type redisLease struct {
-	redis *Client
-	key   string
-	delay time.Duration
-	until time.Time // when it is given back although the request goes on; zero is never
+const (
+	// leaseLasts is how long a lease lasts unless it is renewed, and so for how long a holder that has gone blocks a lane.
+	leaseLasts = 5 * time.Second
 
-	// mu guards what follows.
-	mu       sync.Mutex
-	token    string // empty: Redis does not know of it
-	adopting bool   // the command adopt is under way
-	over     bool
-	timer    *time.Timer // runs renew
-}
+	// renewEvery leaves room for one renewal that fails.
+	renewEvery = leaseLasts / 3
 
-// newLease returns the lease for a and starts its renewals. The token is empty if Redis does not know of the lease.
-func (r *Client) newLease(a ratelimit.LeaseRequest, token string) *redisLease {
-	l := &redisLease{redis: r, key: a.Key, token: token, delay: a.Delay}
-	if a.Hold > 0 {
-		l.until = time.Now().Add(a.Hold)
+	// remembered is how long Redis keeps a lane after its last request and its Delay, as in common.lua.
+	remembered = time.Minute
+
+	// askAgain is the wait before the next question if Redis did not answer one.
+	askAgain = 100 * time.Millisecond
+)
+
+// Lease implements ratelimit.Coordinator. It waits little more than a second for the answer, and before that for another
+// call to end if maxCalls wait already.
+func (c *Client) Lease(r ratelimit.LeaseRequest) (ratelimit.LeaseResult, error) {
+	if c.isClosed() {
+		return ratelimit.LeaseResult{}, &ratelimit.UnavailableError{RetryAfter: leaseLasts, Err: errClosed}
 	}
-	l.mu.Lock()
-	l.timer = time.AfterFunc(l.next(), l.renew)
-	l.mu.Unlock()
-	r.mu.Lock()
-	closed := r.closed
-	r.leases[l] = struct{}{}
-	r.mu.Unlock()
-	if closed {
-		l.Cancel()
+	if err := c.health.down(); err != nil {
+		return c.leaseWhileDown(r, err)
 	}
-	return l
-}
-
-// next returns how long it is until the lease is renewed or given back.
-func (l *redisLease) next() time.Duration {
-	if l.until.IsZero() {
-		return renewEvery
+	if wait := c.holdOff(r); wait > 0 {
+		return c.notYet(r, wait), nil
 	}
-	return min(renewEvery, time.Until(l.until))
-}
-
-// renew is what the timer runs.
-func (l *redisLease) renew() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case l.over:
-	case !l.until.IsZero() && !time.Now().Before(l.until):
-		l.giveLocked("end")
-	case l.token == "":
-		l.adoptLocked()
-		l.timer.Reset(l.next())
-	default:
-		l.put(&command{verb: "renew", args: []any{l.token, micros(l.delay)}, done: l.renewed})
-	}
-}
-
-// renewed takes in the answer to a renewal. If there is none, the next renewal still comes in time.
-func (l *redisLease) renewed(v reply, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case l.over:
-	case err == nil && v.number(0) == 0:
-		l.overLocked()
-		l.redis.lostLease(l.key)
-	default:
-		l.timer.Reset(l.next())
-	}
-}
-
-// adopt tells Redis of the requests that were sent while it was down and are still under way.
-func (r *Client) adopt() {
-	r.mu.Lock()
-	leases := slices.Collect(maps.Keys(r.leases))
-	r.mu.Unlock()
-	for _, l := range leases {
-		l.mu.Lock()
-		l.adoptLocked()
-		l.mu.Unlock()
-	}
-}
-
-// adoptLocked tells Redis of the lease if it does not know of it and is up.
-func (l *redisLease) adoptLocked() {
-	if l.over || l.adopting || l.token != "" || l.redis.health.down() != nil {
-		return
-	}
-	l.adopting = true
-	l.put(&command{verb: "adopt", args: []any{micros(l.delay), l.redis.questions.Add(1)}, done: l.adopted})
-}
-
-// adopted takes in the answer to the command adopt.
-func (l *redisLease) adopted(v reply, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.adopting = false
+	result, err := c.askTwice(r)
 	if err != nil {
-		return // the next renewal tries again
+		return c.unanswered(r, err)
 	}
-	if l.token = v.text(0); l.over { // the request has ended meanwhile
-		l.put(&command{verb: "end", args: []any{l.token, micros(l.delay)}, repeats: true})
+	if wait := c.holdOff(r); result.Lease != nil && wait > 0 { // the answer has shown that Redis may have lost its memory
+		result.Lease.Cancel()
+		result.Lease, result.Wait = nil, wait
 	}
+	return result, nil
 }
 
-// End implements Lease; the Delay of the next request counts from now.
-func (l *redisLease) End() { l.give("end") }
-
-// Cancel implements Lease; it is as if the lease had not been granted.
-func (l *redisLease) Cancel() { l.give("cancel") }
-
-func (l *redisLease) give(verb string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.over {
-		l.giveLocked(verb)
-	}
+// notYet returns a result without news from Redis.
+func (c *Client) notYet(r ratelimit.LeaseRequest, wait time.Duration) ratelimit.LeaseResult {
+	return ratelimit.LeaseResult{Wait: wait, Gap: -1, Override: c.overrides.last(r.Key, time.Now()), Mode: ratelimit.ModeRedis}
 }
 
-// giveLocked ends the lease by verb. If Redis cannot be reached, the lease runs out there.
-func (l *redisLease) giveLocked(verb string) {
-	l.overLocked()
-	if l.token == "" {
-		if verb == "end" && l.redis.health.down() == nil {
-			l.put(sent(l.key, l.delay))
+// unanswered returns the result if Redis did not answer because of err.
+func (c *Client) unanswered(r ratelimit.LeaseRequest, err error) (ratelimit.LeaseResult, error) {
+	if errors.Is(err, errClosed) {
+		return ratelimit.LeaseResult{}, &ratelimit.UnavailableError{RetryAfter: leaseLasts, Err: err}
+	}
+	if down := c.health.down(); down != nil {
+		return c.leaseWhileDown(r, down)
+	}
+	return c.notYet(r, askAgain), nil
+}
+
+// holdOff returns how long r waits before Redis is asked.
+func (c *Client) holdOff(r ratelimit.LeaseRequest) time.Duration {
+	now := time.Now()
+	wait := c.health.distrusts(r.Delay, now)
+	if c.onDown == OnDownSpread && c.health.settling(now) {
+		wait = max(wait+c.health.untilSlot(r.Key, r.Delay, now.Add(wait)), c.overShare(r))
+	}
+	return wait
+}
+
+// overShare returns how long r waits because this instance has its share of the limit in flight, 0 if it has not.
+func (c *Client) overShare(r ratelimit.LeaseRequest) time.Duration {
+	if r.Limit > 0 && r.UnderWay >= max(1, r.Limit/c.health.count()) {
+		return time.Second
+	}
+	return 0
+}
+
+// askTwice asks Redis for a lease. If the question was too late by the clock of Redis, this instance did not know that
+// clock, and knows it from the answer; askTwice then asks once more.
+func (c *Client) askTwice(r ratelimit.LeaseRequest) (ratelimit.LeaseResult, error) {
+	v, l, err := c.ask(r)
+	if err == nil && v.duration(1) < 0 {
+		v, l, err = c.ask(r)
+	}
+	if err != nil {
+		return ratelimit.LeaseResult{}, err
+	}
+	if v.duration(1) < 0 {
+		return c.notYet(r, commandTimeout), nil
+	}
+	result := ratelimit.LeaseResult{
+		Wait: v.duration(1), Gap: v.duration(2), Paused: v.duration(3), PausedBy: v.source(9), Rivals: v.numbers(8), Last: v.number(10), Mode: ratelimit.ModeRedis,
+		Override: c.overrides.merge(r.Key, datedOverride{v.override(4), v.number(7)}, time.Now()),
+	}
+	c.learnPause(r.Key, result.Paused, result.PausedBy)
+	switch {
+	case l == nil:
+	case result.Override.Stop: // Redis did not know of the stop yet
+		l.Cancel()
+	default:
+		result.Lease = l
+	}
+	return result, nil
+}
+
+// ask asks Redis for a lease. It returns the answer and the lease that it grants, nil if it grants none.
+func (c *Client) ask(r ratelimit.LeaseRequest) (v reply, l *heldLease, err error) {
+	limit, from := r.Limit, "mark"
+	if limit == 0 {
+		limit = math.MaxInt32
+	}
+	if r.Start {
+		from = "start"
+	}
+	o := c.overrides.reminder(r.Key, time.Now())
+	args := append([]any{micros(r.Delay), limit, from, r.Waiting, c.knownLease(r), c.questions.Add(1), o.at}, overrideArgs(o.Override)...)
+	v, err = c.call(&command{verb: "lease", key: r.Key, args: args, repeats: true}, func(v reply) {
+		if token := v.text(0); token != "" {
+			l = c.hold(r, token)
 		}
-		return
+	})
+	return v, l, err
+}
+
+// knownLease returns the number of a lease that Redis must still know. It returns 0 if Redis may have dropped the lane
+// since, or is known to have lost its memory.
+func (c *Client) knownLease(r ratelimit.LeaseRequest) int64 {
+	if time.Since(r.Heard) > r.Delay+remembered || c.health.distrustsAt(r.Heard) {
+		return 0
 	}
-	c := &command{verb: verb, args: []any{l.token, micros(l.delay)}, repeats: true}
-	c.done = func(v reply, err error) {
-		if err == nil && v.number(0) == 0 && !c.repeated {
-			l.redis.lostLease(l.key)
-		}
+	return r.Last
+}
+
+// leaseWhileDown returns the result while Redis is down because of cause.
+func (c *Client) leaseWhileDown(r ratelimit.LeaseRequest, cause error) (ratelimit.LeaseResult, error) {
+	if c.onDown == OnDownRefuse {
+		return ratelimit.LeaseResult{}, &ratelimit.UnavailableError{RetryAfter: leaseLasts, Err: cause}
 	}
-	l.put(c)
+	result := c.notYet(r, 0)
+	result.Mode = ratelimit.ModeLocal
+	if result.Override.Stop {
+		return result, nil
+	}
+	delay, now := max(r.Delay, result.Override.Floor), time.Now()
+	result.Wait = c.health.distrusts(delay, now)
+	if c.onDown == OnDownSpread && c.health.known() {
+		result.Mode = ratelimit.ModeSpread
+		result.Rivals = slices.Repeat([]int{math.MaxInt}, c.health.count()-1) // each has its slots whether it sends or not
+		result.Wait = max(result.Wait+c.health.untilSlot(r.Key, delay, now.Add(result.Wait)), c.overShare(r))
+	}
+	if result.Wait == 0 {
+		result.Lease = c.hold(r, "")
+	}
+	return result, nil
 }
 
-// overLocked ends the renewals.
-func (l *redisLease) overLocked() {
-	l.over = true
-	l.timer.Stop()
-	l.redis.mu.Lock()
-	defer l.redis.mu.Unlock()
-	delete(l.redis.leases, l)
-}
-
-// put adds c to the pipe of the lease's lane.
-func (l *redisLease) put(c *command) {
-	c.key = l.key
-	l.redis.pipe(l.key).put(c)
-}
-
-// Sent implements ratelimit.Coordinator. It is dropped while Redis is down.
-func (r *Client) Sent(key string, delay time.Duration) {
-	if r.health.down() == nil && !r.isClosed() {
-		r.pipe(key).put(sent(key, delay))
+// Sent implements ratelimit.Coordinator. While Redis is down it does nothing.
+func (c *Client) Sent(key string, delay time.Duration) {
+	if c.health.down() == nil && !c.isClosed() {
+		c.pipe(key).put(sent(key, delay))
 	}
 }
 
-// sent returns the command that reports a request without a lease: that it was sent, or has ended.
+// sent returns the command that reports that a request was sent, or has ended, without a lease.
 func sent(key string, delay time.Duration) *command {
-	return &command{verb: "sent", key: key, args: []any{micros(delay)}, repeats: true, mention: true}
+	return &command{verb: "sent", key: key, args: []any{micros(delay)}, repeats: true, merges: true}
 }
 
-// Leave implements ratelimit.Coordinator. If it is not heard, the others pass by the place.
-func (r *Client) Leave(key string) {
-	if r.health.down() == nil && !r.isClosed() {
-		r.pipe(key).put(&command{verb: "leave", key: key, repeats: true})
+// Leave implements ratelimit.Coordinator. If the command is lost, the other instances pass over the place in the line.
+func (c *Client) Leave(key string) {
+	if c.health.down() == nil && !c.isClosed() {
+		c.pipe(key).put(&command{verb: "leave", key: key, repeats: true})
 	}
-}
-
-// lostLease counts a lease that was no longer ours.
-func (r *Client) lostLease(key string) {
-	r.lost.Add(1)
-	r.log.Warn("a lease ran out while its request was under way", "key", key)
 }

@@ -112,7 +112,7 @@ func TestEarlyAnswerLiftsNothing(t *testing.T) {
 	lease(t, in[1], ratelimit.LeaseRequest{Key: host, Limit: 8})
 	for i := range in {
 		in[i].health.mu.Lock()
-		in[i].health.since = time.Now().Add(time.Minute)
+		in[i].health.trusted = time.Now().Add(time.Minute)
 		in[i].health.mu.Unlock()
 		if answer := lease(t, in[i], spaced(time.Second)); answer.Lease != nil || !answer.Override.Stop {
 			t.Errorf("instance %d: %+v, want no Lease and the stop", i, answer)
@@ -247,8 +247,8 @@ func TestReturnWithMuchToTell(t *testing.T) {
 	eventually(t, "the other is back", func() bool { return other.Stats().Up })
 	back := time.Now()
 	eventually(t, "the late one is back", func() bool { return late.Stats().Up })
-	if took := time.Since(back); took > settling {
-		t.Errorf("one instance is back %v after the other, which left it room for %v", took, settling)
+	if took := time.Since(back); took > settleTime {
+		t.Errorf("one instance is back %v after the other, which left it room for %v", took, settleTime)
 	}
 	if answer := lease(t, late, ratelimit.LeaseRequest{Key: "stopped.example", Limit: 8}); answer.Lease != nil || !answer.Override.Stop {
 		t.Errorf("while it tells: %+v, want the stop that was said here", answer)
@@ -293,7 +293,7 @@ func TestRequestOverAReturn(t *testing.T) {
 	select {
 	case <-started:
 		t.Fatal("the other instance sent while a request was under way")
-	case <-time.After(settling + leaseLasts + time.Second):
+	case <-time.After(settleTime + leaseLasts + time.Second):
 	}
 	end := time.Now()
 	long.Release(ratelimit.Outcome{Status: 200})
@@ -361,7 +361,7 @@ func TestClusterIsOneServer(t *testing.T) {
 		}
 	}
 	send(1)
-	time.Sleep(2 * beatEvery)
+	time.Sleep(2 * heartbeatEvery)
 	send(0)
 	for i, r := range in {
 		if got := r.Stats(); got.Downs != 0 {
@@ -380,8 +380,11 @@ func TestLostAnswerRepeatsNothing(t *testing.T) {
 			relay, server, url := relayed(t, kind)
 			r := newRedis(t, Options{URL: url})
 			eventually(t, "Redis is up", func() bool { return r.Stats().Up })
-			eventually(t, "the script is known", func() bool { return lease(t, r, ratelimit.LeaseRequest{Key: "b.example", Limit: 8}).Lease != nil })
-			relay.Cut("complain")
+			eventually(t, "the lease script is known", func() bool { return lease(t, r, ratelimit.LeaseRequest{Key: "b.example", Limit: 8}).Lease != nil })
+			if _, err := r.Complain(ratelimit.Complaint{Key: "b.example", Client: "a", Sent: time.Now()}); err != nil {
+				t.Fatal(err)
+			}
+			relay.Cut("throttle")
 			_, err := r.Complain(ratelimit.Complaint{Key: host, Client: "a", Sent: time.Now()})
 			if err == nil {
 				t.Error("a complaint was answered although the answer was lost")

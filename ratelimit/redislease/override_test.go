@@ -50,7 +50,7 @@ func TestStopOutlivesLateAnswers(t *testing.T) {
 	if err := l.Stop(host, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
-	in[0].client.AddHook(alwaysLate{})
+	in[0].redis.AddHook(alwaysLate{})
 	answer := lease(t, in[0], ratelimit.LeaseRequest{Key: host, Limit: 8})
 	if answer.Lease != nil || !answer.Override.Stop || answer.Wait <= 0 {
 		t.Errorf("Lease = %+v, want none, a stop, and a time to ask again", answer)

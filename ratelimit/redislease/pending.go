@@ -10,224 +10,242 @@ import (
 	"github.com/robotsproxy/robotsproxy/ratelimit"
 )
 
+// maxPause is a little less than the longest pause that common.lua accepts.
+const maxPause = 47 * time.Hour
+
 // A pause is a time until which nothing is sent to a lane.
 type pause struct {
-	until time.Time
-	why   ratelimit.Source
+	until  time.Time
+	source ratelimit.Source
 }
 
-// A news is what Redis does not know of a lane yet. A zero field means that there is nothing new.
-type news struct {
-	pause   pause
-	order   datedOverride
-	ordered bool // order is news; if it has a time, Redis may only have forgotten it
+// pendingUpdates are the pauses and overrides to send to Redis, by key: those that it does not know yet, and those that
+// it may have forgotten.
+type pendingUpdates struct {
+	pauses    map[string]pause
+	overrides map[string]datedOverride // a new one is at 0
 }
 
-// then merges n with a later news.
-func (n news) then(next news) news {
-	if n.pause.until.After(next.pause.until) {
-		next.pause = n.pause
+func newPendingUpdates() pendingUpdates {
+	return pendingUpdates{make(map[string]pause), make(map[string]datedOverride)}
+}
+
+func (u pendingUpdates) clone() pendingUpdates {
+	return pendingUpdates{maps.Clone(u.pauses), maps.Clone(u.overrides)}
+}
+
+// pause adds p, unless a pause that ends later is pending.
+func (u pendingUpdates) pause(key string, p pause) {
+	if p.until.After(u.pauses[key].until) {
+		u.pauses[strings.Clone(key)] = p
 	}
-	if n.ordered && (!next.ordered || n.order.at == 0 && next.order.at > 0) {
-		next.order, next.ordered = n.order, true
-	}
-	return next
 }
 
-// Pause implements ratelimit.Coordinator. More than 47 hours is taken as that.
-func (r *Client) Pause(key string, d time.Duration, why ratelimit.Source) {
-	p := pause{time.Now().Add(min(d, believedPause)), why}
-	r.mu.Lock()
-	r.pauseLocked(key, p)
-	r.unsentLocked(key, news{pause: p})
-	r.mu.Unlock()
-	r.wantTelling()
+// override adds o. A new override replaces any other, and a reminder replaces another reminder only.
+func (u pendingUpdates) override(key string, o datedOverride) {
+	if earlier, ok := u.overrides[key]; ok && earlier.at == 0 && o.at > 0 {
+		return
+	}
+	u.overrides[strings.Clone(key)] = o
+}
+
+// Pause implements ratelimit.Coordinator. It shortens a pause of more than 47 hours to that.
+func (c *Client) Pause(key string, d time.Duration, source ratelimit.Source) {
+	p := pause{time.Now().Add(min(d, maxPause)), source}
+	c.mu.Lock()
+	c.pauseLocked(key, p)
+	c.pending.pause(key, p)
+	c.mu.Unlock()
+	c.wantSend()
 }
 
 // Complain implements ratelimit.Coordinator.
-func (r *Client) Complain(c ratelimit.Complaint) (ratelimit.Verdict, error) {
-	if err := r.health.down(); err != nil {
+func (c *Client) Complain(e ratelimit.Complaint) (ratelimit.Verdict, error) {
+	if err := c.health.down(); err != nil {
 		return ratelimit.Verdict{}, err
 	}
 	personal := 0
-	if c.Personal {
+	if e.Personal {
 		personal = 1
 	}
-	args := []any{c.Client, micros(time.Since(c.Sent)), c.Streak, personal, micros(c.Told)}
-	v, err := r.call(&command{verb: "complain", key: c.Key, args: args}, nil)
+	args := []any{e.Client, micros(time.Since(e.Sent)), e.Streak, personal, micros(e.Told)}
+	v, err := c.call(&command{script: backoffScript, verb: "throttle", key: e.Key, args: args}, nil)
 	if err != nil {
 		return ratelimit.Verdict{}, err
 	}
-	verdict := ratelimit.Verdict{Paused: v.duration(0), Streak: int(v.number(1)), PausedBy: v.source(2)}
-	r.hearPause(c.Key, verdict.Paused, verdict.PausedBy)
-	return verdict, nil
+	result := ratelimit.Verdict{Paused: v.duration(0), Streak: int(v.number(1)), PausedBy: v.source(2)}
+	c.learnPause(e.Key, result.Paused, result.PausedBy)
+	return result, nil
 }
 
 // Override implements ratelimit.Coordinator.
-func (r *Client) Override(key string, o ratelimit.Override) error {
-	n := news{order: datedOverride{Override: o}, ordered: true}
-	r.mu.Lock()
-	r.overrides.give(key, o)
-	r.unsentLocked(key, n)
-	r.mu.Unlock()
-	if err := r.health.down(); err != nil {
+func (c *Client) Override(key string, o ratelimit.Override) error {
+	dated := datedOverride{Override: o}
+	c.mu.Lock()
+	c.overrides.set(key, o)
+	c.pending.override(key, dated)
+	c.mu.Unlock()
+	if err := c.health.down(); err != nil {
 		return err
 	}
-	_, err := r.call(&command{verb: "tell", key: key, args: n.args(), repeats: true}, func(v reply) { r.told(key, n, v) })
+	_, err := c.call(overrideCommand(key, dated), func(v reply) { c.overrideSent(key, dated, v) })
 	return err
 }
 
-// args returns the arguments of the verb tell: the rest of the pause and its source; whether there is a new order; then the
-// time of the order, 0 if it is new or there is none, and the order.
-func (n news) args() []any {
-	fresh := 0
-	if n.ordered && n.order.at == 0 {
-		fresh = 1
+func overrideCommand(key string, o datedOverride) *command {
+	cmd := &command{script: overrideScript, verb: "set", key: key, args: overrideArgs(o.Override), repeats: true}
+	if o.at > 0 {
+		cmd.verb, cmd.args = "remind", append([]any{o.at}, cmd.args...)
 	}
-	return append([]any{micros(max(0, time.Until(n.pause.until))), string(n.pause.why), fresh, n.order.at}, overrideArgs(n.order.Override)...)
+	return cmd
 }
 
-// args returns o as lease.lua takes it: stop, floor, until, and how long it is remembered, in milliseconds.
-func overrideArgs(o ratelimit.Override) []any {
-	stop, until, life := 0, int64(0), overrideLife
-	if o.Stop {
-		stop = 1
+// overrideSent takes the answer to overrideCommand.
+func (c *Client) overrideSent(key string, o datedOverride, v reply) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if o.at == 0 {
+		c.overrides.confirm(key, o.Override, v.number(0))
 	}
-	if !o.Until.IsZero() {
-		until = o.Until.UnixMicro()
-	}
-	if o.Stop && until > 0 && o.Floor <= 0 {
-		life = min(life, max(time.Millisecond, time.Until(o.Until)))
-	}
-	return []any{stop, micros(o.Floor), until, life.Milliseconds()}
-}
-
-// told removes n from unsent, since Redis has answered v to it.
-func (r *Client) told(key string, n news, v reply) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if n.ordered && n.order.at == 0 {
-		r.overrides.confirm(key, n.order.Override, v.number(0))
-	}
-	rest := r.unsent[key]
-	if !rest.pause.until.After(n.pause.until) {
-		rest.pause = pause{}
-	}
-	if rest.ordered && rest.order == n.order {
-		rest.order, rest.ordered = datedOverride{}, false
-	}
-	if r.unsent[key] = rest; rest == (news{}) {
-		delete(r.unsent, key)
+	if c.pending.overrides[key] == o {
+		delete(c.pending.overrides, key)
 	}
 }
 
-// untold reports whether unsent has any news.
-func (r *Client) untold() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.unsent) > 0
+func pauseCommand(key string, p pause) *command {
+	args := []any{micros(max(0, time.Until(p.until))), string(p.source)}
+	return &command{script: backoffScript, verb: "pause", key: key, args: args, repeats: true}
 }
 
-// wantTelling makes tellUnsent run once more.
-func (r *Client) wantTelling() {
+// pauseSent notes that Redis knows p.
+func (c *Client) pauseSent(key string, p pause) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.pending.pauses[key].until.After(p.until) {
+		delete(c.pending.pauses, key)
+	}
+}
+
+// hasPending reports whether updates are pending.
+func (c *Client) hasPending() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.pending.pauses)+len(c.pending.overrides) > 0
+}
+
+// wantSend makes sendLoop send the pending updates.
+func (c *Client) wantSend() {
 	select {
-	case r.resend <- struct{}{}:
+	case c.send <- struct{}{}:
 	default:
 	}
 }
 
-// tellUnsent sends the news in unsent whenever wantTelling asks for it, until the Client is closed. If Redis goes down
-// meanwhile, the probe asks again when it is back.
-func (r *Client) tellUnsent() {
+// sendLoop sends the pending updates whenever wantSend was called, until the Client is closed. If Redis goes down
+// meanwhile, the heartbeat calls wantSend when it returns.
+func (c *Client) sendLoop() {
 	for {
 		select {
-		case <-r.resend:
-		case <-r.closing.Done():
+		case <-c.send:
+		case <-c.closing.Done():
 			return
 		}
-		r.tellOnce()
+		c.sendPending()
 	}
 }
 
-// tellOnce sends the news in unsent, unless Redis is down.
-func (r *Client) tellOnce() {
-	if r.health.down() != nil {
-		return // copying unsent for each pause that begins meanwhile would be for nothing
+// sendPending sends the pending updates, unless Redis is down.
+func (c *Client) sendPending() {
+	if c.health.down() != nil {
+		return // to copy the updates at each pause that begins meanwhile would be a waste
 	}
-	r.mu.Lock()
-	unsent := maps.Clone(r.unsent)
-	r.mu.Unlock()
-	for keys := range slices.Chunk(slices.Collect(maps.Keys(unsent)), askers) {
-		if r.health.down() != nil {
-			return
-		}
-		r.tell(keys, unsent)
-	}
-}
-
-// tell sends the news of keys and waits for the answers.
-func (r *Client) tell(keys []string, all map[string]news) {
-	var waiting sync.WaitGroup
-	for _, key := range keys {
-		n := all[key]
-		c := &command{verb: "tell", key: key, args: n.args(), repeats: true, done: func(v reply, err error) {
-			defer waiting.Done()
+	c.mu.Lock()
+	pending := c.pending.clone()
+	c.mu.Unlock()
+	c.sendEach(slices.Collect(maps.Keys(pending.pauses)), func(key string) *command {
+		p := pending.pauses[key]
+		cmd := pauseCommand(key, p)
+		cmd.done = func(_ reply, err error) {
 			if err == nil {
-				r.told(key, n, v)
+				c.pauseSent(key, p)
 			}
-		}}
-		waiting.Add(1)
-		if !r.pipe(key).put(c) {
-			waiting.Done()
 		}
-	}
-	waiting.Wait()
+		return cmd
+	})
+	c.sendEach(slices.Collect(maps.Keys(pending.overrides)), func(key string) *command {
+		o := pending.overrides[key]
+		cmd := overrideCommand(key, o)
+		cmd.done = func(v reply, err error) {
+			if err == nil {
+				c.overrideSent(key, o, v)
+			}
+		}
+		return cmd
+	})
 }
 
-// tellAgain puts all pauses and orders that this instance knows into unsent, since Redis may have forgotten them.
-func (r *Client) tellAgain() {
-	r.mu.Lock()
+// sendEach sends the command of each key and waits for the answers. It stops if Redis goes down.
+func (c *Client) sendEach(keys []string, commandOf func(key string) *command) {
+	for some := range slices.Chunk(keys, maxCalls) {
+		if c.health.down() != nil {
+			return
+		}
+		var waiting sync.WaitGroup
+		for _, key := range some {
+			cmd := commandOf(key)
+			done := cmd.done
+			cmd.done = func(v reply, err error) {
+				defer waiting.Done()
+				done(v, err)
+			}
+			waiting.Add(1)
+			if !c.pipe(key).put(cmd) {
+				waiting.Done()
+			}
+		}
+		waiting.Wait()
+	}
+}
+
+// resend makes all pauses and overrides that this instance knows pending, since Redis may have forgotten them.
+func (c *Client) resend() {
+	c.mu.Lock()
 	now := time.Now()
-	for key, p := range r.pauses {
+	for key, p := range c.pauses {
 		if p.until.After(now) {
-			r.unsentLocked(key, news{pause: p})
+			c.pending.pause(key, p)
 		}
 	}
-	for key := range r.overrides.all() {
-		if o := r.overrides.reminder(key, now); o.at > 0 {
-			r.unsentLocked(key, news{order: o, ordered: true})
+	for key := range c.overrides.all() {
+		if o := c.overrides.reminder(key, now); o.at > 0 {
+			c.pending.override(key, o)
 		}
 	}
-	r.mu.Unlock()
-	r.wantTelling()
+	c.mu.Unlock()
+	c.wantSend()
 }
 
-// unsentLocked adds n to unsent.
-func (r *Client) unsentLocked(key string, n news) {
-	r.unsent[strings.Clone(key)] = r.unsent[key].then(n)
-}
-
-// hearPause takes in a pause from an answer of Redis.
-func (r *Client) hearPause(key string, rest time.Duration, why ratelimit.Source) {
+// learnPause takes a pause from an answer of Redis.
+func (c *Client) learnPause(key string, rest time.Duration, source ratelimit.Source) {
 	if rest <= 0 {
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.pauseLocked(key, pause{time.Now().Add(rest), why})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pauseLocked(key, pause{time.Now().Add(rest), source})
 }
 
-// pauseLocked keeps p if it ends later than the pause that is kept for key. It removes the pauses that are over each time
+// pauseLocked keeps p if it ends later than the pause that is kept for key. It removes the pauses that are over whenever
 // their number has doubled.
-func (r *Client) pauseLocked(key string, p pause) {
-	if !p.until.After(r.pauses[key].until) {
+func (c *Client) pauseLocked(key string, p pause) {
+	if !p.until.After(c.pauses[key].until) {
 		return
 	}
-	r.pauses[strings.Clone(key)] = p
-	if len(r.pauses) < 2*max(r.swept, 1024) {
+	c.pauses[strings.Clone(key)] = p
+	if len(c.pauses) < 2*max(c.swept, 1024) {
 		return
 	}
 	now := time.Now()
-	maps.DeleteFunc(r.pauses, func(_ string, p pause) bool { return !p.until.After(now) })
-	r.swept = len(r.pauses)
+	maps.DeleteFunc(c.pauses, func(_ string, p pause) bool { return !p.until.After(now) })
+	c.swept = len(c.pauses)
 }

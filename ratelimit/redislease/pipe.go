@@ -1,6 +1,7 @@
 package redislease
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"hash/fnv"
@@ -12,65 +13,67 @@ import (
 )
 
 const (
-	// pipes is how many connections carry commands. Each lane has its commands in one of them, so they keep their order.
+	// pipes is how many connections carry commands. The commands of one lane use the same one, so they keep their order.
 	pipes = 8
 
-	// batch is how many commands go to Redis in one round trip at most.
-	batch = 128
+	// maxBatch is the largest number of commands in one round trip.
+	maxBatch = 128
 
-	// mentions is how many lanes may have a mention waiting in one pipe. A mention of one more is dropped.
-	mentions = 4096
+	// maxMerged is how many commands that merge may be in the queue of one pipe. Any more are dropped.
+	maxMerged = 4096
 )
 
-// A command is one verb of lease.lua for one lane.
+// A command runs one verb of a script on one lane.
 type command struct {
-	verb, key string
-	args      []any
-	repeats   bool               // running it twice does no harm
-	repeated  bool               // it was sent twice
-	mention   bool               // a lane needs only one in the queue
-	done      func(reply, error) // called once by the pipe; must not block; may be nil
+	script   *redis.Script // if nil, leaseScript
+	verb     string
+	key      string
+	args     []any
+	repeats  bool               // to run it twice does no harm
+	repeated bool               // it was sent twice
+	merges   bool               // the queue holds at most one for each lane
+	done     func(reply, error) // called once by the pipe; must not block; may be nil
 }
 
-// A pipe sends commands to Redis in order. The commands that arrive while others are under way are sent together, up to
-// batch. The queue is bounded by its users: calls that wait for an answer (askers), one command for each lease, and mentions.
+// A pipe sends commands to Redis in order. It sends the commands that arrive while others are in flight together, up to
+// maxBatch. Its users bound the queue: maxCalls, one command for each lease, and maxMerged.
 type pipe struct {
-	redis *Client
-	more  chan struct{} // capacity 1: the queue is not empty
+	client *Client
+	more   chan struct{} // capacity 1: the queue is not empty
 
-	// mu guards what follows.
-	mu        sync.Mutex
-	queue     []*command
-	mentioned map[string]*command // the mentions in the queue, by key
-	busy      bool                // commands are under way
-	idle      sync.Cond           // the queue is empty and busy is false
-	closed    bool
+	// mu guards the fields below.
+	mu     sync.Mutex
+	queue  []*command
+	merged map[string]*command // the commands in the queue that merge, by key
+	busy   bool                // commands are in flight
+	idle   sync.Cond           // the queue is empty and busy is false
+	closed bool
 }
 
-func newPipe(r *Client) *pipe {
-	p := &pipe{redis: r, more: make(chan struct{}, 1), mentioned: make(map[string]*command)}
+func newPipe(c *Client) *pipe {
+	p := &pipe{client: c, more: make(chan struct{}, 1), merged: make(map[string]*command)}
 	p.idle.L = &p.mu
 	return p
 }
 
 // pipe returns the pipe of the lane of key.
-func (r *Client) pipe(key string) *pipe {
+func (c *Client) pipe(key string) *pipe {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(key))
-	return r.pipes[hash.Sum32()%pipes]
+	return c.pipes[hash.Sum32()%pipes]
 }
 
-// put adds c to the queue. It reports false if the pipe is closed.
-func (p *pipe) put(c *command) bool {
+// put adds cmd to the queue. It returns false if the pipe is closed.
+func (p *pipe) put(cmd *command) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return false
 	}
-	if c.mention && !p.mentionLocked(c) {
+	if cmd.merges && !p.mergeLocked(cmd) {
 		return true
 	}
-	p.queue = append(p.queue, c)
+	p.queue = append(p.queue, cmd)
 	select {
 	case p.more <- struct{}{}:
 	default:
@@ -78,32 +81,32 @@ func (p *pipe) put(c *command) bool {
 	return true
 }
 
-// mentionLocked reports whether c needs a place in the queue. If the queue has a mention of the same lane, that one keeps the
-// longer Delay of both.
-func (p *pipe) mentionLocked(c *command) bool {
-	if earlier := p.mentioned[c.key]; earlier != nil {
-		if c.args[0].(int64) > earlier.args[0].(int64) {
-			earlier.args = c.args
+// mergeLocked reports whether cmd has to be added to the queue. If the queue has a command of the same lane that merges,
+// that one gets the longer Delay of both.
+func (p *pipe) mergeLocked(cmd *command) bool {
+	if earlier := p.merged[cmd.key]; earlier != nil {
+		if cmd.args[0].(int64) > earlier.args[0].(int64) {
+			earlier.args = cmd.args
 		}
 		return false
 	}
-	if len(p.mentioned) >= mentions {
+	if len(p.merged) >= maxMerged {
 		return false
 	}
-	p.mentioned[c.key] = c
+	p.merged[cmd.key] = cmd
 	return true
 }
 
-// take returns the next commands to send, none if the queue is empty.
+// take returns the next commands to send, an empty slice if the queue is empty.
 func (p *pipe) take() []*command {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n := min(len(p.queue), batch)
+	n := min(len(p.queue), maxBatch)
 	taken := slices.Clone(p.queue[:n])
 	p.queue = slices.Delete(p.queue, 0, n)
-	for _, c := range taken {
-		if c.mention {
-			delete(p.mentioned, c.key)
+	for _, cmd := range taken {
+		if cmd.merges {
+			delete(p.merged, cmd.key)
 		}
 	}
 	if p.busy = n > 0; !p.busy {
@@ -112,22 +115,22 @@ func (p *pipe) take() []*command {
 	return taken
 }
 
-// work sends commands until the Client is closed.
-func (p *pipe) work() {
+// run sends commands until the Client is closed.
+func (p *pipe) run() {
 	for {
 		if commands := p.take(); len(commands) > 0 {
-			p.redis.carry(commands)
+			p.client.deliver(commands)
 			continue
 		}
 		select {
 		case <-p.more:
-		case <-p.redis.closing.Done():
+		case <-p.client.closing.Done():
 			return
 		}
 	}
 }
 
-// drain waits until the queue is empty and nothing is under way, then closes the pipe.
+// drain waits until the queue is empty and no command is in flight, then closes the pipe.
 func (p *pipe) drain() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,96 +140,101 @@ func (p *pipe) drain() {
 	p.closed = true
 }
 
-// carry sends commands to Redis and finishes each. If the connection breaks or Redis is late, the probe decides whether
-// Redis is down. If it is up, carry sends the commands that may run twice once more.
-func (r *Client) carry(commands []*command) {
-	err := r.health.down()
+// deliver sends commands to Redis and finishes each. If the connection breaks or Redis is late, the probe decides whether
+// Redis is down. If it is up, deliver sends the commands that may run twice once more.
+func (c *Client) deliver(commands []*command) {
+	err := c.health.down()
 	if err != nil {
 		finish(commands, err)
 		return
 	}
-	commands, err = r.exchange(commands)
+	commands, err = c.exchange(commands)
 	if len(commands) == 0 {
 		return
 	}
-	if r.verdict() != nil {
+	if c.check() != nil {
 		finish(commands, err)
 		return
 	}
 	var again, lost []*command
-	for _, c := range commands {
-		if c.repeated = c.repeats; c.repeated {
-			again = append(again, c)
+	for _, cmd := range commands {
+		if cmd.repeated = cmd.repeats; cmd.repeated {
+			again = append(again, cmd)
 		} else {
-			lost = append(lost, c)
+			lost = append(lost, cmd)
 		}
 	}
 	finish(lost, err)
-	if again, err = r.exchange(again); err != nil {
+	if again, err = c.exchange(again); err != nil {
 		finish(again, err)
 	}
 }
 
 // finish finishes commands that were not answered because of err.
 func finish(commands []*command, err error) {
-	for _, c := range commands {
-		c.finish(nil, err)
+	for _, cmd := range commands {
+		cmd.finish(nil, err)
 	}
 }
 
-func (c *command) finish(v reply, err error) {
-	if c.done != nil {
-		c.done(v, err)
+func (cmd *command) finish(v reply, err error) {
+	if cmd.done != nil {
+		cmd.done(v, err)
 	}
 }
 
-// exchange sends commands in one pipeline, and in a second one those for which Redis did not have the script. It finishes the
-// commands that were answered. It returns the others and the reason, which is not nil if there are any.
-func (r *Client) exchange(commands []*command) ([]*command, error) {
+// exchange sends commands in one pipeline, and then those in a second one for which Redis did not have the script. It
+// finishes the commands that were answered. It returns the others and the reason, which is not nil if there are any.
+func (c *Client) exchange(commands []*command) ([]*command, error) {
 	if len(commands) == 0 {
 		return nil, nil
 	}
-	unknown, lost, err := r.pipeline(commands, leaseScript.EvalSha)
+	unknown, lost, err := c.pipeline(commands, false)
 	if err == nil && len(unknown) > 0 {
-		unknown, lost, err = r.pipeline(unknown, leaseScript.Eval)
+		unknown, lost, err = c.pipeline(unknown, true)
 	}
 	if err == nil && len(unknown) > 0 {
-		err = errors.New("redislease: Redis did not load lease.lua")
+		err = errors.New("redislease: Redis did not keep the scripts that it was sent")
 	}
 	return append(lost, unknown...), err
 }
 
-// pipeline sends commands in one pipeline: the first one by eval, which loads the script if it is Eval, the others by EvalSha.
-// It finishes the commands that were answered. It returns those for which Redis did not have the script, those that were
+// pipeline sends commands in one pipeline. If load is true, the first command of each script carries the script. It
+// finishes the commands that were answered. It returns those for which Redis did not have the script, those that were
 // lost, and the reason of the latter.
-func (r *Client) pipeline(commands []*command, eval func(context.Context, redis.Scripter, []string, ...any) *redis.Cmd) (unknown, lost []*command, err error) {
-	ctx, cancel := context.WithTimeout(r.closing, commandTimeout)
+func (c *Client) pipeline(commands []*command, load bool) (unknown, lost []*command, err error) {
+	ctx, cancel := context.WithTimeout(c.closing, commandTimeout)
 	defer cancel()
-	slow := time.AfterFunc(probeEvery, r.probe.want)
+	slow := time.AfterFunc(probeEvery, c.probe.want)
 	defer slow.Stop()
 	sent := time.Now()
-	late := r.health.reads(sent.Add(commandTimeout))
-	line := r.client.Pipeline()
+	deadline := micros(c.health.clockAt(sent.Add(commandTimeout)))
+	line := once{c.redis.Pipeline()}
 	answers := make([]*redis.Cmd, len(commands))
-	for i, c := range commands {
-		argv := append([]any{c.verb, r.id, c.key, r.channel, micros(leaseLasts), micros(late)}, c.args...)
-		answers[i] = eval(ctx, once{line}, r.keys(c.key), argv...)
-		eval = leaseScript.EvalSha
+	loaded := make(map[*redis.Script]bool)
+	for i, cmd := range commands {
+		script := cmp.Or(cmd.script, leaseScript)
+		eval := script.EvalSha
+		if load && !loaded[script] {
+			eval, loaded[script] = script.Eval, true
+		}
+		args := append([]any{cmd.verb, c.id, cmd.key, c.channel, micros(leaseLasts), deadline}, cmd.args...)
+		answers[i] = eval(ctx, line, c.keys(cmd.key), args...)
 	}
 	_, _ = line.Exec(ctx) // each answer has the error
-	for i, c := range commands {
-		v, failure := r.read(c, answers[i], sent)
+	for i, cmd := range commands {
+		v, failure := c.read(cmd, answers[i], sent)
 		var refusal redis.Error
 		switch {
 		case failure == nil:
-			c.finish(v, nil)
+			cmd.finish(v, nil)
 		case redis.HasErrorPrefix(failure, "NOSCRIPT"):
-			unknown = append(unknown, c)
+			unknown = append(unknown, cmd)
 		case errors.As(failure, &refusal):
-			r.failed(failure) // a server that refuses our commands is of no use
-			c.finish(nil, failure)
+			c.failed(failure) // a server that refuses the commands is of no use
+			cmd.finish(nil, failure)
 		default:
-			lost, err = append(lost, c), failure
+			lost, err = append(lost, cmd), failure
 		}
 	}
 	return unknown, lost, err

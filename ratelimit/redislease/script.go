@@ -16,9 +16,18 @@ import (
 )
 
 var (
+	//go:embed common.lua
+	commonSource string
 	//go:embed lease.lua
 	leaseSource string
-	leaseScript = redis.NewScript(leaseSource)
+	//go:embed backoff.lua
+	backoffSource string
+	//go:embed override.lua
+	overrideSource string
+
+	leaseScript    = redis.NewScript(commonSource + leaseSource)
+	backoffScript  = redis.NewScript(commonSource + backoffSource)
+	overrideScript = redis.NewScript(commonSource + overrideSource)
 )
 
 // once is a pipeline that sends each command at most once. The client of a Cluster otherwise repeats a command when its
@@ -49,67 +58,67 @@ type unrepeated struct{ *redis.Cmd }
 
 func (unrepeated) NoRetry() bool { return true }
 
-// call runs c and waits for the answer. If askers calls wait already, it first waits for one of them to end. If heard is not
-// nil, it is called with the answer before the next command of the lane is sent and before Close returns.
-func (r *Client) call(c *command, heard func(reply)) (reply, error) {
+// call runs cmd and waits for the answer. If maxCalls calls wait already, it first waits for one of them to end. If
+// heard is not nil, it is called with the answer before the next command of the lane is sent and before Close returns.
+func (c *Client) call(cmd *command, heard func(reply)) (reply, error) {
 	type answer struct {
 		reply
 		error
 	}
 	answered := make(chan answer, 1)
-	c.done = func(v reply, err error) {
+	cmd.done = func(v reply, err error) {
 		if err == nil && heard != nil {
 			heard(v)
 		}
 		answered <- answer{v, err}
 	}
-	r.asking <- struct{}{}
-	defer func() { <-r.asking }()
-	if r.isClosed() || !r.pipe(c.key).put(c) {
+	c.calls <- struct{}{}
+	defer func() { <-c.calls }()
+	if c.isClosed() || !c.pipe(cmd.key).put(cmd) {
 		return nil, errClosed
 	}
 	a := <-answered
 	return a.reply, a.error
 }
 
-// read reads the answer to c, which was sent at sent. It takes in the parts that do not concern the lane: the clock, and
+// read reads the answer to cmd, which was sent at sent. It takes the parts that do not concern the lane: the clock, and
 // since when Redis remembers.
-func (r *Client) read(c *command, cmd *redis.Cmd, sent time.Time) (reply, error) {
-	v, err := cmd.Slice()
-	if err == nil && len(v) < 4 {
-		err = errors.New("the script answered less than it should")
+func (c *Client) read(cmd *command, answer *redis.Cmd, sent time.Time) (reply, error) {
+	values, err := answer.Slice()
+	if err == nil && len(values) < 4 {
+		err = errors.New("the answer of the script is too short")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("redislease: asking Redis to %s %s: %w", c.verb, c.key, err)
+		return nil, fmt.Errorf("redislease: asking Redis to %s %s: %w", cmd.verb, cmd.key, err)
 	}
-	answer, now := reply(v), time.Now()
-	r.health.hears(answer.duration(len(v)-2), sent, now)
-	r.remembers(answer.number(len(v)-1), now)
-	if answer.number(len(v)-3) != 0 {
-		r.corrupt.Add(1)
-		r.forgetful.Store(true)
-		r.log.Warn("a lane in Redis held what cannot be, or was forgotten, and was reset", "key", c.key)
+	v, now := reply(values), time.Now()
+	c.health.setClock(v.duration(len(v)-2), sent, now)
+	c.setMemory(v.number(len(v)-1), now)
+	if v.number(len(v)-3) != 0 {
+		c.corrupt.Add(1)
+		c.reset.Store(true)
+		c.log.Warn("a lane in Redis held an invalid value, or was forgotten, and was reset", "key", cmd.key)
 	}
-	return answer, nil
+	return v, nil
 }
 
-// oneSlot follows the prefix in the name of each key and channel. The text in braces selects the slot of a Cluster, so one
-// node has all keys.
-const oneSlot = "{lanes}:"
+// hashTag follows the prefix in the name of each key and channel. The text in braces selects the hash slot of a Cluster,
+// so one node has all keys.
+const hashTag = "{lanes}:"
 
-// keys returns the names of the keys of one lane, then that of the key which says since when Redis remembers. If key is not
-// a host name, its hash stands for it.
-func (r *Client) keys(key string) []string {
-	if key == "" || len(key) > 255 || strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c > '~' }) {
+// keys returns the names of the keys of one lane, in the order of common.lua. If key is not a host name, its hash
+// replaces it.
+func (c *Client) keys(key string) []string {
+	if key == "" || len(key) > 255 || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		sum := sha256.Sum256([]byte(key))
 		key = "sha256-" + hex.EncodeToString(sum[:])
 	}
-	all := r.prefix + oneSlot
+	all := c.prefix + hashTag
 	lane := all + key + ":"
 	return []string{lane + "lane", lane + "held", lane + "line", lane + "order", lane + "crowd", lane + "heard", all + "memory"}
 }
 
-// micros is how durations are written in scripts: rounded up, since a Delay of a third of a second may not become shorter.
+// micros returns d in microseconds, as the scripts take it. It rounds up, so that no Delay becomes shorter.
 func micros(d time.Duration) int64 {
 	n := d.Microseconds()
 	if d > time.Duration(n)*time.Microsecond {
@@ -118,7 +127,7 @@ func micros(d time.Duration) int64 {
 	return n
 }
 
-// A reply is what a script answered: numbers and texts. What is of another type counts as zero.
+// A reply is the answer of a script: numbers, texts and lists. A value of another type counts as zero.
 type reply []any
 
 func (v reply) number(i int) int64 {
@@ -151,8 +160,8 @@ func (v reply) numbers(i int) []int {
 	return numbers
 }
 
-// order reads three values: stop, floor, until.
-func (v reply) order(i int) ratelimit.Override {
+// override reads three values: stop, floor, until.
+func (v reply) override(i int) ratelimit.Override {
 	o := ratelimit.Override{Stop: v.number(i) == 1, Floor: v.duration(i + 1)}
 	if until := v.number(i + 2); until > 0 {
 		o.Until = time.UnixMicro(until)

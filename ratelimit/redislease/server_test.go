@@ -182,8 +182,8 @@ func newCrews(tb testing.TB, n int, o Options) []*crew {
 		crews[i] = newCrew(newRedis(tb, o))
 	}
 	for _, c := range crews {
-		c.redis.beat(instanceLasts)
-		c.redis.health.since = time.Time{} // the server was started for this test, and has nothing to forget
+		c.redis.heartbeat(instanceLasts)
+		c.redis.health.trusted = time.Time{} // the server was started for this test, and has nothing to forget
 	}
 	return crews
 }
@@ -312,7 +312,7 @@ func TestNumbersDiffer(t *testing.T) {
 		got := make(map[int]bool)
 		for range 2 {
 			for _, r := range in {
-				r.beat(instanceLasts)
+				r.heartbeat(instanceLasts)
 			}
 		}
 		for _, r := range in {
@@ -538,7 +538,7 @@ func TestSentinelFailover(t *testing.T) {
 // info returns one field of a server's INFO.
 func info(t *testing.T, s *redistest.Server, section, field string) string {
 	t.Helper()
-	client, err := newRedisClient(s.URL(), nil)
+	client, err := dial(s.URL(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,170 @@
+package redislease
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/ratelimit"
+)
+
+// A heldLease is a lease that Redis granted, or that this instance took while Redis was down. The instance reports the
+// latter when Redis returns: see adopt.
+type heldLease struct {
+	client *Client
+	key    string
+	delay  time.Duration
+	until  time.Time // when it is given back although the request goes on; zero: never
+
+	// mu guards the fields below.
+	mu       sync.Mutex
+	token    string // empty: Redis does not know the lease
+	adopting bool   // the command adopt was sent
+	over     bool
+	timer    *time.Timer // runs renew
+}
+
+// hold returns the lease for r and starts to renew it. The token is empty if Redis does not know the lease.
+func (c *Client) hold(r ratelimit.LeaseRequest, token string) *heldLease {
+	l := &heldLease{client: c, key: r.Key, token: token, delay: r.Delay}
+	if r.Hold > 0 {
+		l.until = time.Now().Add(r.Hold)
+	}
+	l.mu.Lock()
+	l.timer = time.AfterFunc(l.next(), l.renew)
+	l.mu.Unlock()
+	c.mu.Lock()
+	closed := c.closed
+	c.leases[l] = struct{}{}
+	c.mu.Unlock()
+	if closed {
+		l.Cancel()
+	}
+	return l
+}
+
+// next returns how long it is until the lease is renewed or given back.
+func (l *heldLease) next() time.Duration {
+	if l.until.IsZero() {
+		return renewEvery
+	}
+	return min(renewEvery, time.Until(l.until))
+}
+
+// renew renews the lease, or gives it back if its time is over. The timer runs it.
+func (l *heldLease) renew() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.over:
+	case !l.until.IsZero() && !time.Now().Before(l.until):
+		l.giveBackLocked("end")
+	case l.token == "":
+		l.adoptLocked()
+		l.timer.Reset(l.next())
+	default:
+		l.put(&command{verb: "renew", args: []any{l.token, micros(l.delay)}, done: l.renewed})
+	}
+}
+
+// renewed takes the answer to a renewal. If there is no answer, the next renewal still comes in time.
+func (l *heldLease) renewed(v reply, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.over:
+	case err == nil && v.number(0) == 0:
+		l.overLocked()
+		l.client.lostLease(l.key)
+	default:
+		l.timer.Reset(l.next())
+	}
+}
+
+// adopt reports the requests in flight that were sent while Redis was down.
+func (c *Client) adopt() {
+	c.mu.Lock()
+	leases := slices.Collect(maps.Keys(c.leases))
+	c.mu.Unlock()
+	for _, l := range leases {
+		l.mu.Lock()
+		l.adoptLocked()
+		l.mu.Unlock()
+	}
+}
+
+// adoptLocked reports the lease if Redis does not know it and is up.
+func (l *heldLease) adoptLocked() {
+	if l.over || l.adopting || l.token != "" || l.client.health.down() != nil {
+		return
+	}
+	l.adopting = true
+	l.put(&command{verb: "adopt", args: []any{micros(l.delay), l.client.questions.Add(1)}, done: l.adopted})
+}
+
+// adopted takes the answer to the command adopt.
+func (l *heldLease) adopted(v reply, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.adopting = false
+	if err != nil {
+		return // the next renewal tries again
+	}
+	if l.token = v.text(0); l.over { // the request has ended since
+		l.put(&command{verb: "end", args: []any{l.token, micros(l.delay)}, repeats: true})
+	}
+}
+
+// End implements ratelimit.Lease. The Delay of the next request counts from now.
+func (l *heldLease) End() { l.giveBack("end") }
+
+// Cancel implements ratelimit.Lease. It undoes the grant.
+func (l *heldLease) Cancel() { l.giveBack("cancel") }
+
+func (l *heldLease) giveBack(verb string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.over {
+		l.giveBackLocked(verb)
+	}
+}
+
+// giveBackLocked ends the lease by verb. If Redis is down, the lease expires there.
+func (l *heldLease) giveBackLocked(verb string) {
+	l.overLocked()
+	if l.token == "" {
+		if verb == "end" && l.client.health.down() == nil {
+			l.put(sent(l.key, l.delay))
+		}
+		return
+	}
+	cmd := &command{verb: verb, args: []any{l.token, micros(l.delay)}, repeats: true}
+	cmd.done = func(v reply, err error) {
+		if err == nil && v.number(0) == 0 && !cmd.repeated {
+			l.client.lostLease(l.key)
+		}
+	}
+	l.put(cmd)
+}
+
+// overLocked ends the renewals.
+func (l *heldLease) overLocked() {
+	l.over = true
+	l.timer.Stop()
+	l.client.mu.Lock()
+	defer l.client.mu.Unlock()
+	delete(l.client.leases, l)
+}
+
+// put adds cmd to the pipe of the lease's lane.
+func (l *heldLease) put(cmd *command) {
+	cmd.key = l.key
+	l.client.pipe(l.key).put(cmd)
+}
+
+// lostLease counts a lease that this instance held no longer while its request was in flight.
+func (c *Client) lostLease(key string) {
+	c.lost.Add(1)
+	c.log.Warn("a lease expired while its request was in flight", "key", key)
+}

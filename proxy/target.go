@@ -14,8 +14,8 @@ import (
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
-// normalise reads once what r asks for and rewrites r so that exactly this is judged and sent: the origin in canonical
-// form, path and query as they are, no userinfo, no fragment. What has no single meaning is refused.
+// normalise reads the target of r and rewrites r to exactly that, so that the proxy sends what it judges: the origin in canonical
+// form, path and query unchanged, no userinfo, no fragment. It refuses a request that servers could read in two ways.
 func (ex *exchange) normalise(r *http.Request) *Refusal {
 	if err := checkTarget(r); err != nil {
 		return targetRefusal(err)
@@ -24,7 +24,8 @@ func (ex *exchange) normalise(r *http.Request) *Refusal {
 		return targetRefusal(err)
 	}
 	if n := countFields(r.Header); n > maxFields {
-		return &Refusal{Reason: policy.ReasonBadRequest, Status: http.StatusRequestHeaderFieldsTooLarge, Detail: fmt.Sprintf("The header has %d fields, and %d are allowed.", n, maxFields)}
+		detail := fmt.Sprintf("The header has %d fields, and %d are allowed.", n, maxFields)
+		return &Refusal{Reason: policy.ReasonBadRequest, Status: http.StatusRequestHeaderFieldsTooLarge, Detail: detail}
 	}
 	o, err := ex.readOrigin(r)
 	if err != nil {
@@ -32,7 +33,10 @@ func (ex *exchange) normalise(r *http.Request) *Refusal {
 	}
 	ex.origin = o
 	ex.rec.Scheme, ex.rec.Host, ex.rec.Port = o.Scheme(), o.Host(), o.Port()
-	*r.URL = url.URL{Scheme: o.Scheme(), Host: o.Authority(), Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery, ForceQuery: r.URL.ForceQuery}
+	*r.URL = url.URL{
+		Scheme: o.Scheme(), Host: o.Authority(),
+		Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery, ForceQuery: r.URL.ForceQuery,
+	}
 	r.Host = r.URL.Host
 	ex.target = r.URL.RequestURI()
 	path, query, _ := strings.Cut(ex.target, "?")
@@ -43,7 +47,7 @@ func (ex *exchange) normalise(r *http.Request) *Refusal {
 	return nil
 }
 
-// maxFields bounds the fields of a request's header.
+// maxFields limits the fields of a request header.
 const maxFields = 200
 
 func countFields(h http.Header) (n int) {
@@ -53,7 +57,7 @@ func countFields(h http.Header) (n int) {
 	return n
 }
 
-// errMisdirected is wrapped by what names another server than the tunnel was opened to.
+// errMisdirected is wrapped by the error of a request that names another server than its tunnel.
 var errMisdirected = errors.New("inside a tunnel every request is for the host that it was opened to")
 
 func targetRefusal(err error) *Refusal {
@@ -64,9 +68,9 @@ func targetRefusal(err error) *Refusal {
 	return &Refusal{Reason: reason, Detail: strings.TrimPrefix(err.Error(), "origin: "), Err: err}
 }
 
-// readOrigin finds out which server r is for. Outside a tunnel the absolute target says so, whatever Host says (RFC 9112
-// section 3.2.2). Inside, the tunnel does, and whatever r says must agree. (A Host beside an absolute target is not in r:
-// http1 has checked it.)
+// readOrigin returns the origin of r. Outside a tunnel it is that of the absolute target, whatever Host says (RFC 9112 section
+// 3.2.2). Inside, it is that of the tunnel, and target and Host must agree with it. (net/http drops the Host beside an absolute
+// target; http1 has checked it.)
 func (ex *exchange) readOrigin(r *http.Request) (origin.Origin, error) {
 	if ex.tunnel == nil {
 		return origin.FromURL(r.URL)
@@ -80,13 +84,13 @@ func (ex *exchange) readOrigin(r *http.Request) (origin.Origin, error) {
 		return want, err
 	}
 	if r.Host == "" && !r.ProtoAtLeast(1, 1) {
-		return want, nil // HTTP/1.0 knows no Host
+		return want, nil // HTTP/1.0 has no Host
 	}
 	if err := checkHostField(r); err != nil {
 		return want, err
 	}
 	if r.Host == want.Authority() {
-		return want, nil // as most clients write it
+		return want, nil // the usual form
 	}
 	return want, checkHost(r.Host, want)
 }
@@ -104,8 +108,8 @@ func checkHost(host string, want origin.Origin) error {
 	return err
 }
 
-// checkHostField refuses an HTTP/2 request whose Host field names another server than its :authority (RFC 9113 section
-// 8.3.1). In HTTP/1.1 there is one name only, and net/http takes it out of the header.
+// checkHostField refuses an HTTP/2 request if its Host field differs from its :authority (RFC 9113 section 8.3.1), and removes
+// the field. In HTTP/1.1 net/http removes it.
 func checkHostField(r *http.Request) error {
 	field, there := r.Header["Host"]
 	delete(r.Header, "Host")
@@ -115,7 +119,7 @@ func checkHostField(r *http.Request) error {
 	return nil
 }
 
-// checkTarget refuses targets that a server could read otherwise than we do.
+// checkTarget refuses a target that a server could read in another way than the proxy.
 func checkTarget(r *http.Request) error {
 	switch {
 	case r.Method == http.MethodConnect:
@@ -130,8 +134,8 @@ func checkTarget(r *http.Request) error {
 	return nil
 }
 
-// checkFrames refuses what net/http lets pass in HTTP/2, which http1 does not check: a method that is no method, and a
-// content-length that is not one number or not that of a body that is not there (RFC 9113 section 8.1.1).
+// checkFrames refuses two faults of HTTP/2 that net/http accepts: a method that is not a token, and a content-length that is
+// malformed, repeated or not the length of the body (RFC 9113 section 8.1.1). In HTTP/1.x http1 refuses them.
 func checkFrames(r *http.Request) error {
 	if r.ProtoMajor != 2 {
 		return nil

@@ -69,6 +69,14 @@ func (e *UpstreamError) ProxyErrorType() string {
 	return ""
 }
 
+// ClientText describes e for a client, without addresses. text describes e.Err.
+func (e *UpstreamError) ClientText(text string) string {
+	if e.ProxyErrorType() != "" {
+		text = e.Err.Error()
+	}
+	return "the upstream proxy failed: " + text
+}
+
 // UpstreamFailed reports whether err is, or wraps, an UpstreamError.
 func UpstreamFailed(err error) bool {
 	var failure *UpstreamError

@@ -83,8 +83,8 @@ func TestBlockedRequestsLetOthersGo(t *testing.T) {
 				if waited < 1900*time.Millisecond || rest > 5*time.Second {
 					t.Errorf("the other client was answered after %v, and its record says that it waited %v; want two seconds", waited, rest)
 				}
-				if rec := r.record("127.0.0.2"); rec.Deviation != overlap {
-					t.Errorf("the record of the blocked request has the deviation %q, want %q", rec.Deviation, overlap)
+				if rec := r.record("127.0.0.2"); rec.Deviation != audit.DeviationOverlap {
+					t.Errorf("the record of the blocked request has the deviation %q, want %q", rec.Deviation, audit.DeviationOverlap)
 				}
 				if rec := r.record("127.0.0.3"); rec.Deviation != "" || rec.Gap < rec.DelayRequired {
 					t.Errorf("the record of the other has the deviation %q and a gap of %v", rec.Deviation, time.Duration(rec.Gap))

@@ -2,13 +2,12 @@ package proxy
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
+	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/auth"
 	"github.com/robotsproxy/robotsproxy/egress"
 	"github.com/robotsproxy/robotsproxy/internal/fields"
@@ -36,7 +35,7 @@ func lookUpRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 		}
 		return ref
 	}
-	if errors.As(err, new(unrecordedError)) {
+	if errors.Is(err, audit.ErrUnavailable) {
 		return unrecordedRefusal(err)
 	}
 	var later *robots.LaterError
@@ -44,7 +43,7 @@ func lookUpRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 		return laterRefusal(ex, later, err)
 	}
 	ref := &Refusal{Reason: policy.ReasonRobotsUnreachable, ProxyError: robots.ErrorType(err), RetryAfter: time.Second, Err: err}
-	ref.Detail = ex.origin.String() + "/robots.txt could not be fetched: " + errorText(ref.ProxyError, err)
+	ref.Detail = ex.origin.String() + "/robots.txt could not be fetched: " + robots.ErrorText(ref.ProxyError, err)
 	return ref
 }
 
@@ -106,7 +105,7 @@ func decisionRefusal(ex *exchange, d policy.Decision, snap *robots.Snapshot) *Re
 	case policy.ReasonRobotsUnreachable:
 		ref.ProxyError, ref.Err = snap.Cause, snap.Err
 		ref.RetryAfter = max(time.Second, time.Until(snap.Expires)) // the next fetch
-		ref.Detail = ex.origin.String() + "/robots.txt could not be fetched: " + unreachableText(snap)
+		ref.Detail = ex.origin.String() + "/robots.txt could not be fetched: " + snap.UnreachableText()
 	case policy.ReasonPace:
 		ref.Status = http.StatusForbidden // not 429: a later request would be refused too
 		ref.Detail = fmt.Sprintf("%s asks for %v between requests, which is more than max_crawl_delay allows.", ex.origin.Host(), d.Delay)
@@ -114,44 +113,6 @@ func decisionRefusal(ex *exchange, d policy.Decision, snap *robots.Snapshot) *Re
 		ref.Detail = d.Exemption
 	}
 	return ref
-}
-
-// unreachableText says why a robots.txt is unreachable.
-func unreachableText(snap *robots.Snapshot) string {
-	switch {
-	case egress.UpstreamFailed(snap.Err):
-		return errorText(snap.Cause, snap.Err)
-	case snap.Marks&robots.RedirectRefused != 0 && snap.Err != nil:
-		return snap.Err.Error() // written by Fetches
-	case snap.State() == "html":
-		return "a web page stands in its place"
-	case snap.Status != 0:
-		return fmt.Sprintf("the origin answered %d %s", snap.Status, http.StatusText(snap.Status))
-	}
-	return errorText(snap.Cause, snap.Err)
-}
-
-// errorText describes err, whose error type of RFC 9209 is errorType: "connection refused", or the fault of a certificate.
-func errorText(errorType string, err error) string {
-	var (
-		upstream *egress.UpstreamError
-		invalid  x509.CertificateInvalidError
-		hostname x509.HostnameError
-		unknown  x509.UnknownAuthorityError
-	)
-	switch {
-	case errors.As(err, &upstream) && upstream.ProxyErrorType() != "":
-		return "the upstream proxy failed: " + upstream.Err.Error()
-	case upstream != nil:
-		return "the upstream proxy failed: " + errorText(errorType, upstream.Err)
-	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return "its certificate has expired or is not valid yet"
-	case errors.As(err, &hostname):
-		return "its certificate is for another host"
-	case errors.As(err, &unknown):
-		return "its certificate is signed by an unknown authority"
-	}
-	return strings.ReplaceAll(errorType, "_", " ")
 }
 
 // paceRefusal returns the Refusal for a request that the Limiter refused with err.
@@ -226,7 +187,7 @@ func upstreamRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 	}
 	ref := &Refusal{Reason: policy.ReasonUpstream, ProxyError: robots.ErrorType(err), Err: err}
 	ref.Status = timeoutStatus(ref.ProxyError)
-	text := errorText(ref.ProxyError, err)
+	text := robots.ErrorText(ref.ProxyError, err)
 	ref.Detail = ex.origin.String() + " did not answer: " + text
 	var failure *egress.UpstreamError
 	if errors.As(err, &failure) {

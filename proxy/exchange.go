@@ -322,7 +322,7 @@ func (ex *exchange) end(cause error) {
 	now := time.Now()
 	ex.grant.Release(ratelimit.Outcome{Ended: now}) // the lane knows the origin's answer already: see hear
 	if ex.blocked.Overlapped() {
-		noteDeviation(&ex.rec, overlap)
+		ex.rec.AddDeviation(audit.DeviationOverlap)
 	}
 	ex.endLocked(now, cause)
 }

@@ -66,7 +66,7 @@ func (ex *exchange) decide() *Refusal {
 		defer release()
 	}
 	j.Decision = j.policy.Decide(j.request, j.snap, j.at)
-	noteDecision(&ex.rec, j.Decision, j.snap)
+	ex.rec.SetDecision(j.Decision, j.snap)
 	if j.Action == policy.Refuse {
 		return decisionRefusal(ex, j.Decision, j.snap)
 	}

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -176,18 +175,6 @@ func TestReportedRequestsDeviate(t *testing.T) {
 	<-done
 	if rec := r.last(4); rec.Path != "/page/2" || rec.Deviation != "reported" || rec.Gap <= 0 || rec.Gap >= rec.DelayRequired {
 		t.Errorf("the record of the one that waited has the deviation %q and the gap %v, want reported, and less than 4s", rec.Deviation, rec.Gap)
-	}
-}
-
-// A gap of nothing is written as 0, and one that nobody knows is not.
-func TestGapsThatAreKnown(t *testing.T) {
-	for _, known := range []bool{true, false} {
-		var rec audit.Record
-		noteGap(&rec, 0, known)
-		written, err := json.Marshal(&rec)
-		if err != nil || strings.Contains(string(written), `"gap_ms":0,`) != known {
-			t.Errorf("known %t: %s, %v", known, written, err)
-		}
 	}
 }
 

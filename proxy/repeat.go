@@ -49,7 +49,7 @@ func (ex *exchange) endSending(now time.Time) {
 	rec.ID, rec.Time = ex.server.ids.Next(now), now
 	rec.Waited, rec.Gap, rec.PacingMode = 0, 0, ""
 	rec.SentAt, rec.UpstreamAddr = time.Time{}, ""
-	noteDecision(rec, ex.judged.Decision, ex.judged.snap)
+	rec.SetDecision(ex.judged.Decision, ex.judged.snap)
 }
 
 // admitAgain does for a second sending what admit does for the first. The request was judged already; takePlace judges it

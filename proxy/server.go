@@ -77,7 +77,7 @@ type Options struct {
 	Pseudonym      string          // our name in Via; if empty, one is made: see egress.NewPseudonym
 	ResponseFields bool            // forwarded answers carry Robotsproxy-Request-Id and Robotsproxy-Waited
 	ServeRobots    bool            // answer requests for /robots.txt with the file that is enforced
-	IDs            *audit.Sequence // of the records, shared with Fetches; if nil, the Server has its own
+	IDs            *audit.Sequence // of the records, shared with ownfetch; if nil, the Server has its own
 	Query          audit.QueryMode // what records keep of queries; if zero, credentials are masked
 	HeaderTimeout  time.Duration   // for a request's header and a TLS handshake; if zero, 10 s
 	IdleTimeout    time.Duration   // for a connection between two requests, a WebSocket, and an unread tunnel; if zero, 2 minutes

@@ -164,9 +164,9 @@ func (ex *exchange) hold(g ratelimit.Grant) {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
 	ex.grant = g
-	noteGrant(&ex.rec, g)
+	ex.rec.SetGrant(g)
 	if ex.delay() < ex.judged.Delay {
-		noteDeviation(&ex.rec, subresource)
+		ex.rec.AddDeviation(audit.DeviationSubresource)
 	}
 }
 
@@ -183,9 +183,11 @@ func (ex *exchange) report() {
 	ex.reported = true
 	wait, gap, ok := ex.server.options.Limiter.Reckon(ex.asked)
 	ex.rec.Waited = audit.Millis(wait)
-	noteGap(&ex.rec, gap, gap >= 0)
+	if gap >= 0 {
+		ex.rec.SetGap(gap)
+	}
 	if wait > 0 || gap >= 0 && audit.Millis(gap) < ex.rec.DelayRequired {
-		noteDeviation(&ex.rec, reported)
+		ex.rec.AddDeviation(audit.DeviationReported)
 	}
 	if (!ok || wait > ex.asked.MaxWait) && ex.rec.Decision == policy.Allow {
 		ex.rec.Decision, ex.rec.Reason = policy.WouldThrottle, policy.ReasonReport

@@ -28,6 +28,37 @@ func ErrorType(err error) string {
 	return "destination_unavailable"
 }
 
+// ErrorText describes err for a client, without addresses: the fault of a certificate, or in words its error type, which is one
+// of RFC 9209. An error may describe itself, with a method ClientText(string) string that takes this text and returns another.
+func ErrorText(errorType string, err error) string {
+	text := strings.ReplaceAll(errorType, "_", " ")
+	if fault := certificateFault(err); fault != "" {
+		text = fault
+	}
+	var own interface{ ClientText(string) string }
+	if errors.As(err, &own) {
+		text = own.ClientText(text)
+	}
+	return text
+}
+
+func certificateFault(err error) string {
+	var (
+		invalid  x509.CertificateInvalidError
+		hostname x509.HostnameError
+		unknown  x509.UnknownAuthorityError
+	)
+	switch {
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "its certificate has expired or is not valid yet"
+	case errors.As(err, &hostname):
+		return "its certificate is for another host"
+	case errors.As(err, &unknown):
+		return "its certificate is signed by an unknown authority"
+	}
+	return ""
+}
+
 func ownType(err error) string {
 	var typed interface{ ProxyErrorType() string }
 	if errors.As(err, &typed) {

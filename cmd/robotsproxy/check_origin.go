@@ -9,7 +9,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/config"
 	"github.com/robotsproxy/robotsproxy/egress"
 	"github.com/robotsproxy/robotsproxy/origin"
-	"github.com/robotsproxy/robotsproxy/proxy"
+	"github.com/robotsproxy/robotsproxy/ownfetch"
 	"github.com/robotsproxy/robotsproxy/robots"
 )
 
@@ -33,7 +33,7 @@ func fromOrigin(cfg *config.Config) (func(context.Context, origin.Origin) (*robo
 		return nil, usage(err)
 	}
 	f := &files{own: own}
-	fetches := proxy.NewFetches(proxy.FetchesOptions{Rules: f, Policy: judge, Client: ourselves(cfg), Limiter: limiter})
+	fetches := ownfetch.New(ownfetch.Options{Rules: f, Policy: judge, Client: ourselves(cfg), Limiter: limiter})
 	if f.Cache, err = newCache(cfg, transport, func(o *robots.FetcherOptions, _ *robots.CacheOptions) { o.Admit = fetches.Admit }); err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/egress"
 	"github.com/robotsproxy/robotsproxy/onboarding"
 	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/ownfetch"
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/proxy"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
@@ -37,7 +38,7 @@ type parts struct {
 	records *audit.JSONL
 	ids     audit.Sequence // of the records
 	query   audit.QueryMode
-	fetches *proxy.Fetches
+	fetches *ownfetch.Fetches
 	server  *proxy.Server
 }
 
@@ -90,8 +91,8 @@ func newParts(cfg *config.Config, log *slog.Logger, observers ...observer) (_ *p
 		return nil, err
 	}
 	pace := p.pace(cfg)
-	p.fetches = proxy.NewFetches(proxy.FetchesOptions{
-		Rules: p.files, Policy: p.policy, Client: ourselves(cfg), Limiter: p.limiter, Pace: pace,
+	p.fetches = ownfetch.New(ownfetch.Options{
+		Rules: p.files, Policy: p.policy, Client: ourselves(cfg), Limiter: p.limiter, Key: pace.Key,
 		Recorder: observedRecorder{p.records, observers}, IDs: &p.ids, Query: p.query,
 	})
 	p.server, err = p.newServer(cfg, transport, pace, pseudonym, log, observers)

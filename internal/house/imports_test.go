@@ -18,10 +18,10 @@ const module = "github.com/robotsproxy/robotsproxy/"
 // internal/robotstest. Who is not listed imports nothing of ours; cmd imports all, and nobody imports cmd or proxy.
 var mayImport = map[string][]string{
 	"admin":                {"audit", "robots", "rules", "policy", "ratelimit", "origin", "internal/durable", "internal/safetext"},
-	"audit":                {"policy", "rules", "robots", "origin", "internal/durable", "internal/safetext"},
+	"audit":                {"policy", "rules", "robots", "ratelimit", "origin", "internal/durable", "internal/safetext"},
 	"auth":                 {},
 	"certs":                {"internal/durable"},
-	"cmd/robotsproxy":      {"admin", "audit", "auth", "certs", "config", "egress", "onboarding", "origin", "policy", "proxy", "ratelimit", "ratelimit/redislease", "robots", "rules", "store", "internal/clientenv", "internal/durable", "internal/safetext", "internal/settings"},
+	"cmd/robotsproxy":      {"admin", "audit", "auth", "certs", "config", "egress", "onboarding", "origin", "ownfetch", "policy", "proxy", "ratelimit", "ratelimit/redislease", "robots", "rules", "store", "internal/clientenv", "internal/durable", "internal/safetext", "internal/settings"},
 	"config":               {"policy", "rules", "origin", "internal/settings"},
 	"egress":               {"origin"},
 	"internal/clientenv":   {"internal/durable"},
@@ -38,6 +38,7 @@ var mayImport = map[string][]string{
 	"internal/settings":    {},
 	"onboarding":           {"origin", "certs"},
 	"origin":               {},
+	"ownfetch":             {"policy", "rules", "robots", "ratelimit", "audit", "origin", "internal/fields"},
 	"policy":               {"rules", "robots", "origin"},
 	"proxy":                {"auth", "egress", "policy", "robots", "rules", "ratelimit", "certs", "audit", "origin", "internal/fields", "internal/http1", "internal/limit", "internal/safetext"},
 	"ratelimit":            {},

@@ -1,10 +1,11 @@
-package proxy
+package ownfetch
 
 import (
 	"context"
 	"errors"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -55,6 +56,33 @@ type fetchRig struct {
 	records recorder
 }
 
+// recorder keeps records in memory.
+type recorder struct {
+	refuse bool
+
+	mu    sync.Mutex
+	ended []audit.Record
+}
+
+func (r *recorder) Begin(context.Context, *audit.Record) error {
+	if r.refuse {
+		return audit.ErrUnavailable
+	}
+	return nil
+}
+
+func (r *recorder) End(rec *audit.Record) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = append(r.ended, *rec)
+}
+
+func (r *recorder) all() []audit.Record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.ended)
+}
+
 func newFetchRig(t *testing.T, body string, o policy.Options) *fetchRig {
 	t.Helper()
 	r := &fetchRig{t: t}
@@ -66,7 +94,7 @@ func newFetchRig(t *testing.T, body string, o policy.Options) *fetchRig {
 	if r.limiter, err = ratelimit.New(ratelimit.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	r.Fetches = NewFetches(FetchesOptions{
+	r.Fetches = New(Options{
 		Rules: &r.file, Policy: judge, Client: policy.Client{ProductToken: "robotsproxy"}, Limiter: r.limiter, Recorder: &r.records, IDs: new(audit.Sequence),
 	})
 	return r
@@ -129,7 +157,7 @@ func isLater(t *testing.T, err error, at time.Time) {
 
 const paceOf5 = "User-agent: *\nDisallow: /private\nCrawl-delay: 5\n"
 
-func TestFetchesOfAStoppedHost(t *testing.T) {
+func TestOfAStoppedHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFetchRig(t, paceOf5, policy.Options{})
 		until := time.Now().Add(time.Hour)
@@ -147,7 +175,7 @@ func TestFetchesOfAStoppedHost(t *testing.T) {
 	})
 }
 
-func TestFetchesOfAHostThatIsStoppedMeanwhile(t *testing.T) {
+func TestOfAHostThatIsStoppedMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFetchRig(t, paceOf5, policy.Options{})
 		r.mustVisit(r.hop("a", "/x"))
@@ -161,8 +189,8 @@ func TestFetchesOfAHostThatIsStoppedMeanwhile(t *testing.T) {
 	})
 }
 
-// TestFetchesOfAPausedHost has a redirect wait for the end of a pause that is near, and refused in another.
-func TestFetchesOfAPausedHost(t *testing.T) {
+// TestOfAPausedHost has a redirect wait for the end of a pause that is near, and refused in another.
+func TestOfAPausedHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFetchRig(t, "", policy.Options{})
 		v, err := r.visit(r.hop("a", "/x"))
@@ -187,8 +215,8 @@ func TestFetchesOfAPausedHost(t *testing.T) {
 	})
 }
 
-// TestFetchesAreInTheLineOfTheirClient has a redirect of one client wait behind no line of another's.
-func TestFetchesAreInTheLineOfTheirClient(t *testing.T) {
+// TestAreInTheLineOfTheirClient has a redirect of one client wait behind no line of another's.
+func TestAreInTheLineOfTheirClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFetchRig(t, "User-agent: *\nCrawl-delay: 4\n", policy.Options{})
 		r.mustVisit(r.hop("crowd", "/x"))
@@ -216,8 +244,8 @@ func TestFetchesAreInTheLineOfTheirClient(t *testing.T) {
 	})
 }
 
-// TestFetchesWithoutAPlace has the time of a fetch end before its turn comes.
-func TestFetchesWithoutAPlace(t *testing.T) {
+// TestWithoutAPlace has the time of a fetch end before its turn comes.
+func TestWithoutAPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFetchRig(t, "User-agent: *\nCrawl-delay: 30\n", policy.Options{})
 		r.mustVisit(r.hop("a", "/x"))
@@ -233,8 +261,8 @@ func TestFetchesWithoutAPlace(t *testing.T) {
 	})
 }
 
-// TestFetchesAreJudgedAgain has the rules change while a redirect waits for its place.
-func TestFetchesAreJudgedAgain(t *testing.T) {
+// TestAreJudgedAgain has the rules change while a redirect waits for its place.
+func TestAreJudgedAgain(t *testing.T) {
 	for _, row := range []struct {
 		name, after string
 		wait        time.Duration // until it is sent; 0: it is refused
@@ -265,13 +293,13 @@ func TestFetchesAreJudgedAgain(t *testing.T) {
 	}
 }
 
-// TestUnrecordedFetch gives its place back, and is not sent.
-func TestUnrecordedFetch(t *testing.T) {
+// TestUnrecorded gives its place back, and is not sent.
+func TestUnrecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFetchRig(t, paceOf5, policy.Options{})
 		r.records.refuse = true
 		_, err := r.visit(r.hop("a", "/x"))
-		if !errors.As(err, new(*robots.LaterError)) || !errors.As(err, new(unrecordedError)) {
+		if !errors.As(err, new(*robots.LaterError)) || !errors.Is(err, audit.ErrUnavailable) {
 			t.Errorf("visit: %v, want that it cannot be recorded", err)
 		}
 		r.records.refuse = false
@@ -283,8 +311,8 @@ func TestUnrecordedFetch(t *testing.T) {
 	})
 }
 
-// TestFetchesThatAreSentAgain takes another place in the lane, and writes another record.
-func TestFetchesThatAreSentAgain(t *testing.T) {
+// TestThatAreSentAgain takes another place in the lane, and writes another record.
+func TestThatAreSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFetchRig(t, paceOf5, policy.Options{})
 		v, err := r.visit(r.hop("a", "/x"))
@@ -304,8 +332,8 @@ func TestFetchesThatAreSentAgain(t *testing.T) {
 	})
 }
 
-// TestFetchesThatReachNobody gives the place back as if it had not been taken.
-func TestFetchesThatReachNobody(t *testing.T) {
+// TestThatReachNobody gives the place back as if it had not been taken.
+func TestThatReachNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFetchRig(t, paceOf5, policy.Options{})
 		v, err := r.visit(r.hop("a", "/x"))
@@ -321,13 +349,13 @@ func TestFetchesThatReachNobody(t *testing.T) {
 	})
 }
 
-// TestFetchesThatCannotBeJudged tells a file that is not known in time from a failure.
-func TestFetchesThatCannotBeJudged(t *testing.T) {
+// TestThatCannotBeJudged tells a file that is not known in time from a failure.
+func TestThatCannotBeJudged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFetchRig(t, "", policy.Options{})
 		r.file.err = &robots.BusyError{RetryAfter: time.Second}
 		_, err := r.visit(r.hop("a", "/x"))
-		isLater(t, err, time.Now().Add(retryOverload))
+		isLater(t, err, time.Now().Add(retryLater))
 		r.file.err = errors.New("prohibited")
 		if _, err = r.visit(r.hop("a", "/x")); !errors.Is(err, r.file.err) || errors.As(err, new(*robots.LaterError)) {
 			t.Errorf("visit: %v, want what the look-up came to", err)

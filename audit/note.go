@@ -1,0 +1,56 @@
+package audit
+
+import (
+	"strings"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/policy"
+	"github.com/robotsproxy/robotsproxy/ratelimit"
+	"github.com/robotsproxy/robotsproxy/robots"
+)
+
+// Deviations of requests that were sent sooner than the site asks, beside "max_crawl_delay".
+const (
+	DeviationReported    = "reported"    // in report mode the request did not wait, or one in report mode overtook it
+	DeviationOverlap     = "overlap"     // the request returned its place before its end, because its client blocked it
+	DeviationSubresource = "subresource" // the request is for a part of a page, and was sent without the Delay of its host
+)
+
+// SetDecision writes into r the decision and the file that it rests on. A nil snap means that no file was read.
+func (r *Record) SetDecision(d policy.Decision, snap *robots.Snapshot) {
+	r.Mode, r.Decision, r.Reason, r.Exemption = d.Mode.String(), d.Outcome, d.Reason, d.Exemption
+	r.ProductToken = d.Agent
+	r.RuleLine, r.Rule = d.Verdict.Line, d.Verdict.Rule
+	r.GroupLine, r.GroupAgents = d.Verdict.Group.Line, d.Verdict.Group.Agents
+	r.DelayRequired, r.DelaySource = Millis(d.Delay), d.DelaySource
+	r.Deviation = ""
+	if d.Clamped {
+		r.Deviation = "max_crawl_delay"
+	}
+	if snap != nil {
+		r.RobotsSHA256, r.RobotsStatus = snap.SHA256, snap.Status
+		r.RobotsState, r.RobotsFetchedAt = snap.State(), snap.Fetched
+		r.Dialect = d.Dialect.String()
+	}
+}
+
+// SetGrant writes into r how long the request waited for g, and the gap and the Delay that g kept.
+func (r *Record) SetGrant(g ratelimit.Grant) {
+	r.PacingMode = string(g.Mode())
+	r.Waited += Millis(g.Waited())
+	if gap, known := g.Gap(); known {
+		r.SetGap(gap)
+	}
+	if g.Overtaken() {
+		r.AddDeviation(DeviationReported)
+	}
+	if required, source := g.Required(); source != "" {
+		r.DelayRequired, r.DelaySource = Millis(required), string(source)
+	}
+}
+
+// SetGap writes the gap to the previous request. A record omits zero, so the gap is at least a nanosecond.
+func (r *Record) SetGap(gap time.Duration) { r.Gap = Millis(max(gap, 1)) }
+
+// AddDeviation adds one of the deviations to r.
+func (r *Record) AddDeviation(how string) { r.Deviation = strings.TrimPrefix(r.Deviation+","+how, ",") }

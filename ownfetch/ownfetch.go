@@ -1,0 +1,333 @@
+// Package ownfetch judges, paces and records the requests that the proxy sends for robots.txt files.
+//
+//	fetches := ownfetch.New(ownfetch.Options{Rules: cache, Policy: p, Client: self, Limiter: l, Recorder: w, IDs: ids})
+//	fetcher := robots.NewFetcher(robots.FetcherOptions{Admit: fetches.Admit, ...})
+//
+// Every such request has a record. A redirect to a page of another host is judged and paced too, as a client's request to
+// that host is, in every mode: otherwise a host could make the proxy read any page, by redirecting its robots.txt there.
+//
+// The package sends nothing; robots does.
+package ownfetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/internal/fields"
+	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/policy"
+	"github.com/robotsproxy/robotsproxy/ratelimit"
+	"github.com/robotsproxy/robotsproxy/robots"
+)
+
+// Rules finds the robots.txt that judges a redirect. ToJudge is that of robots.Cache; Kept returns the file in memory, or nil,
+// and never fetches one.
+type Rules interface {
+	ToJudge(ctx context.Context, o origin.Origin, asker robots.Asker) (*robots.Snapshot, error)
+	Kept(o origin.Origin) *robots.Snapshot
+}
+
+// Recorder keeps records. Begin returns audit.ErrUnavailable if the request must not be sent since it could not be recorded. Each
+// record that was begun is ended once.
+type Recorder interface {
+	Begin(ctx context.Context, r *audit.Record) error
+	End(r *audit.Record)
+}
+
+// Options are the parts of Fetches. Fields without "if nil" or "if zero" are required.
+type Options struct {
+	Rules   Rules
+	Policy  *policy.Policy
+	Client  policy.Client // the proxy as a client; its name must be empty
+	Limiter *ratelimit.Limiter
+
+	// Key returns the lane of a canonical host. If nil, each host has its own.
+	Key func(host string) string
+
+	Recorder Recorder        // if nil, nothing is recorded
+	IDs      *audit.Sequence // of the records; required with Recorder
+	Query    audit.QueryMode // what records keep of queries; if zero, credentials are masked
+}
+
+// Fetches judges, paces and records requests for robots.txt files. Its methods may be called by many goroutines at once.
+type Fetches struct{ options Options }
+
+// New returns Fetches with these parts.
+func New(o Options) *Fetches { return &Fetches{o} }
+
+// retryLater is the time after which a fetch that the proxy could not make now is tried again.
+const retryLater = 5 * time.Second
+
+// Admit is robots.FetcherOptions.Admit. It returns an error if the request must not be sent.
+func (f *Fetches) Admit(ctx context.Context, hop robots.Hop) (robots.Visit, error) {
+	v := &visit{fetches: f, hop: hop, rec: f.record(hop)}
+	if !hop.Page {
+		return v, nil
+	}
+	v.lane = f.lane(hop.To.Host())
+	if err := v.judge(ctx); err != nil {
+		return nil, v.recordError(ctx, err)
+	}
+	return v, nil
+}
+
+func (f *Fetches) lane(host string) string {
+	host = origin.Key(host)
+	if f.options.Key == nil {
+		return host
+	}
+	return f.options.Key(host)
+}
+
+// record returns the record of a request that is allowed.
+func (f *Fetches) record(hop robots.Hop) *audit.Record {
+	path, query, _ := strings.Cut(hop.Target, "?")
+	return &audit.Record{
+		Time: time.Now(), Client: hop.Asker.Name, UserAgent: cut(hop.UserAgent, 1024), Via: audit.Robots,
+		Method: http.MethodGet, Scheme: hop.To.Scheme(), Host: hop.To.Host(), Port: hop.To.Port(),
+		Path: cut(f.options.Query.Path(path), 8192), Query: cut(f.options.Query.Apply(query), 8192), Decision: policy.Allow,
+	}
+}
+
+// cut shortens s to n bytes.
+func cut(s string, n int) string { return s[:min(len(s), n)] }
+
+// visit is one request of a fetch.
+type visit struct {
+	fetches *Fetches
+	hop     robots.Hop
+	rec     *audit.Record
+	begun   bool // rec is
+
+	lane     string // empty if the request is not paced
+	decision policy.Decision
+	snap     *robots.Snapshot // that decided
+	grant    ratelimit.Grant
+}
+
+// judge decides on a redirect to a page. It fetches the robots.txt of that host only if nothing else refuses the redirect.
+func (v *visit) judge(ctx context.Context) error {
+	o := &v.fetches.options
+	if err := o.Limiter.Stopped(v.lane); err != nil {
+		return v.unpaced(ctx, err)
+	}
+	if until := o.Limiter.Paused(v.lane); until.After(v.hop.Until) {
+		v.decide(policy.Decision{Outcome: policy.Throttle, Reason: policy.ReasonBackoff})
+		return v.refuse(until, "%s has pushed back, and is left alone for another %v", v.hop.To.Host(), time.Until(until).Round(time.Second))
+	}
+	if d, denied := o.Policy.Denied(v.request(), time.Now()); denied {
+		v.decide(d)
+		return v.refusal()
+	}
+	snap, err := o.Rules.ToJudge(ctx, v.hop.To, v.hop.Asker)
+	if err != nil {
+		return v.unjudged(ctx, err)
+	}
+	v.snap = snap
+	return v.judgeBy()
+}
+
+func (v *visit) request() policy.Request {
+	return policy.Request{Client: v.fetches.options.Client, Origin: v.hop.To, Target: v.hop.Target}
+}
+
+// judgeBy decides by v.snap.
+func (v *visit) judgeBy() error {
+	v.decide(v.fetches.options.Policy.Judge(v.request(), v.snap, time.Now()))
+	if v.decision.Action == policy.Refuse {
+		return v.refusal()
+	}
+	return nil
+}
+
+func (v *visit) decide(d policy.Decision) {
+	v.decision = d
+	v.rec.SetDecision(d, v.snap)
+}
+
+// unjudged returns the error for a redirect whose target has no known robots.txt.
+func (v *visit) unjudged(ctx context.Context, err error) error {
+	v.decide(policy.Decision{Outcome: policy.Error, Reason: policy.ReasonRobotsUnreachable})
+	if ctx.Err() != nil || errors.Is(err, robots.ErrBusy) {
+		err = fmt.Errorf("the robots.txt of %s, which it redirects to, was not had in time: %w", v.hop.To, err)
+		return &robots.LaterError{At: time.Now().Add(retryLater), Err: err}
+	}
+	return err
+}
+
+// ownFileHint tells an operator the remedy.
+const ownFileHint = "; an operator who knows better sets robots_file in hosts"
+
+// refuse returns the error of a redirect that is refused until a moment, or for as long as the file is kept.
+func (v *visit) refuse(until time.Time, format string, args ...any) error {
+	return &robots.RefusedError{Why: fmt.Sprintf(format, args...) + ownFileHint, Until: until}
+}
+
+// refusal returns the error for v.decision.
+func (v *visit) refusal() error {
+	d, file := v.decision, v.hop.To.String()+"/robots.txt"
+	switch d.Reason {
+	case policy.ReasonRobots:
+		return v.refuse(time.Time{}, "line %d of %s disallows that for %s: %.500s", d.Verdict.Line, file, d.Agent, d.Verdict.Rule)
+	case policy.ReasonRobotsUnreachable:
+		return v.refuse(time.Time{}, "%s, which says whether that is allowed, could not be fetched: %s", file, v.snap.UnreachableText())
+	case policy.ReasonPace:
+		return v.refuse(time.Time{}, "%s asks for %v between requests, which is more than max_crawl_delay allows", v.hop.To.Host(), d.Delay)
+	case policy.ReasonExemption:
+		return v.refuse(time.Time{}, "the operator of the proxy refuses that: %s", d.Exemption)
+	default:
+		return v.refuse(time.Time{}, "that is refused (%s)", d.Reason)
+	}
+}
+
+// recordError records that the redirect is not followed because of err, and returns err.
+func (v *visit) recordError(ctx context.Context, err error) error {
+	if v.begin(ctx) == nil {
+		v.rec.Error = v.fetches.options.Query.Text(err.Error())
+		v.end()
+	}
+	return err
+}
+
+// begin begins the record.
+func (v *visit) begin(ctx context.Context) error {
+	o := &v.fetches.options
+	if o.Recorder == nil {
+		return nil
+	}
+	v.rec.ID = o.IDs.Next(v.rec.Time)
+	if err := o.Recorder.Begin(ctx, v.rec); err != nil {
+		return &robots.LaterError{Err: err}
+	}
+	v.begun = true
+	return nil
+}
+
+// end ends the record.
+func (v *visit) end() {
+	v.rec.EndedAt = time.Now()
+	if v.begun {
+		v.begun = false
+		v.fetches.options.Recorder.End(v.rec)
+	}
+}
+
+// Begin waits for a place in the lane, if the request is paced, and begins the record.
+func (v *visit) Begin(ctx context.Context) error {
+	if v.lane != "" {
+		if err := v.pace(ctx); err != nil {
+			return v.recordError(ctx, err)
+		}
+	}
+	if err := v.begin(ctx); err != nil {
+		v.grant.Cancel()
+		return err
+	}
+	v.rec.SentAt = time.Now()
+	return nil
+}
+
+// pace waits for a place in the lane and then judges again, by the file in memory: a fetch would hold the place meanwhile. If the
+// Delay has grown, it gives the place back and asks for another.
+func (v *visit) pace(ctx context.Context) error {
+	for {
+		delay := v.decision.Delay
+		grant, err := v.fetches.options.Limiter.Acquire(ctx, v.asked(delay))
+		if err != nil {
+			return v.unpaced(ctx, err)
+		}
+		if err = v.judgeAgain(ctx); err == nil && v.decision.Delay <= delay {
+			v.grant = grant
+			v.rec.SetGrant(grant)
+			return nil
+		}
+		grant.Cancel()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// asked returns the request for a place in the lane.
+func (v *visit) asked(delay time.Duration) ratelimit.Request {
+	return ratelimit.Request{
+		Key: v.lane, Client: v.hop.Asker.Client, Delay: delay,
+		MaxWait: max(0, time.Until(v.hop.Until)), Once: true,
+	}
+}
+
+func (v *visit) judgeAgain(ctx context.Context) error {
+	if err := v.fetches.options.Limiter.Stopped(v.lane); err != nil {
+		return v.unpaced(ctx, err)
+	}
+	if kept := v.fetches.options.Rules.Kept(v.hop.To); kept != nil {
+		v.snap = kept
+	}
+	return v.judgeBy()
+}
+
+// unpaced returns the error for a redirect without a place in the lane: a RefusedError if the operator stopped the host, and
+// otherwise a LaterError.
+func (v *visit) unpaced(ctx context.Context, err error) error {
+	var (
+		wait        *ratelimit.WaitError
+		stopped     *ratelimit.StoppedError
+		unavailable *ratelimit.UnavailableError
+	)
+	host, now := v.hop.To.Host(), time.Now()
+	at := now.Add(retryLater)
+	v.decide(policy.Decision{Outcome: policy.Throttle, Reason: policy.ReasonPace})
+	switch {
+	case errors.As(err, &stopped):
+		v.decide(policy.Decision{Outcome: policy.Deny, Reason: policy.ReasonStopped})
+		return v.refuse(stopped.Until, "the operator of the proxy has stopped %s", host)
+	case errors.As(err, &wait):
+		at = now.Add(wait.Wait)
+		err = fmt.Errorf("it redirects to %s, whose next free place is in %v", host, wait.Wait.Round(time.Millisecond))
+	case errors.As(err, &unavailable):
+		at = now.Add(unavailable.RetryAfter)
+		err = fmt.Errorf("it redirects to %s, whose pace is shared with other instances and not known now", host)
+	case ctx.Err() != nil:
+		err = fmt.Errorf("it redirects to %s, which has had no free place in time", host)
+	}
+	return &robots.LaterError{At: at, Err: err}
+}
+
+// End gives back the place in the lane and completes the record.
+func (v *visit) End(o robots.Outcome) {
+	if o.Response != nil {
+		v.grant.Hear(outcome(o.Response, time.Now()))
+		v.rec.Status, v.rec.FirstByte = o.Response.StatusCode, audit.Millis(o.Header.Sub(v.rec.SentAt))
+	}
+	if o.Addr == nil {
+		v.grant.Cancel() // nothing was sent
+	}
+	v.grant.Release(ratelimit.Outcome{})
+	v.rec.Bytes = o.Bytes
+	if o.Addr != nil {
+		v.rec.UpstreamAddr = o.Addr.String()
+	}
+	if o.Err != nil {
+		v.rec.Error = v.fetches.options.Query.Text(o.Err.Error())
+	}
+	v.end()
+	v.renew()
+}
+
+// renew prepares v for another sending of the request by net/http.
+func (v *visit) renew() {
+	v.rec, v.grant = v.fetches.record(v.hop), ratelimit.Grant{}
+	if v.lane != "" {
+		v.decide(v.decision)
+	}
+}
+
+// outcome reads from a response how the pace of its host must change.
+func outcome(resp *http.Response, now time.Time) ratelimit.Outcome {
+	return ratelimit.Outcome{Status: resp.StatusCode, RetryAfter: fields.RetryAfter(resp.Header, now), Spent: fields.QuotaReset(resp.Header)}
+}

@@ -237,8 +237,8 @@ func TestAreInTheLineOfTheirClient(t *testing.T) {
 		if !errors.As(err, new(*robots.LaterError)) {
 			t.Errorf("a redirect of the crowd's: %v, want to come back later", err)
 		}
-		if got := r.limiter.Stats(); got.Kept != 0 {
-			t.Errorf("%d places are kept for what nobody asks for again", got.Kept)
+		if got := r.limiter.Stats(); got.Reserved != 0 {
+			t.Errorf("%d reservations for requests that are not made again", got.Reserved)
 		}
 		all.Wait()
 	})

@@ -198,7 +198,7 @@ func TestSharedAccounts(t *testing.T) {
 	})
 }
 
-// The kept place of a paused client is valid at the end of the pause.
+// The reservation of a paused client is valid at the end of the pause.
 func TestPlaceOfAPausedClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})

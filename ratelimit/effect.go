@@ -26,8 +26,8 @@ const (
 	keepPause  // store a pause, and tell other instances
 	storePause // store a pause that other instances know
 	countCancelled
-	countKept
-	countLapsed
+	countReserved
+	countExpired
 
 	// The others are for a lane that several instances share.
 

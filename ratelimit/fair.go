@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -52,20 +53,62 @@ func (d *debts) serve(client string) {
 	delete(d.until, client)
 }
 
-// turn returns the first request or kept place of f that may have its turn now, nil if there is none.
+// next returns the request or reservation that has the next turn. The queue is not empty. If other requests have left the
+// queue, requests may go before a reservation if they do not delay it. A request of a client that is held back goes last.
+func (s *state) next(now time.Time) *waiter {
+	if w := s.leastHeld(now); w != nil {
+		return w
+	}
+	return s.queue.head()
+}
+
+// heldFor returns how long requests of client wait for a reason that applies to this client only: a pause of the client, or
+// its own blocked requests. It is 0 or less if they do not wait.
+func (s *state) heldFor(client string, now time.Time) time.Duration {
+	if s.restraint == nil && s.overlaps == nil {
+		return 0
+	}
+	return max(s.restraint.clientRest(client, now), s.heldByOwn(client, now))
+}
+
+// heldBack reports whether requests of client wait for a reason that applies to this client only.
+func (s *state) heldBack(client string, now time.Time) bool { return s.heldFor(client, now) > 0 }
+
+// soonest returns the shorter one of wait and the time until a client is no longer held back.
+func (s *state) soonest(wait time.Duration, now time.Time) time.Duration {
+	if rs := s.restraint; rs != nil && rs.client.until.After(now) {
+		wait = min(wait, rs.client.until.Sub(now))
+	}
+	for client := range s.overlaps {
+		if held := s.heldByOwn(client, now); held > 0 {
+			wait = min(wait, held)
+		}
+	}
+	return wait
+}
+
+// vacant reports whether a request that comes now has the next turn: no request waits, and it delays no reservation.
+func (s *state) vacant(now time.Time) bool {
+	if s.queue == nil {
+		return true
+	}
+	return !slices.ContainsFunc(s.queue.files, func(f *file) bool { return s.turn(f, now) != nil })
+}
+
+// turn returns the first request or reservation of f that may have its turn now, nil if there is none.
 func (s *state) turn(f *file, now time.Time) *waiter {
 	if s.heldBack(f.client, now) {
 		return nil
 	}
 	for _, w := range f.waiters {
-		if !w.kept() || s.wants(w, now) {
+		if !w.reserved() || s.delayedBy(w, now) {
 			return w
 		}
 	}
 	return nil
 }
 
-// leastHeld returns the request or kept place that has the next turn, nil if the clients of all are held back.
+// leastHeld returns the request or reservation that has the next turn, nil if the clients of all are held back.
 func (s *state) leastHeld(now time.Time) *waiter {
 	var first *waiter
 	var least time.Duration

@@ -63,10 +63,10 @@ func (ln *lane) carryOut(out *outbox, e *effect) {
 		e.waiter.ready <- struct{}{}
 	case countCancelled:
 		l.cancelled.Add(1)
-	case countKept:
-		l.kept.Add(1)
-	case countLapsed:
-		l.lapsed.Add(1)
+	case countReserved:
+		l.reserved.Add(1)
+	case countExpired:
+		l.expired.Add(1)
 	case keepPause:
 		l.paused.Add(1)
 		l.keep(ln.pause(e.backoff))

@@ -75,8 +75,8 @@ type Limiter struct {
 	pushedBack atomic.Uint64
 	paused     atomic.Uint64
 	unkept     atomic.Uint64
-	kept       atomic.Uint64
-	lapsed     atomic.Uint64
+	reserved   atomic.Uint64
+	expired    atomic.Uint64
 }
 
 // New returns a Limiter whose only lanes are those of the pauses that were kept.
@@ -153,7 +153,7 @@ type Request struct {
 	Delay time.Duration
 
 	// MaxWait is the longest wait that is worth beginning: if more is foreseen, Acquire returns a *WaitError at once. If
-	// zero, the request does not wait, but for a second at most where a place was kept for it. A request that has begun to
+	// zero, the request does not wait, except for a second at most if it claims a reservation. A request that has begun to
 	// wait goes on even if those before it take longer than foreseen; the context's deadline bounds that.
 	MaxWait time.Duration
 
@@ -161,8 +161,8 @@ type Request struct {
 	// requests of other clients: see ClientTime. If nil, it never does.
 	ClientTime *ClientTime
 
-	// Once says that nobody makes this request again if it is turned away: no place is kept for it, and it takes none that
-	// is kept for another request of Client.
+	// Once says that the request is not made again if it is turned away: it gets no reservation, and does not claim one of
+	// another request of Client.
 	Once bool
 }
 
@@ -288,8 +288,8 @@ type Stats struct {
 	PushedBack uint64 // answers of 429 and 503
 	Paused     uint64 // pauses that were begun or made longer
 	Unkept     uint64 // of these, the long ones that Options.Pauses could not keep
-	Kept       uint64 // places kept for clients that were turned away
-	Lapsed     uint64 // of these, the ones that nobody came back to in time
+	Reserved   uint64 // reservations for clients that were turned away
+	Expired    uint64 // of these, the ones that were not claimed in time
 }
 
 // Stats returns the counts. They are read one after the other, so they may differ by requests under way.
@@ -308,7 +308,7 @@ func (l *Limiter) Stats() Stats {
 		PushedBack: l.pushedBack.Load(),
 		Paused:     l.paused.Load(),
 		Unkept:     l.unkept.Load(),
-		Kept:       l.kept.Load(),
-		Lapsed:     l.lapsed.Load(),
+		Reserved:   l.reserved.Load(),
+		Expired:    l.expired.Load(),
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestOnce has a request that is not made again keep no place, and take none that is kept for its client.
+// TestOnce has a request that is not made again get no reservation, and claim none of its client.
 func TestOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := New(Options{})
@@ -31,13 +31,13 @@ func TestOnce(t *testing.T) {
 		if _, err := ask(time.Second, true); !errors.As(err, &wait) || wait.Wait != 10*time.Second {
 			t.Errorf("Acquire = %v, want to come back in 10s", err)
 		}
-		if got := l.Stats().Kept; got != 0 {
-			t.Errorf("%d places are kept for a request that is not made again", got)
+		if got := l.Stats().Reserved; got != 0 {
+			t.Errorf("%d reservations for a request that is not made again", got)
 		}
 		if _, err := ask(time.Second, false); !errors.As(err, &wait) {
 			t.Fatalf("Acquire = %v, want to come back", err)
 		}
-		time.Sleep(10 * time.Second) // now the place that is kept is due
+		time.Sleep(10 * time.Second) // now the reservation is due
 		var both sync.WaitGroup
 		both.Go(func() {
 			begin := time.Now()
@@ -53,8 +53,8 @@ func TestOnce(t *testing.T) {
 			t.Errorf("who came back to its place waited %v, want not at all", got)
 		}
 		both.Wait()
-		if got := l.Stats().Lapsed; got != 0 {
-			t.Errorf("%d places lapsed, want none", got)
+		if got := l.Stats().Expired; got != 0 {
+			t.Errorf("%d reservations expired, want none", got)
 		}
 	})
 }

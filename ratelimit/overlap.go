@@ -129,12 +129,12 @@ func (s *state) soonestEnd(now time.Time) time.Duration {
 	return soonest.Sub(now)
 }
 
-// others reports whether requests of other clients wait. Kept places do not count.
+// others reports whether requests of other clients wait. Reservations do not count.
 func (q *queue) others(client string) bool {
 	if q == nil {
 		return false
 	}
-	return slices.ContainsFunc(q.files, func(f *file) bool { return f.client != client && f.waitsBehind(0) })
+	return slices.ContainsFunc(q.files, func(f *file) bool { return f.client != client && f.waits() })
 }
 
 // reclaimForOthers reclaims the places of all blocked requests, since other instances may wait for them.

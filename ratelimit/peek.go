@@ -5,8 +5,8 @@ import "time"
 // A View is a lane as it stands at one moment, for people to look at.
 type View struct {
 	Waiting  int // requests that wait
-	Clients  int // whose requests wait, or have places kept for them
-	Kept     int // places kept for clients that were told to come back
+	Clients  int // with requests that wait, or reservations
+	Reserved int // reservations for clients that were turned away
 	UnderWay int
 
 	Last  time.Time     // the last start or end of a request; zero: none is remembered
@@ -35,8 +35,8 @@ func (l *Limiter) Peek(key string) (View, bool) {
 		clients := make(map[string]bool)
 		for w := range ln.queue.all() {
 			clients[w.client] = true
-			if w.kept() {
-				v.Kept++
+			if w.reserved() {
+				v.Reserved++
 			} else {
 				v.Waiting++
 			}

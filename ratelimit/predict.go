@@ -9,7 +9,7 @@ import (
 const endless time.Duration = math.MaxInt64
 
 // predictHere returns how long a request of client with this delay would wait at a place in the client's file: until the
-// first before it may start, and then one step for each other before it, and for itself. Kept places, and requests of
+// first before it may start, and then one step for each other before it, and for itself. Reservations, and requests of
 // clients that are held back, count if their moment comes before it.
 func (s *state) predictHere(now time.Time, client string, place int, delay time.Duration) time.Duration {
 	took, held := s.takes(now), s.heldFor(client, now)
@@ -19,7 +19,7 @@ func (s *state) predictHere(now time.Time, client string, place int, delay time.
 	wait, first := s.expect(now, delay, took), true
 	for w := range s.queue.ahead(client, place, took) {
 		switch {
-		case w.kept(), s.heldBack(w.client, now):
+		case w.reserved(), s.heldBack(w.client, now):
 		case first:
 			wait, first = plus(s.expect(now, s.restraint.delay(w.delay), took), s.step(delay, took)), false
 		default:
@@ -29,8 +29,8 @@ func (s *state) predictHere(now time.Time, client string, place int, delay time.
 	wait = max(wait, held)
 	for w := range s.queue.ahead(client, place, took) {
 		switch held := s.heldFor(w.client, now); {
-		case w.kept():
-			if s.wants(w, now.Add(wait)) {
+		case w.reserved():
+			if s.delayedBy(w, now.Add(wait)) {
 				wait = plus(max(wait, w.due.Sub(now)), s.step(delay, took))
 			}
 		case held > 0 && held <= wait:

@@ -52,7 +52,7 @@ func (q *queue) find(client string) int {
 	return i
 }
 
-// len returns how many requests of client wait, kept places among them. No queue holds none.
+// len returns how many requests of client wait, and its reservations. A nil queue has none.
 func (q *queue) len(client string) int {
 	if q == nil {
 		return 0
@@ -64,14 +64,14 @@ func (q *queue) len(client string) int {
 	return len(q.files[i].waiters)
 }
 
-// waiting returns how many requests wait: kept places are not among them.
+// waiting returns how many requests wait, without reservations.
 func (q *queue) waiting() int {
 	n := 0
 	if q == nil {
 		return n
 	}
 	for w := range q.all() {
-		if !w.kept() {
+		if !w.reserved() {
 			n++
 		}
 	}
@@ -94,7 +94,7 @@ func (q *queue) all() iter.Seq[*waiter] {
 	}
 }
 
-// push adds w behind the other requests of its client, and before those of its kept places that are due later. A client
+// push adds w behind the other requests of its client, and before those of its reservations that are due later. A client
 // that had none has the last turn.
 func (q *queue) push(w *waiter) {
 	q.n++
@@ -104,7 +104,7 @@ func (q *queue) push(w *waiter) {
 	}
 	f := q.files[i]
 	j := len(f.waiters)
-	for j > 0 && f.waiters[j-1].kept() && f.waiters[j-1].due.After(w.due) {
+	for j > 0 && f.waiters[j-1].reserved() && f.waiters[j-1].due.After(w.due) {
 		j--
 	}
 	f.waiters = slices.Insert(f.waiters, j, w)
@@ -137,9 +137,9 @@ func (q *queue) first(client string, such func(*waiter) bool) (f *file, place in
 	return q.files[i], place
 }
 
-// waitsBehind reports whether a request, and not only kept places, stands behind a place.
-func (f *file) waitsBehind(place int) bool {
-	return slices.ContainsFunc(f.waiters[place:], func(w *waiter) bool { return !w.kept() })
+// waits reports whether the client has requests in the queue, and not only reservations.
+func (f *file) waits() bool {
+	return slices.ContainsFunc(f.waiters, func(w *waiter) bool { return !w.reserved() })
 }
 
 // remove takes out w wherever it stands, and reports whether it was there.

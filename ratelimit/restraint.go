@@ -225,7 +225,7 @@ func (s *state) dismiss(now time.Time, why func(*waiter) error) {
 		return
 	}
 	for w := range s.queue.all() {
-		if w.kept() {
+		if w.reserved() {
 			continue // its client hears of it when it comes back
 		}
 		if err := why(w); err != nil {

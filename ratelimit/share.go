@@ -84,7 +84,7 @@ func (s *state) crowds(now time.Time) {
 	if s.share == nil || s.queue.waiting() < 2*max(1, s.share.said) {
 		return
 	}
-	if w := s.next(now); !w.kept() && !s.heldBack(w.client, now) {
+	if w := s.next(now); !w.reserved() && !s.heldBack(w.client, now) {
 		s.question(s.restraint.delay(w.delay), now)
 	}
 }
@@ -256,7 +256,7 @@ func (s *state) woken(now time.Time) {
 	if s.queue == nil {
 		return
 	}
-	if w := s.next(now); !w.kept() && !s.heldBack(w.client, now) {
+	if w := s.next(now); !w.reserved() && !s.heldBack(w.client, now) {
 		s.question(s.restraint.delay(w.delay), now)
 	}
 }

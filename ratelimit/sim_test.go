@@ -327,7 +327,7 @@ func TestRandomLanes(t *testing.T) {
 				all.Go(func() { s.call(c) })
 			}
 			all.Wait()
-			time.Sleep(5 * time.Minute) // some have learned that they are not patient, and places are kept for them
+			time.Sleep(5 * time.Minute)
 			s.check(rt)
 			checkAtRest(rt, s.limiter, len(s.visits))
 			checkLaneAtRest(rt, s.limiter)

@@ -79,7 +79,7 @@ func (s *state) enter(ctx context.Context, r Request, f *inflight, now time.Time
 // line gives r a place in the queue, if it bears the wait there.
 func (s *state) line(ctx context.Context, r Request, now time.Time) (*waiter, error) {
 	if !r.Once {
-		if w, err := s.comeBack(r, now); w != nil || err != nil {
+		if w, err := s.claimReservation(r, now); w != nil || err != nil {
 			return w, err
 		}
 	}
@@ -96,10 +96,7 @@ func (s *state) line(ctx context.Context, r Request, now time.Time) (*waiter, er
 	if r.Once {
 		return nil, s.tooLong(r.Client, r.MaxWait, wait, false, now)
 	}
-	if w := s.takeOver(r, now); w != nil {
-		return w, nil
-	}
-	s.keepPlace(r, wait, now)
+	s.reserve(r, wait, now)
 	return nil, s.tooLong(r.Client, r.MaxWait, wait, false, now)
 }
 
@@ -167,10 +164,10 @@ func (s *state) dispatch(now time.Time) {
 		s.reclaim(now, s.queue.others)
 		w := s.next(now)
 		switch {
-		case w.kept() && !now.Before(s.lapses(w)):
-			s.lapse(w, now)
+		case w.reserved() && !now.Before(s.expiry(w)):
+			s.expire(w, now)
 			continue
-		case !w.kept() && w.ctx.Err() != nil:
+		case !w.reserved() && w.ctx.Err() != nil:
 			s.remove(w) // it has left, and has not come to say so yet
 			continue
 		}
@@ -183,7 +180,7 @@ func (s *state) dispatch(now time.Time) {
 }
 
 // blockedFor returns how long w, whose turn it is, must still wait: for what concerns its client alone, if no other request can
-// start; for its Delay and for requests under way; for a kept place, until it lapses; and for the other instances.
+// start; for its Delay and for requests under way; for a reservation, until it expires; and for the other instances.
 func (s *state) blockedFor(w *waiter, now time.Time) time.Duration {
 	if wait := s.heldFor(w.client, now); wait > 0 {
 		return wait
@@ -192,8 +189,8 @@ func (s *state) blockedFor(w *waiter, now time.Time) time.Duration {
 	if wait := s.until(now, delay); wait > 0 {
 		return wait
 	}
-	if w.kept() {
-		return s.lapses(w).Sub(now)
+	if w.reserved() {
+		return s.expiry(w).Sub(now)
 	}
 	if s.share == nil {
 		return 0

@@ -142,7 +142,7 @@ func TestWeb(t *testing.T) {
 		}
 		checkAtRest(t, w.limiter, visits)
 		st := w.limiter.Stats()
-		t.Logf("%d visits, %d left, %d turned away, %d pauses; %d places were kept, %d of them in vain; a wanted host was used for %.4f of the time at least", visits, st.Abandoned, st.Throttled, st.Paused, st.Kept, st.Lapsed, used)
+		t.Logf("%d visits, %d left, %d turned away, %d pauses; %d reservations were made, %d of them in vain; a wanted host was used for %.4f of the time at least", visits, st.Abandoned, st.Throttled, st.Paused, st.Reserved, st.Expired, used)
 		if used < 0.97 || visits < webClients*webVisits*9/10 || st.Abandoned == 0 || st.Paused == 0 {
 			t.Errorf("want a wanted host to be used for 0.97 of the time at least, and some to have left and some to have pushed back")
 		}

@@ -189,8 +189,8 @@ func (p *parts) gauges() []admin.Gauge {
 		{Name: "robotsproxy_pushed_back_total", Help: "Answers of 429 and 503 by origins.", Counter: true, Value: func() float64 { return float64(p.limiter.Stats().PushedBack) }},
 		{Name: "robotsproxy_pauses_total", Help: "Pauses of hosts that pushed back, begun or made longer.", Counter: true, Value: func() float64 { return float64(p.limiter.Stats().Paused) }},
 		{Name: "robotsproxy_unkept_pauses_total", Help: "Long pauses that could not be kept on disk: a restart forgets them.", Counter: true, Value: func() float64 { return float64(p.limiter.Stats().Unkept) }},
-		{Name: "robotsproxy_kept_places_total", Help: "Places kept for clients that were told to come back.", Counter: true, Value: func() float64 { return float64(p.limiter.Stats().Kept) }},
-		{Name: "robotsproxy_lapsed_places_total", Help: "Kept places that nobody came back to in time.", Counter: true, Value: func() float64 { return float64(p.limiter.Stats().Lapsed) }},
+		{Name: "robotsproxy_kept_places_total", Help: "Reservations for clients that were answered 429 with a time to come back.", Counter: true, Value: func() float64 { return float64(p.limiter.Stats().Reserved) }},
+		{Name: "robotsproxy_lapsed_places_total", Help: "Reservations that were not claimed in time.", Counter: true, Value: func() float64 { return float64(p.limiter.Stats().Expired) }},
 		{Name: "robotsproxy_store_bytes", Help: "Bytes that state.db and its write-ahead log take on the disk.", Value: func() float64 { return float64(p.state.Size()) }},
 		{Name: "robotsproxy_audit_lost_total", Help: "Records that could not be kept.", Counter: true, Value: func() float64 { return float64(p.records.Lost()) }},
 	})

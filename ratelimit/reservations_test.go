@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// TestPlacesThatAreNear has threads of one client ask at once that bear no wait, under a Delay no longer than what a client
+// TestNearReservations has threads of one client ask at once that bear no wait, under a Delay no longer than what a client
 // may come back too early: each is told a moment of its own, and served then.
-func TestPlacesThatAreNear(t *testing.T) {
+func TestNearReservations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
 		r := Request{Key: host, Client: "a", Delay: time.Second}
@@ -29,9 +29,9 @@ func TestPlacesThatAreNear(t *testing.T) {
 	})
 }
 
-// TestPlaceThatIsLate has clients that bear no wait come back when they were told, to a place that is late since a request
+// TestLateReservation has clients that bear no wait come back when they were told, to a place that is late since a request
 // took longer than foreseen: a moment is waited for, and more is not.
-func TestPlaceThatIsLate(t *testing.T) {
+func TestLateReservation(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		late time.Duration
@@ -61,9 +61,9 @@ func TestPlaceThatIsLate(t *testing.T) {
 	}
 }
 
-// TestPlacesThatArePutOff has threads of one client that bear no wait told to come back, and a request go on for so long that
+// TestDelayedReservations has threads of one client that bear no wait told to come back, and a request go on for so long that
 // the first place moves to the moment of the second: each thread still finds a place of its own.
-func TestPlacesThatArePutOff(t *testing.T) {
+func TestDelayedReservations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
 		r := Request{Key: host, Client: "a", Delay: 10 * time.Second}
@@ -75,7 +75,7 @@ func TestPlacesThatArePutOff(t *testing.T) {
 				var we *WaitError
 				g, err := l.Acquire(t.Context(), r)
 				for ; errors.As(err, &we); g, err = l.Acquire(t.Context(), r) {
-					time.Sleep(time.Until(told(time.Now(), we.Wait)))
+					time.Sleep(time.Until(retryAt(time.Now(), we.Wait)))
 				}
 				g.Release(Outcome{})
 			})
@@ -83,15 +83,15 @@ func TestPlacesThatArePutOff(t *testing.T) {
 		time.Sleep(21 * time.Second)
 		long.Release(Outcome{})
 		all.Wait()
-		if got := l.Stats(); got.Kept != 2 || got.Lapsed != 0 {
-			t.Errorf("%d places were kept for two threads, and %d lapsed", got.Kept, got.Lapsed)
+		if got := l.Stats(); got.Reserved != 2 || got.Expired != 0 {
+			t.Errorf("%d reservations were made for two threads, and %d expired", got.Reserved, got.Expired)
 		}
 	})
 }
 
 // TestClientsThatNeverReturn has twenty clients told when to come back, which they do not, and one that waits behind
 // their places. It waits for as long as was foreseen, and for the graces of those places that were its forerunners; once
-// they are known not to come, no place is kept for them.
+// they are known not to come, they get no reservations.
 func TestClientsThatNeverReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
@@ -104,7 +104,7 @@ func TestClientsThatNeverReturn(t *testing.T) {
 			}
 		}
 		leave()
-		if st := l.Stats(); st.Kept != away || st.Waiting != 0 {
+		if st := l.Stats(); st.Reserved != away || st.Waiting != 0 {
 			t.Errorf("Stats() = %+v, want %d places kept, and nobody waiting", st, away)
 		}
 		// Each place is a slot of its own, foreseen; what nobody foresees is the grace of the last one.
@@ -112,15 +112,15 @@ func TestClientsThatNeverReturn(t *testing.T) {
 		if got := send(t, l, r, 0); got > foreseen+longestGrace {
 			t.Errorf("behind %d places the request waited %v, want %v and a grace at most", away, got, foreseen)
 		}
-		if got := l.Stats().Lapsed; got != away {
-			t.Errorf("Stats().Lapsed = %d, want %d", got, away)
+		if got := l.Stats().Expired; got != away {
+			t.Errorf("Stats().Expired = %d, want %d", got, away)
 		}
 		leave()
 		if got := send(t, l, r, 0); !in(got, delay) {
 			t.Errorf("behind clients that have not come back before the request waited %v, want %v", got, delay)
 		}
-		if got := l.Stats().Kept; got != away {
-			t.Errorf("Stats().Kept = %d, want %d as before", got, away)
+		if got := l.Stats().Reserved; got != away {
+			t.Errorf("Stats().Reserved = %d, want %d as before", got, away)
 		}
 	})
 }
@@ -161,9 +161,9 @@ func TestClientsThatReturnLate(t *testing.T) {
 	})
 }
 
-// TestPlacesUnderAFloor has a client told to come back to a host without a Delay, which an operator has slowed down: its
+// TestReservationsUnderAFloor has a client told to come back to a host without a Delay, which an operator has slowed down: its
 // place is kept for as long as that asks for.
-func TestPlacesUnderAFloor(t *testing.T) {
+func TestReservationsUnderAFloor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
 		if err := l.SetFloor(host, 10*time.Second); err != nil {
@@ -182,8 +182,8 @@ func TestPlacesUnderAFloor(t *testing.T) {
 	})
 }
 
-// TestComeBack has a client told to come back, and another wait behind its place.
-func TestComeBack(t *testing.T) {
+// TestClaim has a client told to come back, and another wait behind its place.
+func TestClaim(t *testing.T) {
 	const delay = 20 * time.Second
 	for _, test := range []struct {
 		name   string
@@ -225,9 +225,9 @@ func TestComeBack(t *testing.T) {
 	}
 }
 
-// TestKeptPlacesMakeRoom has the requests that were before a kept place leave: others may go first, as long as they are
+// TestReservationsMakeRoom has the requests before a reservation leave: others may go first, as long as they are
 // over before its moment.
-func TestKeptPlacesMakeRoom(t *testing.T) {
+func TestReservationsMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
 		r := Request{Key: host, Client: "a", Delay: 10 * time.Second, MaxWait: time.Hour}
@@ -264,9 +264,9 @@ func TestKeptPlacesMakeRoom(t *testing.T) {
 	})
 }
 
-// TestKeptPlacesAreNoQueue has a place kept far off, since others have left: who does not wait at all is served before it
-// as if it were not there.
-func TestKeptPlacesAreNoQueue(t *testing.T) {
+// TestFarReservationsDelayNoRequest has a reservation far off, since others have left: a request that does not wait at all
+// is served before it.
+func TestFarReservationsDelayNoRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
 		r := Request{Key: host, Client: "a", Delay: 10 * time.Second, MaxWait: time.Hour}
@@ -286,16 +286,16 @@ func TestKeptPlacesAreNoQueue(t *testing.T) {
 		send(t, l, c, 0)
 		time.Sleep(9 * time.Second)
 		if we := turnedAway(t, l, c); we.Wait < 11*time.Second {
-			t.Errorf("just before a place that is kept, told to come back after %v, want it to go first", we.Wait)
+			t.Errorf("just before a reservation, told to come back after %v, want it to go first", we.Wait)
 		}
 		time.Sleep(time.Second)
 		send(t, l, b, 0)
 	})
 }
 
-// TestPlacesAfterAPause has a client come back to its place while the host is paused: it is told when the pause is over,
+// TestReservationsAfterAPause has a client come back to its place while the host is paused: it is told when the pause is over,
 // and served then.
-func TestPlacesAfterAPause(t *testing.T) {
+func TestReservationsAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
 		r := Request{Key: host, Client: "a", Delay: 10 * time.Second}
@@ -313,12 +313,12 @@ func TestPlacesAfterAPause(t *testing.T) {
 	})
 }
 
-func TestMissesAreBounded(t *testing.T) {
+func TestMissedReservationsAreBounded(t *testing.T) {
 	var m misses
 	for i := range 2*mostMissed + 1 {
 		m.add(fmt.Sprint(i), time.Now())
-		if len(m.at) > mostMissed {
-			t.Fatalf("misses of %d clients are remembered, want at most %d", len(m.at), mostMissed)
+		if len(m.last) > mostMissed {
+			t.Fatalf("misses of %d clients are remembered, want at most %d", len(m.last), mostMissed)
 		}
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/auth"
 	"github.com/robotsproxy/robotsproxy/egress"
-	"github.com/robotsproxy/robotsproxy/internal/fields"
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
 	"github.com/robotsproxy/robotsproxy/robots"
@@ -230,11 +229,7 @@ const connectionAuthDetail = "NTLM and Negotiate authenticate a connection, and 
 	"Use a scheme such as Basic, Digest or Bearer."
 
 // connectionAuthRefusal refuses a request with credentials that would authenticate the connection to the origin.
-func connectionAuthRefusal(h http.Header) *Refusal {
-	scheme := fields.ConnectionScheme(h)
-	if scheme == "" {
-		return nil
-	}
+func connectionAuthRefusal(scheme string) *Refusal {
 	return &Refusal{
 		Reason: policy.ReasonConnectionAuth, Detail: connectionAuthDetail,
 		Err: errors.New("the request has credentials of the scheme " + scheme),

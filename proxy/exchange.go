@@ -44,7 +44,6 @@ type exchange struct {
 	origin   origin.Origin
 	target   string // the path and query that are judged and sent
 	judged   judgement
-	held     bool    // the request's body is in memory, whole
 	upload   *upload // the request's body on its way; nil: none, held, or of HTTP/2
 }
 
@@ -106,7 +105,7 @@ func (ex *exchange) closeAfterAnswer() {
 		ex.conn.CloseAfterBadBody(&ex.response)
 		panic(http.ErrAbortHandler) // else goproxy ends a truncated body as if it were complete
 	case ex.upload != nil:
-		ex.upload.settle()
+		ex.upload.awaitEnd()
 	default:
 		ex.conn.CloseAfterBadBody(&ex.response)
 	}
@@ -117,7 +116,9 @@ func (ex *exchange) closeAfterAnswer() {
 // connection are the exchange's until the last.
 func (ex *exchange) close() {
 	ex.abort(errClientLeft)
-	ex.upload.leave()
+	if ex.upload != nil {
+		ex.upload.abandon()
+	}
 	ex.unreserve()
 	ex.response.release()
 	ex.deadline.stop()
@@ -200,8 +201,8 @@ func (ex *exchange) admit(req *http.Request) *Refusal {
 	if err := ex.server.options.Guard.Check(ex.origin); err != nil {
 		return egressRefusal(ex, err)
 	}
-	if ref := connectionAuthRefusal(req.Header); ref != nil && !ex.isRawTunnel() {
-		return ref
+	if scheme := fields.ConnectionScheme(req.Header); scheme != "" && !ex.isRawTunnel() {
+		return connectionAuthRefusal(scheme)
 	}
 	ex.lane = ex.server.options.Pace.key(ex.origin.Host())
 	if ref := ex.stopped(); ref != nil {
@@ -210,7 +211,7 @@ func (ex *exchange) admit(req *http.Request) *Refusal {
 	if ref := ex.judge(req); ref != nil {
 		return ref
 	}
-	if ex.servesRobots(req) {
+	if ex.target == "/robots.txt" && ex.servesRobots(req) {
 		ex.response.robots = ex.judged.snap
 	} else if ref := ex.pace(req); ref != nil {
 		return ref
@@ -263,7 +264,10 @@ func (ex *exchange) lookAgain() *Refusal {
 // forward sends req and returns the origin's answer if it can be passed on.
 func (ex *exchange) forward(req *http.Request) (*http.Response, error) {
 	ex.rec.SentAt = time.Now()
-	ex.attachBody(req)
+	if req.Body != nil && req.Body != http.NoBody {
+		ex.attachBody(req)
+	}
+	fields.CleanRequestTrailer(req)
 	resp, err := ex.server.options.Transport.RoundTrip(req)
 	now := time.Now()
 	ex.response.endInterim()
@@ -303,7 +307,9 @@ func (ex *exchange) refuse(req *http.Request, ref *Refusal) *http.Response {
 		limitDrain(ex.response.ResponseWriter, req)
 	}
 	ex.end(nil)
-	ex.upload.leave()
+	if ex.upload != nil {
+		ex.upload.abandon()
+	}
 	return resp
 }
 

@@ -118,3 +118,11 @@ func bodyBytes(r *http.Request) int {
 	}
 	return 0
 }
+
+// maxSmallBody is the size up to which a request's body is read before the request waits.
+const maxSmallBody = 64 << 10
+
+// isSmallBody reports whether r's body is read before r waits.
+func isSmallBody(r *http.Request) bool {
+	return r.ContentLength > 0 && r.ContentLength <= maxSmallBody && r.Header.Get("Expect") == ""
+}

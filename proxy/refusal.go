@@ -18,20 +18,20 @@ import (
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
-// Refusal is an answer of ours in place of the origin's. What the fields leave open, the table of reasons fills in.
+// Refusal is an answer of the proxy in place of the origin's. The zero values of its fields stand for those in classes.
 type Refusal struct {
 	Reason     policy.Reason
-	Outcome    policy.Outcome // if empty, the table's
-	Status     int            // if zero, the table's
-	ProxyError string         // RFC 9209 section 2.3; if empty, the table's
-	Detail     string         // one sentence for the client: no internal address, no secret
-	Rule       string         // "line 12: Disallow: /x", where a rule decided
-	RetryAfter time.Duration  // if zero, none is sent
-	Delay      time.Duration  // between two requests, where that is what holds this one up
+	Outcome    policy.Outcome // if empty, that of the Reason
+	Status     int            // if zero, that of the Reason
+	ProxyError string         // error type of RFC 9209 section 2.3; if empty, that of the Reason
+	Detail     string         // one sentence for the client, without internal addresses or secrets
+	Rule       string         // that decided, as in "line 12: Disallow: /x"; empty if another reason did
+	RetryAfter time.Duration  // if zero, the field is not sent
+	Delay      time.Duration  // between two requests, if the Delay is why the request must wait
 	Err        error          // for the record
 }
 
-// class is what all refusals of one reason have in common.
+// class is common to all refusals of one reason.
 type class struct {
 	status     int
 	proxyError string // RFC 9209 section 2.3
@@ -39,8 +39,8 @@ type class struct {
 	title      string
 }
 
-// classes is the one place that ties a reason to its status, its Proxy-Status error and its recorded decision.
-// The answer to a client that left is never read: its status, 499, is for the record, as nginx uses it.
+// classes is the only place that ties a reason to its status, its Proxy-Status error and its recorded decision. The status of
+// a client that left, 499 as in nginx, appears only in records.
 var classes = map[policy.Reason]class{
 	policy.ReasonRobots:            {403, "http_request_denied", policy.Deny, "Disallowed by robots.txt"},
 	policy.ReasonRobotsUnreachable: {503, "destination_unavailable", policy.Error, "The robots.txt of this origin could not be known"},
@@ -65,7 +65,7 @@ var classes = map[policy.Reason]class{
 	policy.ReasonInternal:          {500, "proxy_internal_error", policy.Error, "A fault of the proxy"},
 }
 
-// complete fills in from the table what r leaves open. robotsStatus is what a refusal by robots.txt is answered with.
+// complete fills in the zero fields of r from classes. robotsStatus is the status of refusals by robots.txt; if zero, 403.
 func (r *Refusal) complete(robotsStatus int) {
 	c, ok := classes[r.Reason]
 	if !ok {
@@ -98,7 +98,7 @@ func (r *Refusal) endsConnection() bool {
 	return errors.Is(r.Err, errTooLong)
 }
 
-// retryAfter returns whole seconds, at least one (RFC 9110 section 10.2.3), and 0 where none is to be sent.
+// retryAfter returns whole seconds, at least one (RFC 9110 section 10.2.3), and 0 if the field is not sent.
 func (r *Refusal) retryAfter() int {
 	if r.RetryAfter <= 0 {
 		return 0
@@ -106,17 +106,17 @@ func (r *Refusal) retryAfter() int {
 	return max(1, int(math.Ceil(r.RetryAfter.Seconds())))
 }
 
-// retryOverload is when those come back who met a limit or a lack of ours.
+// retryOverload is the Retry-After of a refusal by a limit or a failure of the proxy.
 const retryOverload = 5 * time.Second
 
-// maxWords is how many octets of a rule or a detail go into a field. The body has them all; a header of more than 8 or
-// 16 KiB is one that some clients do not take, so that a long rule would hide why it refuses.
+// maxWords is how many bytes of a rule or a detail go into a header field. Some clients reject a header of more than 8 or
+// 16 KiB. The body contains the whole text.
 const maxWords = 1 << 10
 
-// nothingRead stands for the request of a client that was answered before it was heard.
+// nothingRead stands for the request of a client that is answered before its request is read.
 var nothingRead = &http.Request{Method: http.MethodGet, Header: http.Header{}}
 
-// phrase is what follows the status where we write the first line ourselves: at a CONNECT most clients show nothing else.
+// phrase returns the reason phrase of the status line: most clients show nothing else of an answer to a CONNECT.
 func (r *Refusal) phrase() string { return cut(safetext.Field(string(r.Reason)+": "+r.Detail), 200) }
 
 // response writes r for a client that sent req and whose record is id; without a record, id is empty.
@@ -155,8 +155,9 @@ func (r *Refusal) response(req *http.Request, id string) *http.Response {
 	return resp
 }
 
-// rateLimit adds the fields of draft-ietf-httpapi-ratelimit-headers to a refusal that is about the pace: nothing remains
-// for so many seconds, of one request per Delay. Its windows are whole seconds, so half a second is two requests in one.
+// rateLimit adds the fields of draft-ietf-httpapi-ratelimit-headers to a refusal by the pace: of a quota of one request per
+// Delay, none remains for so many seconds. The window is in whole seconds: a Delay of half a second is two requests per
+// second.
 func (r *Refusal) rateLimit(h http.Header, seconds int) {
 	if r.Outcome != policy.Throttle {
 		return
@@ -168,13 +169,13 @@ func (r *Refusal) rateLimit(h http.Header, seconds int) {
 	}
 }
 
-// proxyStatus is the field of RFC 9209 for an answer that we made ourselves, written as that document writes it.
+// proxyStatus returns the field of RFC 9209 for an answer of the proxy.
 func proxyStatus(proxyError, details string) string {
 	quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(safetext.Field(cut(details, maxWords))) // sf-string, RFC 9651 section 3.3.3
 	return fields.OwnName + "; error=" + proxyError + `; details="` + quoted + `"`
 }
 
-// problem is RFC 9457's object, with our own members behind its own.
+// problem is the problem details object of RFC 9457 section 3.1, and extension members after status and detail.
 type problem struct {
 	Title      string `json:"title"`
 	Status     int    `json:"status"`
@@ -186,8 +187,8 @@ type problem struct {
 	RequestID  string `json:"request_id,omitempty"`
 }
 
-// body writes the refusal as the client likes it: HTML for browsers, problem+json for programs that ask for JSON, and
-// plain text for all others.
+// body returns the text in the media type that the client prefers: HTML for browsers, problem+json for programs that accept
+// JSON, and else plain text.
 func (r *Refusal) body(accept, id string) (contentType string, body []byte) {
 	p := problem{
 		Title: classes[r.Reason].title, Status: r.Status, Detail: r.Detail, Reason: string(r.Reason), Decision: string(r.Outcome),
@@ -221,7 +222,7 @@ func (r *Refusal) body(accept, id string) (contentType string, body []byte) {
 	return "text/plain; charset=utf-8", b.Bytes()
 }
 
-// wanted returns how much a client wants a media type whose name holds kind, from 0 to 1 (RFC 9110 section 12.5.1).
+// wanted returns the largest weight, from 0 to 1, of a media type with kind in its name (RFC 9110 section 12.5.1).
 func wanted(accept, kind string) (most float64) {
 	for media := range strings.SplitSeq(strings.ToLower(accept), ",") {
 		name, parameters, _ := strings.Cut(media, ";")
@@ -232,7 +233,7 @@ func wanted(accept, kind string) (most float64) {
 	return most
 }
 
-// weight returns the q among a media type's parameters, 1 where there is none, and 0 where it is no number.
+// weight returns the q of a media type's parameters: 1 without one, and 0 if it is not a number.
 func weight(parameters string) float64 {
 	for parameter := range strings.SplitSeq(parameters, ";") {
 		if name, value, _ := strings.Cut(strings.TrimSpace(parameter), "="); name == "q" {

@@ -233,7 +233,7 @@ func (ex *exchange) receive(resp *http.Response) {
 		resp.ContentLength = -1
 	}
 	ex.response.length = resp.ContentLength
-	early := ex.upload.answered(resp)
+	early := ex.upload != nil && ex.upload.answered(resp)
 	if early {
 		ex.response.length = -1 // the client may wait for the first bytes before it sends the rest
 	}
@@ -295,14 +295,14 @@ func (b *body) holdBack(p []byte) []byte {
 	case left > 1:
 		return p[:left-1]
 	}
-	b.ex.upload.sent(false)
+	b.ex.upload.awaitSent(false)
 	return p
 }
 
 // Close ends the origin's side, which in HTTP/2 is the whole stream: an early answer waits until its request is sent.
 func (b *body) Close() error {
 	if b.early && b.whole && b.resp.ProtoMajor == 2 {
-		b.ex.upload.sent(b.ex.upload.known)
+		b.ex.upload.awaitSent(b.ex.upload.known)
 	}
 	return b.ReadCloser.Close()
 }

@@ -16,12 +16,12 @@ import (
 	"github.com/robotsproxy/robotsproxy/rules"
 )
 
-// servesRobots reports whether the answer to ex is the very robots.txt that it was judged by: then a crawler sees what is
-// enforced, and the origin is spared.
+// servesRobots reports whether the proxy answers a request for /robots.txt with the file that it was judged by. A crawler then
+// sees the rules that are enforced, and the origin gets one request less.
 func (ex *exchange) servesRobots(req *http.Request) bool {
 	snap := ex.judged.snap
 	return ex.server.options.ServeRobots && ex.rec.Mode == policy.Enforce.String() && snap != nil && snap.Availability != robots.Unreachable &&
-		ex.target == "/robots.txt" && (req.Method == http.MethodGet || req.Method == http.MethodHead)
+		(req.Method == http.MethodGet || req.Method == http.MethodHead)
 }
 
 // answerRobots answers a request for /robots.txt without asking the origin, and without a place in the lane.
@@ -32,8 +32,9 @@ func (ex *exchange) answerRobots(req *http.Request) *http.Response {
 	return resp
 }
 
-// robotsResponse is the kept robots.txt as an answer: the origin's own status and text, how old it is, and its hash. Of a page
-// of another host it shows the rules alone, as a dialect reads them: clients may not be allowed to read that page.
+// robotsResponse is the kept robots.txt as an answer: the origin's status and text, its age and its hash. Of a file that a
+// redirect took from a page of another host it shows only the rules, as dialect d reads them, since the client may not be
+// allowed to read that page.
 func robotsResponse(req *http.Request, snap *robots.Snapshot, d rules.Dialect, now time.Time) *http.Response {
 	h := http.Header{
 		"Age":                      {strconv.Itoa(max(0, int(now.Sub(snap.Fetched).Seconds())))},
@@ -48,14 +49,13 @@ func robotsResponse(req *http.Request, snap *robots.Snapshot, d rules.Dialect, n
 	status := robotsStatus(snap)
 	if status == http.StatusOK && notModified(req.Header, h) {
 		h.Del("Content-Type")
-		return kept(req, http.StatusNotModified, h, nil)
+		return robotsAnswer(req, http.StatusNotModified, h, nil)
 	}
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	return kept(req, status, h, body)
+	return robotsAnswer(req, status, h, body)
 }
 
-// describeFile adds the fields of a robots.txt. The charset is the site's own: rules were read by it, and so must the
-// crawler.
+// describeFile adds the fields of a robots.txt. The charset is the site's, as the rules were read with it.
 func describeFile(h http.Header, snap *robots.Snapshot) {
 	h.Set("Content-Type", cmp.Or(snap.ContentType, "text/plain; charset=utf-8"))
 	if snap.SHA256 != "" {
@@ -67,7 +67,7 @@ func describeFile(h http.Header, snap *robots.Snapshot) {
 	}
 }
 
-// describePage returns the rules on a page, and adds the fields of that text. Those of the page would tell of it.
+// describePage returns the rules on a page, and adds the fields of that text. The fields of the page would disclose it.
 func describePage(h http.Header, snap *robots.Snapshot, d rules.Dialect) []byte {
 	body := []byte(snap.RulesFor(d).Understood())
 	h.Set("Content-Type", "text/plain; charset=utf-8")
@@ -75,7 +75,8 @@ func describePage(h http.Header, snap *robots.Snapshot, d rules.Dialect) []byte 
 	return body
 }
 
-// enforcedText is the text that counts. The last line of a file that was cut does not: what is left of it may say "Allow: /".
+// enforcedText returns the text that is enforced. It excludes the last line of a file that was cut: "Allow: /images" may have
+// become "Allow: /".
 func enforcedText(snap *robots.Snapshot) []byte {
 	if !snap.Truncated {
 		return snap.Body
@@ -83,19 +84,19 @@ func enforcedText(snap *robots.Snapshot) []byte {
 	return snap.Body[:bytes.LastIndexAny(snap.Body, "\r\n")+1]
 }
 
-// robotsStatus is the status that the origin gave, or should have given for what its answer counts as.
+// robotsStatus returns the origin's status, or the one that fits how RFC 9309 treats its answer.
 func robotsStatus(snap *robots.Snapshot) int {
 	switch {
 	case snap.Availability == robots.Found:
-		return http.StatusOK // a partial answer (206) counts as the file too
+		return http.StatusOK // 206 counts as the file too
 	case snap.Status < 400 || snap.Status > 499:
 		return http.StatusNotFound // too many redirects count as unavailable (RFC 9309 section 2.3.1.2)
 	}
 	return snap.Status
 }
 
-// notModified evaluates the conditions of a GET or HEAD in their order: If-Modified-Since is heeded only where there is no
-// If-None-Match (RFC 9110 section 13.2.2).
+// notModified evaluates the conditions of a GET or HEAD. If-Modified-Since counts only without If-None-Match (RFC 9110
+// section 13.2.2).
 func notModified(asked, ours http.Header) bool {
 	if tags := asked.Values("If-None-Match"); len(tags) > 0 {
 		return matchesTag(strings.Join(tags, ","), ours.Get("Etag"))
@@ -108,8 +109,8 @@ func notModified(asked, ours http.Header) bool {
 	return err == nil && !modified.After(since)
 }
 
-// matchesTag compares weakly, as If-None-Match does (RFC 9110 section 13.1.2). Our tags hold no comma, so that a list may
-// be cut at each.
+// matchesTag compares weakly, as If-None-Match does (RFC 9110 section 13.1.2). It splits the list at every comma: the tags of
+// robotsResponse contain no comma.
 func matchesTag(list, tag string) bool {
 	for each := range strings.SplitSeq(list, ",") {
 		each = strings.TrimSpace(each)
@@ -120,7 +121,7 @@ func matchesTag(list, tag string) bool {
 	return false
 }
 
-func kept(req *http.Request, status int, h http.Header, body []byte) *http.Response {
+func robotsAnswer(req *http.Request, status int, h http.Header, body []byte) *http.Response {
 	var content io.Reader = bytes.NewReader(body)
 	if req.Method == http.MethodHead {
 		content = http.NoBody

@@ -1,8 +1,6 @@
 package proxy
 
 import (
-	"context"
-	"errors"
 	"net/http"
 	"strconv"
 	"sync/atomic"
@@ -53,11 +51,10 @@ func (ex *exchange) pace(req *http.Request) *Refusal {
 	if ex.judged.Mode == policy.Off {
 		return nil
 	}
-	if err := ex.readSmallBody(req); err != nil {
-		if errors.Is(context.Cause(ex.ctx), errTooLong) {
-			return ex.gone(err)
+	if isSmallBody(req) {
+		if ref := ex.readSmallBody(req); ref != nil {
+			return ref
 		}
-		return &Refusal{Reason: policy.ReasonBadRequest, Detail: "The body of the request broke off.", Err: err}
 	}
 	ex.ask(req)
 	return ex.takePlace()

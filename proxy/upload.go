@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,89 +12,134 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/robotsproxy/robotsproxy/internal/fields"
 	"github.com/robotsproxy/robotsproxy/internal/http1"
+	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
 )
 
-// upload is the body of a request of HTTP/1.1 on its way to the origin, which may answer before it has all of it, and
-// read on or not (RFC 9112 section 9.5, RFC 9113 section 8.1). net/http would hold the answer back then, and read the rest
-// itself to throw it away, of which the origin would miss a piece without knowing. So it is told to leave the body alone,
-// and a goroutine reads that here: for the origin while it wants it, and for nobody when it does not, since many a client
-// sends all before it reads its answer.
+// heldBody is a request's body that was read before the request waits.
+type heldBody struct{ *bytes.Buffer }
+
+func (heldBody) Close() error { return nil }
+
+// readSmallBody reads a small body out of the connection. net/http notices that a client has left only after the body was
+// read, and a request must not be sent for a client that left while it waited. A larger body, one of unknown length, and
+// one that the client holds back (Expect) stay in the connection: if such a client leaves, it is noticed during sending.
+func (ex *exchange) readSmallBody(req *http.Request) *Refusal {
+	data := bytes.NewBuffer(make([]byte, 0, req.ContentLength+bytes.MinRead))
+	_, err := data.ReadFrom(req.Body)
+	req.Body = heldBody{data}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(context.Cause(ex.ctx), errTooLong):
+		return ex.gone(err)
+	}
+	return &Refusal{Reason: policy.ReasonBadRequest, Detail: "The body of the request broke off.", Err: fmt.Errorf("reading the request's body: %w", err)}
+}
+
+// attachBody prepares the request's body for the transport.
+func (ex *exchange) attachBody(req *http.Request) {
+	if _, ok := req.Body.(heldBody); ok {
+		return
+	}
+	req.Body = clientBody{req.Body, &ex.blocked}
+	if req.ProtoMajor == 1 {
+		ex.upload = newUpload(req, ex)
+		req.Body = ex.upload
+	}
+}
+
+// clientBody counts each read of a request's body as a wait for the client.
+type clientBody struct {
+	io.ReadCloser
+	time *ratelimit.ClientTime
+}
+
+func (b clientBody) Read(p []byte) (int, error) {
+	b.time.Begin()
+	defer b.time.End(0)
+	return b.ReadCloser.Read(p)
+}
+
+// upload is the body of an HTTP/1.1 request on its way to the origin. The origin may answer before it has read the body, and
+// may or may not read on (RFC 9112 section 9.5, RFC 9113 section 8.1). net/http would delay that answer and discard the
+// rest of the body, so that the origin would miss a part without notice. With full duplex it leaves the body to a goroutine
+// here, which reads for the origin as long as the origin wants it, and then discards the rest, since many clients send
+// everything before they read the answer.
 //
-// The origin gets every octet, or sees the body break off. The client gets its answer, and with it the end of the
-// connection where the end of the body has not come.
+// The origin gets every byte or an error. The client gets its answer; if the end of the body has not come by then, the
+// connection ends with the answer.
 type upload struct {
 	*io.PipeReader // for the transport
 	pipe           *io.PipeWriter
 	body           io.Reader // net/http's
 	ex             *exchange
-	awaits         bool // the client: until it is asked for the body (Expect)
-	known          bool // how long the answer is, so that the client needs no more to see its end
+	expects        bool // the client waits for 100 Continue
+	known          bool // the answer has a Content-Length, so that the client sees its end
 
-	begin, end sync.Once
-	unasked    bool          // nobody read any of the body: it is net/http's
-	released   chan struct{} // closed when the transport has sent the body, or wants no more of it
-	over       chan struct{} // closed when the body is read no more
-	whole      atomic.Bool   // it was read to its end
-	moved      chan struct{} // told of every piece, read or taken
-	given      bool          // up: it does not go on
+	start    sync.Once
+	unread   bool          // nothing was read here, and net/http has the body; valid after start
+	release  sync.Once     // closes released
+	released chan struct{} // closed when the transport has sent the body, or wants no more of it
+	done     chan struct{} // closed when the body is read no more
+	whole    atomic.Bool   // the body was read to its end
+	progress chan struct{} // receives after each piece that is read or sent
+	gaveUp   bool          // the body stalled
 }
 
-// errCutShort is what the transport gets in place of the rest of a body that did not go on.
-var errCutShort = errors.New("the request did not go on behind its answer")
+// errCutShort is the transport's error for the rest of a body that was abandoned.
+var errCutShort = errors.New("the request did not continue after its answer")
 
 func newUpload(req *http.Request, ex *exchange) *upload {
 	u := &upload{
-		body: req.Body, ex: ex, awaits: req.Header.Get("Expect") != "",
-		released: make(chan struct{}), over: make(chan struct{}), moved: make(chan struct{}, 1),
+		body: req.Body, ex: ex, expects: req.Header.Get("Expect") != "",
+		released: make(chan struct{}), done: make(chan struct{}), progress: make(chan struct{}, 1),
 	}
 	u.PipeReader, u.pipe = io.Pipe()
 	return u
 }
 
-// Read is the transport's.
+// Read is called by the transport.
 func (u *upload) Read(p []byte) (int, error) {
-	u.start()
-	defer u.move()
+	u.startReading()
+	defer u.noteProgress()
 	return u.PipeReader.Read(p)
 }
 
-// Close is the transport's as well.
+// Close is called by the transport.
 func (u *upload) Close() error {
-	u.end.Do(func() { close(u.released) })
+	u.release.Do(func() { close(u.released) })
 	return u.PipeReader.Close()
 }
 
-func (u *upload) start() { u.begin.Do(func() { go u.run() }) }
+func (u *upload) startReading() { u.start.Do(func() { go u.run() }) }
 
-// asked reports whether the body is read here. If it is not, it will not be.
-func (u *upload) asked() bool {
-	u.begin.Do(func() {
-		u.unasked = true
+// isRead reports whether the body is read here. If it is not by now, it never will be.
+func (u *upload) isRead() bool {
+	u.start.Do(func() {
+		u.unread = true
 		u.pipe.CloseWithError(errCutShort)
-		close(u.over)
+		close(u.done)
 	})
-	return !u.unasked
+	return !u.unread
 }
 
-// maxUnwanted is how many octets of a body are read for nobody, which is more than most clients send before they read
-// their answer.
+// maxUnwanted bounds the bytes of a body that are read and discarded. Most clients send less before they read their answer.
 const maxUnwanted = 64 << 20
 
-// run reads the body to its end, or until too much of it was for nobody.
+// run reads the body to its end, or until it has discarded too much.
 func (u *upload) run() {
-	defer close(u.over)
+	defer close(u.done)
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)
-	if u.awaits {
-		u.ex.response.sendContinue() // before the first read, at which net/http would write it amid interim responses
+	if u.expects {
+		u.ex.response.sendContinue() // net/http would write it at the first read, amid interim responses
 	}
 	for unwanted := 0; unwanted < maxUnwanted; {
 		n, err := u.body.Read(*buf)
 		u.whole.Store(err == io.EOF)
-		u.move()
+		u.noteProgress()
 		if n > 0 {
 			if _, closed := u.pipe.Write((*buf)[:n]); closed != nil {
 				unwanted += n
@@ -106,22 +152,19 @@ func (u *upload) run() {
 	}
 }
 
-func (u *upload) move() {
+func (u *upload) noteProgress() {
 	select {
-	case u.moved <- struct{}{}:
-	default: // it is known already
+	case u.progress <- struct{}{}:
+	default: // one notice is enough
 	}
 }
 
-// answered prepares for the origin's answer, and reports whether that comes before the body was sent.
+// answered prepares for the origin's answer, and reports whether it came before the body was sent.
 func (u *upload) answered(resp *http.Response) (early bool) {
-	if u == nil {
-		return false
+	if !u.expects {
+		u.startReading() // the client sends the body in any case, and the transport may be about to read it
 	}
-	if !u.awaits {
-		u.start() // the body comes without being asked for, and the transport may be about to read it
-	}
-	if !u.asked() || u.isReleased() && u.whole.Load() {
+	if !u.isRead() || u.isReleased() && u.whole.Load() {
 		return false
 	}
 	u.known = resp.Header.Get("Content-Length") != ""
@@ -137,99 +180,55 @@ func (u *upload) isReleased() bool {
 	}
 }
 
-// sent waits until the transport lets go of the body. The client may see the end of its answer already, or not.
-func (u *upload) sent(answered bool) { u.await(u.released, answered) }
+// awaitSent waits until the transport releases the body. The argument says whether the client sees the end of its answer by
+// now.
+func (u *upload) awaitSent(answered bool) { u.await(u.released, answered) }
 
-// settle waits, behind the answer, for the end of the body, so that the connection can be used again.
-func (u *upload) settle() { u.await(u.over, u.known) }
+// awaitEnd waits, after the answer, for the end of the body, so that the connection can be used again.
+func (u *upload) awaitEnd() { u.await(u.done, u.known) }
 
-// patience bounds the wait for a client that sends the body of an answered request, while it sends nothing.
-const patience = 30 * time.Second
+// maxStall bounds the wait for the next piece of the body of a request whose client has its answer.
+const maxStall = 30 * time.Second
 
-// await waits for what while the body goes on. It may be the client that waits, unless it is answered.
-func (u *upload) await(what <-chan struct{}, answered bool) {
+// await waits for event as long as the body makes progress. The wait is short if the client may be waiting too: for the end
+// of an answer that it cannot see.
+func (u *upload) await(event <-chan struct{}, answered bool) {
 	pause := http1.LingerTime
 	if answered {
-		pause = patience
+		pause = maxStall
 	}
-	quiet := time.NewTimer(pause)
-	defer quiet.Stop()
-	for !u.given {
+	stall := time.NewTimer(pause)
+	defer stall.Stop()
+	for !u.gaveUp {
 		select {
-		case <-what:
+		case <-event:
 			return
-		case <-u.moved:
-			quiet.Reset(pause)
-		case <-quiet.C:
-			u.given = true
+		case <-u.progress:
+			stall.Reset(pause)
+		case <-stall.C:
+			u.gaveUp = true
 		case <-u.ex.ctx.Done():
-			u.given = true
+			u.gaveUp = true
 		}
 	}
 }
 
-// leave ends the reading of the body, which must not outlive the handler. Where its end has not come, the connection ends
-// with the answer: where the next request would begin is not known.
-func (u *upload) leave() {
-	if u == nil || !u.asked() {
+// abandon ends the reading of the body, which must not outlive the handler. If the end of the body has not come, the
+// connection ends with the answer: the start of the next request is not known.
+func (u *upload) abandon() {
+	if !u.isRead() {
 		return
 	}
 	u.pipe.CloseWithError(errCutShort)
 	if !u.whole.Load() {
-		closeBehind(u.ex.response.ResponseWriter)
+		closeAfterResponse(u.ex.response.ResponseWriter)
 		u.ex.conn.Abandon()
 	}
-	<-u.over
+	<-u.done
 }
 
-// closeBehind has net/http close the connection when the answer is written, as it does for a body beyond a limit.
-func closeBehind(w http.ResponseWriter) {
+// closeAfterResponse makes net/http close the connection after the response, as it does for a body that exceeds the limit of
+// a MaxBytesReader. A "Connection: close" field would come too late: the header may be sent already.
+func closeAfterResponse(w http.ResponseWriter) {
 	_, _ = http.MaxBytesReader(w, io.NopCloser(strings.NewReader("x")), 0).Read(make([]byte, 1)) // it fails
-}
-
-// clientBody counts each read of a request's body as a wait for the client.
-type clientBody struct {
-	io.ReadCloser
-	time *ratelimit.ClientTime
-}
-
-func (b clientBody) Read(p []byte) (int, error) {
-	b.time.Begin()
-	defer b.time.End(0)
-	return b.ReadCloser.Read(p)
-}
-
-// smallBody is the size up to which a request's body is read before the request waits.
-const smallBody = 64 << 10
-
-// readSmallBody reads a small body out of the connection. net/http notices that a client has left only after the body was
-// read, and a request must not be sent for a client that left while it waited. A larger body, one of unknown length, and
-// one that the client holds back (Expect) stay in the connection: if such a client leaves, it is noticed during sending.
-func (ex *exchange) readSmallBody(req *http.Request) error {
-	if !isSmallBody(req) {
-		return nil
-	}
-	data := bytes.NewBuffer(make([]byte, 0, req.ContentLength+bytes.MinRead))
-	if _, err := data.ReadFrom(req.Body); err != nil {
-		return fmt.Errorf("reading the request's body: %w", err)
-	}
-	req.Body, ex.held = io.NopCloser(data), true
-	return nil
-}
-
-// isSmallBody reports whether the request's body is read before the request waits.
-func isSmallBody(req *http.Request) bool {
-	return req.ContentLength > 0 && req.ContentLength <= smallBody && req.Header.Get("Expect") == ""
-}
-
-// attachBody prepares the request's body for the transport, and its trailers.
-func (ex *exchange) attachBody(req *http.Request) {
-	if req.Body != nil && req.Body != http.NoBody && !ex.held {
-		req.Body = clientBody{req.Body, &ex.blocked}
-		if req.ProtoMajor == 1 {
-			ex.upload = newUpload(req, ex)
-			req.Body = ex.upload
-		}
-	}
-	fields.CleanRequestTrailer(req)
 }

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// errSilent ends a WebSocket in which nobody says anything any more.
+// errSilent ends a WebSocket without traffic.
 var errSilent = errors.New("the WebSocket was idle for longer than limits.idle_timeout")
 
-// webSocket is the client's side of a WebSocket. What is said passes through it both ways, and when nothing was for the
-// idle time, pings included, both sides are closed. A deadline would not do: where one side does not listen, what the
-// other says is stuck amid a write, and nobody reads.
+// webSocket is the client's side of a WebSocket. The bytes of both directions pass through it, and when none has passed for
+// the idle time, pings included, it closes both sides. A read deadline does not suffice: if one side does not read, the copy
+// from the other side blocks in a write.
 type webSocket struct {
 	net.Conn
-	origin  io.Closer // the other side
-	ex      *exchange
-	idle    time.Duration
-	silence *time.Timer
+	origin io.Closer // the other side
+	ex     *exchange
+	idle   time.Duration
+	timer  *time.Timer
 }
 
 func newWebSocket(c net.Conn, origin io.Closer, ex *exchange, idle time.Duration) *webSocket {
@@ -27,36 +27,35 @@ func newWebSocket(c net.Conn, origin io.Closer, ex *exchange, idle time.Duration
 	return ws
 }
 
-// watch closes both sides when nothing is said any more, or when the request has ended: it took too long, or the proxy is
-// stopping.
+// watch closes both sides after the idle time, or when the request has ended because it took too long or the proxy is stopping.
 func (c *webSocket) watch() {
-	defer c.silence.Stop()
+	defer c.timer.Stop()
 	select {
-	case <-c.silence.C:
+	case <-c.timer.C:
 		c.ex.end(c.ex.abortCause(errSilent))
 	case <-c.ex.ctx.Done():
 	}
 	c.Close()
 }
 
-// Read reads what the client says.
+// Read reads from the client.
 func (c *webSocket) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	c.noted(n)
+	c.noteTraffic(n)
 	return n, err
 }
 
-// Write says to the client what the origin did.
+// Write writes bytes of the origin to the client.
 func (c *webSocket) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
-	c.noted(n)
+	c.noteTraffic(n)
 	return n, err
 }
 
-// noted begins the idle time anew where something passed.
-func (c *webSocket) noted(n int) {
+// noteTraffic restarts the idle time if bytes passed.
+func (c *webSocket) noteTraffic(n int) {
 	if n > 0 {
-		c.silence.Reset(c.idle)
+		c.timer.Reset(c.idle)
 	}
 }
 

@@ -63,7 +63,7 @@ func withCA(cmd *cobra.Command, std stdio, open caOpener, do func(*openedCA) err
 		if err != nil {
 			return err
 		}
-		ca, err := open(cfg, faultLog(std, cfg))
+		ca, err := open(cfg, errorLog(std, cfg))
 		if err != nil {
 			return err
 		}
@@ -110,7 +110,7 @@ func caOptions(cfg *config.Config, log *slog.Logger) certs.Options {
 }
 
 // faultLog is for commands that say themselves what they do.
-func faultLog(std stdio, cfg *config.Config) *slog.Logger {
+func errorLog(std stdio, cfg *config.Config) *slog.Logger {
 	faults := cfg.Log
 	faults.Level = slog.LevelError
 	return newLog(std.err, faults)
@@ -118,20 +118,20 @@ func faultLog(std stdio, cfg *config.Config) *slog.Logger {
 
 // caNotice is how long before the end of the CA it is said. The program never rotates by itself: it cannot know which
 // clients still have to be told to trust the next CA.
-const caNotice = 30 * 24 * time.Hour
+const expiryNoticePeriod = 30 * 24 * time.Hour
 
 // endNotice says that ca ends soon and what to do, or nothing.
-func endNotice(ca *certs.Authority, now time.Time) string {
+func expiryNotice(ca *certs.Authority, now time.Time) string {
 	end := ca.Ends()
-	if end.Sub(now) > caNotice {
+	if end.Sub(now) > expiryNoticePeriod {
 		return ""
 	}
-	return fmt.Sprintf("the CA ends on %s, in %s; from then on no client accepts what it signs: run robotsproxy ca rotate, or have your own CA renewed", day(end), span(end.Sub(now)))
+	return fmt.Sprintf("the CA ends on %s, in %s; from then on no client accepts what it signs: run robotsproxy ca rotate, or have your own CA renewed", day(end), approximate(end.Sub(now)))
 }
 
 // warnOfEnd tells the log when ca ends soon.
-func warnOfEnd(ca *certs.Authority, log *slog.Logger) {
-	if notice := endNotice(ca, time.Now()); notice != "" {
+func warnExpiry(ca *certs.Authority, log *slog.Logger) {
+	if notice := expiryNotice(ca, time.Now()); notice != "" {
 		log.Warn(notice)
 	}
 }
@@ -146,7 +146,7 @@ func showCA(std stdio, ca *certs.Authority, now time.Time) error {
 			return err
 		}
 	}
-	if notice := endNotice(ca, now); notice != "" {
+	if notice := expiryNotice(ca, now); notice != "" {
 		fmt.Fprintln(std.err, "robotsproxy: warning:", notice)
 	}
 	return nil
@@ -155,20 +155,20 @@ func showCA(std stdio, ca *certs.Authority, now time.Time) error {
 func writeCA(w io.Writer, c certs.CA, now time.Time) error {
 	signs := map[certs.Role]string{
 		certs.Active:   "now",
-		certs.Next:     fmt.Sprintf("from %s, in %s", instant(c.From), span(c.From.Sub(now))),
+		certs.Next:     fmt.Sprintf("from %s, in %s", timestamp(c.From), approximate(c.From.Sub(now))),
 		certs.Previous: "never again: its key is destroyed",
 	}
 	cert := c.Certificate
 	_, err := fmt.Fprintf(w, "%-9s %s\n  SHA-256 %s\n  serial  %X\n  valid   %s to %s (%s left)\n  signs   %s\n  file    %s\n",
-		c.Role, cert.Subject, certs.Fingerprint(cert), cert.SerialNumber, day(cert.NotBefore), day(cert.NotAfter), span(cert.NotAfter.Sub(now)), signs[c.Role], c.File)
+		c.Role, cert.Subject, certs.Fingerprint(cert), cert.SerialNumber, day(cert.NotBefore), day(cert.NotAfter), approximate(cert.NotAfter.Sub(now)), signs[c.Role], c.File)
 	return err
 }
 
-func day(t time.Time) string     { return t.UTC().Format(time.DateOnly) }
-func instant(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+func day(t time.Time) string       { return t.UTC().Format(time.DateOnly) }
+func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // span tells people how long something takes: in days, or below two of them by the minute.
-func span(d time.Duration) string {
+func approximate(d time.Duration) string {
 	if d >= 48*time.Hour {
 		return fmt.Sprintf("%d days", d/(24*time.Hour))
 	}

@@ -60,7 +60,7 @@ func withStores(cmd *cobra.Command, std stdio, open caOpener, do func(rootStore,
 			return err
 		}
 		var errs []error
-		for _, s := range chosen(std, wanted) {
+		for _, s := range chosenStores(std, wanted) {
 			errs = append(errs, s.each(std, all, do, "robotsproxy ca "+cmd.Name()+" --"+s.name+o.flags))
 		}
 		return errors.Join(errs...)
@@ -76,7 +76,7 @@ type rootStore struct {
 	name   string // its flag's
 	title  string
 	byFlag bool         // it is used only if its flag is given
-	look   func() error // says why it cannot be used
+	check  func() error // says why it cannot be used
 	has    func(*x509.Certificate) bool
 	add    func(*x509.Certificate) error
 	remove func(*x509.Certificate) error
@@ -85,16 +85,16 @@ type rootStore struct {
 var stores = []rootStore{
 	{
 		name: "system", title: "the system's store",
-		look:   func() error { return nil }, // only the attempt tells
+		check:  func() error { return nil }, // only the attempt tells
 		has:    func(*x509.Certificate) bool { return false },
 		add:    func(c *x509.Certificate) error { return truststore.Install(c) },
 		remove: func(c *x509.Certificate) error { return truststore.Uninstall(c) },
 	},
-	trustStore("nss", "this user's NSS databases (~/.pki/nssdb of Chromium, the profiles of Firefox)", false, lookNSS, func() truststore.Trust {
+	trustStore("nss", "this user's NSS databases (~/.pki/nssdb of Chromium, the profiles of Firefox)", false, checkNSS, func() truststore.Trust {
 		t, _ := truststore.NewNSSTrust() // lookNSS has said why there is none
 		return t
 	}),
-	trustStore("java", "the key store of the Java in JAVA_HOME", true, lookJava, func() truststore.Trust {
+	trustStore("java", "the key store of the Java in JAVA_HOME", true, checkJava, func() truststore.Trust {
 		t, _ := truststore.NewJavaTrust()
 		return t
 	}),
@@ -103,7 +103,7 @@ var stores = []rootStore{
 // trustStore is a store of the library's other kind. It is opened at each use, since most commands use none.
 func trustStore(name, title string, byFlag bool, look func() error, open func() truststore.Trust) rootStore {
 	return rootStore{
-		name: name, title: title, byFlag: byFlag, look: look,
+		name: name, title: title, byFlag: byFlag, check: look,
 		has: func(c *x509.Certificate) bool { return open().Exists(c) },
 		add: func(c *x509.Certificate) error {
 			return truststore.Install(c, truststore.WithTrust(open()), truststore.WithNoSystem())
@@ -114,7 +114,7 @@ func trustStore(name, title string, byFlag bool, look func() error, open func() 
 	}
 }
 
-func lookNSS() error {
+func checkNSS() error {
 	t, err := truststore.NewNSSTrust()
 	if err != nil {
 		return errors.New(`certutil is not here; install it: apt install libnss3-tools, dnf install nss-tools or brew install nss`)
@@ -127,7 +127,7 @@ func lookNSS() error {
 	return nil
 }
 
-func lookJava() error {
+func checkJava() error {
 	if _, err := truststore.NewJavaTrust(); err != nil {
 		return errors.New("JAVA_HOME names no Java with bin/keytool")
 	}
@@ -136,7 +136,7 @@ func lookJava() error {
 
 // chosen returns the stores whose flags are given, or, without any, those of this machine. Of the others it is said why
 // they are passed over.
-func chosen(std stdio, wanted map[string]*bool) (all []rootStore) {
+func chosenStores(std stdio, wanted map[string]*bool) (all []rootStore) {
 	asked := false
 	for _, given := range wanted {
 		asked = asked || *given
@@ -151,7 +151,7 @@ func chosen(std stdio, wanted map[string]*bool) (all []rootStore) {
 		if s.byFlag {
 			continue
 		}
-		if err := s.look(); err != nil {
+		if err := s.check(); err != nil {
 			fmt.Fprintf(std.err, "robotsproxy: not done with %s: %v\n", s.title, err)
 			continue
 		}
@@ -162,13 +162,13 @@ func chosen(std stdio, wanted map[string]*bool) (all []rootStore) {
 
 // each does something with every CA in s and says what was done. again is the command for s alone.
 func (s rootStore) each(std stdio, all []certs.CA, do func(rootStore, certs.CA) (string, error), again string) error {
-	if err := s.look(); err != nil {
+	if err := s.check(); err != nil {
 		return fmt.Errorf("%s: %w", s.title, err)
 	}
 	for _, c := range all {
 		done, err := do(s, c)
 		if err != nil {
-			return fmt.Errorf("%s: %w", s.title, withRemedy(err, again))
+			return fmt.Errorf("%s: %w", s.title, withHint(err, again))
 		}
 		if done != "" {
 			fmt.Fprintf(std.out, "%-15s  %s (SHA-256 %.11s...)  %s\n", done, c.Certificate.Subject.CommonName, certs.Fingerprint(c.Certificate), s.title)
@@ -178,7 +178,7 @@ func (s rootStore) each(std stdio, all []certs.CA, do func(rootStore, certs.CA) 
 }
 
 // withRemedy puts what a program said that the library ran into its error, and what to do where that helps.
-func withRemedy(err error, again string) error {
+func withHint(err error, again string) error {
 	if errors.Is(err, truststore.ErrNotSupported) {
 		return fmt.Errorf("%w: robotsproxy ca export prints the certificate, which can be put in by hand", err)
 	}

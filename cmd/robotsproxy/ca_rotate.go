@@ -49,7 +49,7 @@ without a restart.
 		if err := showCA(std, o.ca, time.Now()); err != nil {
 			return err
 		}
-		fmt.Fprintln(std.err, rotated)
+		fmt.Fprintln(std.err, rotatedHint)
 		return nil
 	})
 	cmd.Flags().StringVar(&overlap, "overlap", defaultOverlap, "how long the old CA still signs: a `time` such as 72h or 7d")
@@ -75,7 +75,7 @@ func readOverlap(text string, now, given bool) (time.Duration, error) {
 	return lasts, nil
 }
 
-const rotated = `
+const rotatedHint = `
 The files of "robotsproxy env" hold the new CA already; restart programs that read them at their start. Elsewhere:
   robotsproxy ca install    on every machine on which the old CA was installed
   robotsproxy ca export     for every copy of the old CA`

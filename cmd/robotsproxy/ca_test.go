@@ -68,7 +68,7 @@ func TestDailyNoticeOfTheEnd(t *testing.T) {
 		var log bytes.Buffer
 		ctx, cancel := context.WithTimeout(t.Context(), 4*24*time.Hour+time.Hour)
 		defer cancel()
-		(&parts{ca: ca, state: state}).keepHouse(ctx, slog.New(slog.NewTextHandler(&log, nil)))
+		(&components{ca: ca, state: state}).runDaily(ctx, slog.New(slog.NewTextHandler(&log, nil)))
 		for _, want := range []string{"in 30 days", "in 29 days", "in 28 days"} {
 			if strings.Count(log.String(), want) != 1 {
 				t.Errorf("the log of four days does not say once %q: %s", want, &log)

@@ -69,26 +69,26 @@ func newCacheList(std stdio) *cobra.Command {
 	}
 	find, format := instanceFlags(cmd, std), formatFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return askFiles(cmd.Context(), std, find, format, instanceQuestion{http.MethodGet, "/api/cache", nil}, isLost)
+		return askFiles(cmd.Context(), std, find, format, apiRequest{http.MethodGet, "/api/cache", nil}, isMissing)
 	}
 	return cmd
 }
 
-// askFiles asks for a list of files and shows it, and says what is wrong with those that tell picks. Its error is also for a
-// file that could not be had.
-func askFiles(ctx context.Context, std stdio, find func() (*instance, error), format func() (bool, error), q instanceQuestion, tell func(admin.File) bool) error {
+// askFiles asks for a list of files and shows it, and says what is wrong with those that tell picks. Its error is also
+// for a file that could not be had.
+func askFiles(ctx context.Context, std stdio, find func() (*instance, error), format func() (bool, error), q apiRequest, tell func(admin.File) bool) error {
 	var list admin.FileList
 	err := ask(ctx, std, find, format, q, &list, func(w io.Writer) error {
 		if list.More {
 			fmt.Fprintln(std.err, "robotsproxy: there are more; cache show HOST finds each")
 		}
-		showTrouble(std.err, list.Files, tell)
+		showErrors(std.err, list.Files, tell)
 		return showFiles(w, list.Files, time.Now())
 	})
 	switch {
 	case err != nil:
 		return err
-	case slices.ContainsFunc(list.Files, isLost):
+	case slices.ContainsFunc(list.Files, isMissing):
 		return &exitError{code: exitNo}
 	}
 	return nil
@@ -111,7 +111,7 @@ func newCacheShow(std stdio) *cobra.Command {
 			return showVersion(cmd.Context(), std, find, format, url.Values{"host": args, "sha256": {version}})
 		}
 		var files []admin.FileDetails
-		return ask(cmd.Context(), std, find, format, instanceQuestion{http.MethodGet, "/api/cache/file", url.Values{"host": args}}, &files, func(w io.Writer) error {
+		return ask(cmd.Context(), std, find, format, apiRequest{http.MethodGet, "/api/cache/file", url.Values{"host": args}}, &files, func(w io.Writer) error {
 			if body {
 				return showBody(w, files)
 			}
@@ -128,7 +128,7 @@ func newCacheShow(std stdio) *cobra.Command {
 
 func showVersion(ctx context.Context, std stdio, find func() (*instance, error), format func() (bool, error), which url.Values) error {
 	var text admin.FileText
-	return ask(ctx, std, find, format, instanceQuestion{http.MethodGet, "/api/cache/version", which}, &text, func(w io.Writer) error {
+	return ask(ctx, std, find, format, apiRequest{http.MethodGet, "/api/cache/version", which}, &text, func(w io.Writer) error {
 		_, err := w.Write(text.Body)
 		return err
 	})
@@ -140,7 +140,7 @@ func newCacheRefresh(std stdio) *cobra.Command {
 	}
 	find, format := instanceFlags(cmd, std), formatFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return askFiles(cmd.Context(), std, find, format, instanceQuestion{http.MethodPost, "/api/cache/refresh", url.Values{"host": args}}, isInTrouble)
+		return askFiles(cmd.Context(), std, find, format, apiRequest{http.MethodPost, "/api/cache/refresh", url.Values{"host": args}}, hasError)
 	}
 	return cmd
 }
@@ -154,7 +154,7 @@ func newCachePurge(std stdio) *cobra.Command {
 		var done struct {
 			Purged []string `json:"purged"`
 		}
-		return ask(cmd.Context(), std, find, format, instanceQuestion{http.MethodPost, "/api/cache/purge", url.Values{"host": args}}, &done, func(w io.Writer) error {
+		return ask(cmd.Context(), std, find, format, apiRequest{http.MethodPost, "/api/cache/purge", url.Values{"host": args}}, &done, func(w io.Writer) error {
 			for _, o := range done.Purged {
 				fmt.Fprintln(w, "purged", o)
 			}
@@ -165,13 +165,13 @@ func newCachePurge(std stdio) *cobra.Command {
 }
 
 // instanceQuestion is what a running instance is asked.
-type instanceQuestion struct {
+type apiRequest struct {
 	method, path string
 	query        url.Values
 }
 
 // ask asks the instance that find finds, and shows its answer: as it came, or in the words of text.
-func ask(ctx context.Context, std stdio, find func() (*instance, error), format func() (bool, error), q instanceQuestion, v any, text func(io.Writer) error) error {
+func ask(ctx context.Context, std stdio, find func() (*instance, error), format func() (bool, error), q apiRequest, v any, text func(io.Writer) error) error {
 	inJSON, err := format()
 	if err != nil {
 		return err

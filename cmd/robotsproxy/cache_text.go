@@ -18,7 +18,7 @@ func showFiles(w io.Writer, files []admin.File, now time.Time) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "ORIGIN\tSTATE\tSTATUS\tAGE\tREFRESH\tSIZE\tSHA-256")
 	for _, f := range files {
-		if isLost(f) {
+		if isMissing(f) {
 			fmt.Fprintf(t, "%s\t%s\t-\t-\t-\t-\t-\n", f.Origin, f.State)
 			continue
 		}
@@ -28,12 +28,12 @@ func showFiles(w io.Writer, files []admin.File, now time.Time) error {
 }
 
 // isLost reports whether f could not be had: there is not even a failure of its site to show.
-func isLost(f admin.File) bool { return f.Fetched.IsZero() }
+func isMissing(f admin.File) bool { return f.Fetched.IsZero() }
 
-func isInTrouble(f admin.File) bool { return f.Error != "" }
+func hasError(f admin.File) bool { return f.Error != "" }
 
 // showTrouble says what is wrong with the files that tell picks.
-func showTrouble(w io.Writer, files []admin.File, tell func(admin.File) bool) {
+func showErrors(w io.Writer, files []admin.File, tell func(admin.File) bool) {
 	for _, f := range files {
 		if tell(f) {
 			fmt.Fprintf(w, "robotsproxy: %s: %s\n", f.Origin, safetext.Text(f.Error))

@@ -13,14 +13,15 @@ import (
 	"github.com/robotsproxy/robotsproxy/robots"
 )
 
-// fromOrigin returns the operator's own file, or fetches as the proxy does, by the same upstream proxy. A redirect to a page
-// of another host is judged by the rules and the exemptions that the proxy goes by, and keeps a pace of its own.
+// fromOrigin returns the operator's own file, or fetches as the proxy does, by the same upstream proxy. A redirect to
+// a page of another host is judged by the rules and the exemptions that the proxy goes by, and keeps a pace of its
+// own.
 func fromOrigin(cfg *config.Config) (func(context.Context, origin.Origin) (*robots.Snapshot, error), error) {
 	own, err := readOwn(cfg.Hosts)
 	if err != nil {
 		return nil, err
 	}
-	transport, err := newTyped(cfg)
+	transport, err := newCommandLineTransport(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +34,7 @@ func fromOrigin(cfg *config.Config) (func(context.Context, origin.Origin) (*robo
 		return nil, usage(err)
 	}
 	f := &files{own: own}
-	fetches := ownfetch.New(ownfetch.Options{Rules: f, Policy: judge, Client: ourselves(cfg), Limiter: limiter})
+	fetches := ownfetch.New(ownfetch.Options{Rules: f, Policy: judge, Client: ownClient(cfg), Limiter: limiter})
 	if f.Cache, err = newCache(cfg, transport, func(o *robots.FetcherOptions, _ *robots.CacheOptions) { o.Admit = fetches.Admit }); err != nil {
 		return nil, err
 	}
@@ -43,14 +44,14 @@ func fromOrigin(cfg *config.Config) (func(context.Context, origin.Origin) (*robo
 	}, nil
 }
 
-// typed sends requests to hosts that a person has typed, who may ask about any, without the guard on addresses. Where they
-// redirect to a stranger has written, and is guarded as in the proxy.
-type typed struct {
+// typed sends requests to hosts that a person has typed, who may ask about any, without the guard on addresses. Where
+// they redirect to a stranger has written, and is guarded as in the proxy.
+type commandLineTransport struct {
 	hosts         sync.Map // canonical
 	free, guarded http.RoundTripper
 }
 
-func newTyped(cfg *config.Config) (*typed, error) {
+func newCommandLineTransport(cfg *config.Config) (*commandLineTransport, error) {
 	guard, err := newGuard(cfg)
 	if err != nil {
 		return nil, err
@@ -71,11 +72,11 @@ func newTyped(cfg *config.Config) (*typed, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &typed{free: free, guarded: guarded}, nil
+	return &commandLineTransport{free: free, guarded: guarded}, nil
 }
 
 // RoundTrip sends r, whose URL has a canonical host.
-func (t *typed) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t *commandLineTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if _, ok := t.hosts.Load(r.URL.Hostname()); ok {
 		return t.free.RoundTrip(r)
 	}

@@ -19,8 +19,8 @@ func checkData(cfg *config.Config) error {
 	return nil
 }
 
-// checkOwnData is checkData for a proxy that is to run, whose data directory nobody but its own user may write to. (root
-// may look after the CA of a proxy that runs as another user.)
+// checkOwnData is checkData for a proxy that is to run, whose data directory nobody but its own user may write to.
+// (root may look after the CA of a proxy that runs as another user.)
 func checkOwnData(cfg *config.Config) error {
 	if err := durable.CheckOwner(cfg.DataDir); err != nil {
 		return usage(fmt.Errorf("data_dir: %w", err))

@@ -80,7 +80,7 @@ func newUpstream(cfg *config.Config) (*egress.Upstream, error) {
 }
 
 // notResolved is what is said of an upstream proxy that has no address.
-const notResolved = "the name of egress.upstream_proxy cannot be resolved; as long as that is so, every request fails"
+const unresolvedUpstream = "the name of egress.upstream_proxy cannot be resolved; as long as that is so, every request fails"
 
 // checkUpstream returns what is wrong with the upstream proxy for certain, and warns of what may pass.
 func checkUpstream(guard *egress.Guard, warn func(error)) error {

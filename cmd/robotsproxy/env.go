@@ -35,7 +35,7 @@ env creates the CA if there is none, and writes the files that the variables nam
 		if err != nil {
 			return err
 		}
-		ca, err := openCA(cfg, faultLog(std, cfg))
+		ca, err := openCA(cfg, errorLog(std, cfg))
 		if err != nil {
 			return err
 		}

@@ -39,7 +39,8 @@ func TestLogOfAChange(t *testing.T) {
 
 // A cache that cannot be made leaves nothing that looks like one.
 func TestNoFilesWithoutACache(t *testing.T) {
-	f, err := newFiles(&config.Config{Robots: config.Robots{TTL: 48 * time.Hour}}, nil, nil, nil, nil)
+	noOption := func(*robots.FetcherOptions, *robots.CacheOptions) {}
+	f, err := newFiles(&config.Config{Robots: config.Robots{TTL: 48 * time.Hour}}, nil, nil, nil, nil, noOption)
 	if f != nil || err == nil {
 		t.Errorf("newFiles with a TTL of two days = %v, %v, want an error alone", f, err)
 	}

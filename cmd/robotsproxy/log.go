@@ -11,7 +11,8 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/safetext"
 )
 
-// newLog returns the program's own log: coloured on a terminal, JSON where a program reads it, unless the operator says.
+// newLog returns the program's own log: coloured on a terminal, JSON where a program reads it, unless the operator
+// says.
 func newLog(w io.Writer, cfg config.Log) *slog.Logger {
 	switch {
 	case cfg.Format == config.LogText, cfg.Format == config.LogAuto && isTerminal(w):
@@ -33,7 +34,8 @@ func readable(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// safe makes a value of the log for people safe to show: tint itself lets ESC pass, for programs that colour their values.
+// safe makes a value of the log for people safe to show: tint itself lets ESC pass, for programs that colour their
+// values.
 func safe(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) == 0 && (a.Key == slog.TimeKey || a.Key == slog.LevelKey) {
 		return a

@@ -1,5 +1,6 @@
-// Command robotsproxy is a forward HTTP proxy that makes any crawler polite: every request that goes through it is judged
-// by the origin's robots.txt, paced by its Crawl-delay, refused with a reason where it is disallowed, and recorded.
+// Command robotsproxy is a forward HTTP proxy that makes any crawler polite: every request that goes through it is
+// judged by the origin's robots.txt, paced by its Crawl-delay, refused with a reason where it is disallowed, and
+// recorded.
 //
 //	robotsproxy serve                          run the proxy: 127.0.0.1:3128, with no configuration at all
 //	eval "$(robotsproxy env)"                  let the programs of this shell go through it, HTTPS too
@@ -18,9 +19,9 @@
 // robots.error_ttl), then its flags; the later goes before the earlier.
 //
 // Data goes to standard output, talk to standard error. The exit status is 0 where all is well, 1 for "no", 2 for a
-// fault in usage or configuration, 3 where no instance runs, 4 where the answer cannot be known, 130 after an interrupt.
-// "run" ends with its child's own status: 127 where there is no such command, 126 where it cannot be run, 125 where
-// robotsproxy failed.
+// fault in usage or configuration, 3 where no instance runs, 4 where the answer cannot be known, 130 after an
+// interrupt. "run" ends with its child's own status: 127 where there is no such command, 126 where it cannot be run,
+// 125 where robotsproxy failed.
 package main
 
 import (

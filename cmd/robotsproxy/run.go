@@ -23,14 +23,15 @@ import (
 func newRun(std stdio) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- COMMAND [ARG...]",
-		Short: "Run one program through a proxy of its own",
-		Long: `Run one program through a proxy of its own, on a free port: the variables that "robotsproxy env" prints are set for it,
-and it trusts our CA. It ends with the program's own exit status; at the end it says on standard error what was blocked,
-by which rule, and how long was waited.`,
-		Example: "  robotsproxy run -- scrapy crawl news\n  robotsproxy run --mode report -- wget --mirror https://a.example/",
-		Args:    cobra.ArbitraryArgs,
+		Short: "Run one program through its own proxy",
+		Long: `Run one program through its own proxy, on a free port. The program gets the variables that "robotsproxy env"
+prints, which also make it trust the CA. When it ends, a summary on standard error lists the blocked requests with the
+rules that blocked them, and the time waited. The exit status is that of the program.`,
+		Example: `  robotsproxy run -- scrapy crawl news
+  robotsproxy run --mode report -- wget --mirror https://a.example/`,
+		Args: cobra.ArbitraryArgs,
 	}
-	cmd.Flags().SetInterspersed(false) // what follows the command's name is the command's
+	cmd.Flags().SetInterspersed(false) // flags after the name of the command belong to the command
 	settings := configFlags(cmd, "mode")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -38,7 +39,7 @@ by which rule, and how long was waited.`,
 		}
 		cfg, err := settings.load(cmd, std)
 		if err != nil {
-			return &exitError{exitFailed, err} // its own statuses are the child's
+			return &exitError{exitFailed, err} // other statuses are those of the child
 		}
 		return runChild(cmd.Context(), cfg, std, args)
 	}
@@ -51,8 +52,8 @@ func runChild(ctx context.Context, cfg *config.Config, std stdio, args []string)
 	if err != nil {
 		return err
 	}
-	counts := newTally()
-	private, err := startPrivate(cfg, std, counts)
+	sum := newSummary()
+	private, err := startPrivate(cfg, std, sum)
 	if err != nil {
 		return &exitError{exitFailed, err}
 	}
@@ -64,13 +65,13 @@ func runChild(ctx context.Context, cfg *config.Config, std stdio, args []string)
 	if err := private.stop(cfg.Grace); err != nil {
 		fmt.Fprintf(std.err, "robotsproxy: %s\n", safetext.Lines(err.Error()))
 	}
-	if child.ProcessState != nil { // it has run
-		counts.report(std.err, args[0])
+	if child.ProcessState != nil { // the child was started
+		sum.report(std.err, args[0])
 	}
 	return status
 }
 
-// findCommand looks name up before anything is started.
+// findCommand returns the path of the command name. It runs before the proxy starts.
 func findCommand(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	switch {
@@ -83,18 +84,18 @@ func findCommand(name string) (string, error) {
 	}
 }
 
-// private is a proxy for one child.
-type private struct {
-	parts  *parts
-	served chan error
-	env    []string
-	dir    string // of wget's configuration, which names the child's proxy; the other files are in the data directory
+// privateProxy is a proxy for one child.
+type privateProxy struct {
+	components *components
+	served     chan error
+	env        []string
+	dir        string // of the wget configuration, which contains the proxy's port; other files are in the data directory
 }
 
-func startPrivate(cfg *config.Config, std stdio, counts *tally) (_ *private, err error) {
-	cfg.Log.Level = max(cfg.Log.Level, slog.LevelWarn) // the child's own output is what its user wants to see
-	cfg.Clients, cfg.Auth = nil, config.Auth{}         // they are for the configured listener; this one is the child's alone
-	p := &private{served: make(chan error, 1)}
+func startPrivate(cfg *config.Config, std stdio, sum *summary) (_ *privateProxy, err error) {
+	cfg.Log.Level = max(cfg.Log.Level, slog.LevelWarn) // to keep the child's output readable
+	cfg.Clients, cfg.Auth = nil, config.Auth{}         // for the configured listener; only the child uses this one
+	p := &privateProxy{served: make(chan error, 1)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.close())
@@ -104,26 +105,27 @@ func startPrivate(cfg *config.Config, std stdio, counts *tally) (_ *private, err
 		return nil, fmt.Errorf("making a folder for the child: %w", err)
 	}
 	log := newLog(std.err, cfg.Log)
-	parts, err := newParts(cfg, log, counts.observe)
-	if err != nil {
+	if p.components, err = newComponents(cfg, log, sum.observe); err != nil {
 		return nil, err
 	}
-	p.parts = parts
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("listening on a free port: %w", err)
 	}
-	_ = checkUpstream(parts.guard, func(err error) { log.Warn(notResolved, "err", err) }) // a free port is nobody's upstream proxy
-	if err := p.prepare(std, cfg.DataDir, l.Addr().String()); err != nil {
+	warn := func(err error) { log.Warn(unresolvedUpstream, "err", err) }
+	_ = checkUpstream(p.components.guard, warn) // a new port is not the port of the upstream proxy
+	if err := p.setEnv(std, cfg.DataDir, l.Addr().String()); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	go func() { p.served <- p.parts.server.Serve(l) }()
+	go func() { p.served <- p.components.server.Serve(l) }()
 	return p, nil
 }
 
-// prepare sets the child's environment, for a proxy at listen.
-func (p *private) prepare(std stdio, dataDir, listen string) error {
-	vars, err := clientenv.Write(clientenv.Options{Listen: listen, CA: p.parts.ca.PEM(), Dir: dataDir, WgetDir: p.dir})
+// setEnv sets the environment of the child, for a proxy at listen.
+func (p *privateProxy) setEnv(std stdio, dataDir, listen string) error {
+	vars, err := clientenv.Write(clientenv.Options{
+		Listen: listen, CA: p.components.ca.PEM(), Dir: dataDir, WgetDir: p.dir,
+	})
 	if err != nil {
 		return err
 	}
@@ -134,23 +136,24 @@ func (p *private) prepare(std stdio, dataDir, listen string) error {
 	return nil
 }
 
-// stop ends the proxy when the child has ended: what the child left open is nobody's any more.
-func (p *private) stop(grace time.Duration) error {
+// stop ends the proxy after the child has ended. It waits at most a second for connections that the child left open.
+func (p *privateProxy) stop(grace time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), min(grace, time.Second))
 	defer cancel()
-	_ = p.parts.server.Shutdown(ctx) // what is cut off was the child's, and it is gone
+	_ = p.components.server.Shutdown(ctx) // only connections of the child can be aborted
 	return errors.Join(<-p.served, p.close())
 }
 
-func (p *private) close() (err error) {
-	if p.parts != nil {
-		err = p.parts.close()
+func (p *privateProxy) close() (err error) {
+	if p.components != nil {
+		err = p.components.close()
 	}
 	return errors.Join(err, os.RemoveAll(p.dir))
 }
 
-// supervise runs child to its end and returns its exit status as an error, or nil for 0. An interrupt at the terminal
-// reaches the child by itself, and here must only not end us before it. Every other signal is for us, and is passed on.
+// supervise runs child to its end and returns its exit status as an error, or nil for 0. The terminal sends an
+// interrupt to the child too, so supervise ignores it there, to end after the child. It forwards all other signals to
+// the child.
 func supervise(child *exec.Cmd) error {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -164,7 +167,7 @@ func supervise(child *exec.Cmd) error {
 		select {
 		case s := <-signals:
 			if s == syscall.SIGTERM || !isTerminal(child.Stdin) {
-				_ = child.Process.Signal(s) // it may have ended just now
+				_ = child.Process.Signal(s) // an error means that the child has just ended
 			}
 		case err := <-ended:
 			return childStatus(err)
@@ -172,7 +175,8 @@ func supervise(child *exec.Cmd) error {
 	}
 }
 
-// childStatus turns the end of a child into ours: its own status, or 128 and the signal that killed it, as shells say.
+// childStatus returns an exitError with the status of a child, or with 128 plus the number of the signal that killed
+// it, as shells do.
 func childStatus(err error) error {
 	var exit *exec.ExitError
 	switch {
@@ -187,8 +191,9 @@ func childStatus(err error) error {
 	return &exitError{code: exit.ExitCode()}
 }
 
-// nothingCame warns, since a crawl that went past the proxy was not polite.
-func nothingCame(command string) string {
+// noRequestsWarning returns the warning that command made no requests through the proxy. It may have bypassed the
+// proxy.
+func noRequestsWarning(command string) string {
 	return fmt.Sprintf(`
 robotsproxy: WARNING: not one request of %q came through the proxy: nothing was judged, paced or recorded.
   If it did fetch something, it does not heed HTTP_PROXY and HTTPS_PROXY. Give it the proxy itself:

@@ -32,7 +32,7 @@ func newValidate(std stdio) *cobra.Command {
 		}
 		protectListeners(guard, cfg)
 		warn := func(err error) {
-			fmt.Fprintf(std.err, "robotsproxy: warning: %s: %s\n", notResolved, safetext.Lines(err.Error()))
+			fmt.Fprintf(std.err, "robotsproxy: warning: %s: %s\n", unresolvedUpstream, safetext.Lines(err.Error()))
 		}
 		if err := checkUpstream(guard, warn); err != nil {
 			return usage(err)

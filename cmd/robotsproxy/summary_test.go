@@ -9,8 +9,8 @@ import (
 )
 
 // Whatever kept a request from its origin has a name in the summary, also where nobody refused it.
-func TestTallyNamesEveryCause(t *testing.T) {
-	counts := newTally()
+func TestSummaryNamesEveryCause(t *testing.T) {
+	counts := newSummary()
 	counts.observe(&audit.Record{Host: "a.example", Decision: policy.Error, Reason: policy.ReasonClientLeft})
 	counts.observe(&audit.Record{Host: "a.example", Decision: policy.Deny, Reason: policy.ReasonEgress})
 	counts.observe(&audit.Record{Host: "a.example", Decision: policy.Deny, Reason: policy.ReasonRobots, RuleLine: 2, Rule: "Disallow: /"})
@@ -24,8 +24,8 @@ func TestTallyNamesEveryCause(t *testing.T) {
 }
 
 // Our own requests for robots.txt are none of the child's.
-func TestTallyCountsNoFetches(t *testing.T) {
-	counts := newTally()
+func TestSummaryCountsNoFetches(t *testing.T) {
+	counts := newSummary()
 	counts.observe(&audit.Record{Host: "a.example", Path: "/robots.txt", Via: audit.Robots, Decision: policy.Allow, Status: 200})
 	counts.observe(&audit.Record{Host: "b.example", Path: "/private", Via: audit.Robots, Decision: policy.Deny, Reason: policy.ReasonRobots})
 	var b strings.Builder

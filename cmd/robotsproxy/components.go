@@ -1,0 +1,329 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"path/filepath"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/auth"
+	"github.com/robotsproxy/robotsproxy/certs"
+	"github.com/robotsproxy/robotsproxy/config"
+	"github.com/robotsproxy/robotsproxy/egress"
+	"github.com/robotsproxy/robotsproxy/onboarding"
+	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/ownfetch"
+	"github.com/robotsproxy/robotsproxy/policy"
+	"github.com/robotsproxy/robotsproxy/proxy"
+	"github.com/robotsproxy/robotsproxy/ratelimit"
+	"github.com/robotsproxy/robotsproxy/ratelimit/redislease"
+	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/store"
+)
+
+// components are the concrete types that make up one running proxy. No other package imports all of them.
+type components struct {
+	ca      *certs.Authority
+	guard   *egress.Guard
+	redis   *redislease.Client // nil without Redis
+	state   *store.State
+	files   *files
+	limiter *ratelimit.Limiter
+	policy  *policy.Policy
+	records *audit.JSONL
+	ids     audit.Sequence // of the records
+	query   audit.QueryMode
+	fetches *ownfetch.Fetches
+	server  *proxy.Server
+}
+
+// observer is called with each record when it is complete. It must return quickly and must not keep the record.
+type observer func(*audit.Record)
+
+// newParts builds a proxy from cfg. Nothing listens yet.
+func newComponents(cfg *config.Config, log *slog.Logger, observe observer) (_ *components, err error) {
+	c := &components{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.close())
+		}
+	}()
+	if err = checkOwnData(cfg); err != nil {
+		return nil, err
+	}
+	if c.ca, err = openCA(cfg, log); err != nil {
+		return nil, err
+	}
+	warnExpiry(c.ca, log)
+	if c.guard, err = newGuard(cfg); err != nil {
+		return nil, err
+	}
+	pseudonym := egress.NewPseudonym()
+	transport, err := newTransport(cfg, c.guard, pseudonym)
+	if err != nil {
+		return nil, err
+	}
+	state := store.Options{Path: stateFile(cfg), MaxSize: int64(cfg.Store.MaxSize), Used: c.isUsed}
+	if c.state, err = store.Open(state); err != nil {
+		return nil, err
+	}
+	if c.redis, err = newRedis(cfg, log); err != nil {
+		return nil, err
+	}
+	c.ids.Instance = c.instanceNumber(cfg, log)
+	if c.limiter, err = newLimiter(cfg, c.redis, c.state); err != nil {
+		return nil, err
+	}
+	if c.policy, err = newPolicy(cfg); err != nil {
+		return nil, err
+	}
+	if c.records, err = newRecords(cfg, log); err != nil {
+		return nil, err
+	}
+	if c.query, err = audit.ParseQueryMode(string(cfg.Audit.Query)); err != nil {
+		return nil, err
+	}
+	if c.files, err = newFiles(cfg, transport, c.state, c.paused(cfg), log, c.fetchOptions(cfg)); err != nil {
+		return nil, err
+	}
+	pace := c.pace(cfg)
+	c.fetches = ownfetch.New(ownfetch.Options{
+		Rules: c.files, Policy: c.policy, Client: ownClient(cfg), Limiter: c.limiter, Key: pace.Key,
+		Recorder: observedRecorder{c.records, observe}, IDs: &c.ids, Query: c.query,
+	})
+	c.server, err = c.newServer(cfg, transport, pace, pseudonym, log, observe)
+	return c, err
+}
+
+func (c *components) newServer(
+	cfg *config.Config, transport *egress.Transport, pace proxy.Pace, pseudonym string, log *slog.Logger, observe observer,
+) (*proxy.Server, error) {
+	users, err := newUsers(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return proxy.New(proxy.Options{
+		Snapshots: c.files, Policy: c.policy, Limiter: c.limiter, Authority: c.ca,
+		Recorder: observedRecorder{c.records, observe}, Guard: c.guard, Transport: transport,
+		Clients: newClients(cfg), Users: users, AuthRequired: cfg.Auth.Required,
+		Pace: pace, MaxWait: explicitZero(cfg.Pacing.MaxWait), MaxWaitCap: cfg.Pacing.MaxWaitCap,
+		Pseudonym: pseudonym, RefusalStatus: cfg.Refusal.Status, ResponseFields: cfg.ResponseFields,
+		ServeRobots:   cfg.Robots.ServeFromCache,
+		HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout, Limits: newLimits(cfg, log),
+		IDs: &c.ids, Query: c.query, Onboarding: onboarding.Handler(c.ca), Logger: log,
+	})
+}
+
+// instanceNumber returns the number of this instance in the ids of its records. If none is configured, it differs from
+// the numbers of all instances that share the Redis server, or, without Redis, from those of the next 1023 starts with
+// this state.db.
+func (c *components) instanceNumber(cfg *config.Config, log *slog.Logger) func() int {
+	if c.redis != nil && cfg.Audit.Instance < 0 {
+		return c.redis.Number
+	}
+	n := cfg.Audit.Instance
+	if n < 0 {
+		starts, err := c.state.CountStart(context.Background())
+		if err != nil {
+			log.Warn("the number of this instance is random", "err", err)
+			starts = rand.Int64N(audit.Instances)
+		}
+		n = int(starts % audit.Instances)
+	}
+	return func() int { return n }
+}
+
+// close closes the components that newComponents opened: those that send requests first, then those that pace them,
+// then the stores that both write to. The records are last, because every other component may still write one.
+func (c *components) close() error {
+	var err error
+	if c.server != nil {
+		err = c.server.Close()
+	}
+	if c.files != nil {
+		c.files.Close()
+	}
+	if c.limiter != nil {
+		c.limiter.Close()
+	}
+	if c.redis != nil {
+		err = errors.Join(err, c.redis.Close())
+	}
+	if c.state != nil {
+		err = errors.Join(err, c.state.Close())
+	}
+	if c.records != nil {
+		err = errors.Join(err, c.records.Close())
+	}
+	return err
+}
+
+// runDaily prunes the state now and once a day until ctx ends, and warns once a day of a CA that expires soon.
+// newComponents has given the first warning.
+func (c *components) runDaily(ctx context.Context, log *slog.Logger) {
+	day := time.NewTicker(24 * time.Hour)
+	defer day.Stop()
+	for {
+		prune(ctx, c.state, log)
+		select {
+		case <-day.C:
+			warnExpiry(c.ca, log)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// explicitZero returns -1 for a configured 0: in the Options of the packages, 0 selects the default, and a negative
+// value means zero or no limit.
+func explicitZero[T int | time.Duration](v T) T {
+	if v == 0 {
+		return -1
+	}
+	return v
+}
+
+// isUsed reports whether the robots.txt of o is in memory and was used recently.
+func (c *components) isUsed(o origin.Origin) bool { return c.files != nil && c.files.Used(o) }
+
+func newLimiter(cfg *config.Config, redis *redislease.Client, pauses ratelimit.Pauses) (*ratelimit.Limiter, error) {
+	var coordinator ratelimit.Coordinator
+	if redis != nil {
+		coordinator = redis
+	}
+	return ratelimit.New(ratelimit.Options{
+		Coordinator: coordinator, Pauses: pauses,
+		MaxQueue: cfg.Pacing.MaxQueue, MaxQueuePerClient: cfg.Pacing.MaxQueuePerClient,
+		MaxConcurrent: explicitZero(cfg.Pacing.MaxConcurrent),
+		DefaultDelay:  cfg.Pacing.DefaultDelay, DefaultBurst: cfg.Pacing.DefaultBurst,
+		ReleaseAfter: cfg.Pacing.ReleaseAfter, SpacingStart: cfg.Pacing.Spacing == config.SpacingStart,
+	})
+}
+
+// laneOf returns the key of a canonical host's lane.
+func laneKey(cfg *config.Config, host string) string {
+	host = origin.Key(host)
+	if cfg.Pacing.Key == config.PaceKeyDomain {
+		return ratelimit.Domain(host)
+	}
+	return host
+}
+
+// paused returns a function that returns the end of the pause of a host's lane.
+func (c *components) paused(cfg *config.Config) func(host string) time.Time {
+	return func(host string) time.Time { return c.limiter.Paused(laneKey(cfg, host)) }
+}
+
+// fetchOptions makes the cache judge and record its requests for robots.txt files, and space those to one host.
+func (c *components) fetchOptions(cfg *config.Config) cacheOption {
+	return func(f *robots.FetcherOptions, o *robots.CacheOptions) {
+		f.Admit = func(ctx context.Context, hop robots.Hop) (robots.Visit, error) {
+			return c.fetches.Admit(ctx, hop) // c.fetches is created after the cache
+		}
+		o.Spacing, o.MaxWait = c.spacing(cfg), max(cfg.Pacing.MaxWait, cfg.Robots.Timeout)
+	}
+}
+
+// spacing returns a function that returns the time between a fetch of o's robots.txt and one from another port of its
+// host: the Delay in force, or one second without a Delay. snap is the current file of o, or nil if none is known.
+func (c *components) spacing(cfg *config.Config) func(o origin.Origin, snap *robots.Snapshot) time.Duration {
+	return func(o origin.Origin, snap *robots.Snapshot) time.Duration {
+		var delay time.Duration
+		if snap != nil {
+			request := policy.Request{Client: ownClient(cfg), Origin: o, Target: "/robots.txt"}
+			delay = c.policy.Judge(request, snap, time.Now()).Delay
+		}
+		if view, ok := c.limiter.Peek(laneKey(cfg, o.Host())); ok {
+			delay = max(delay, view.Floor)
+		}
+		return cmp.Or(delay, cfg.Pacing.DefaultDelay, time.Second)
+	}
+}
+
+// ownClient returns the client as which the proxy judges its own requests for robots.txt.
+func ownClient(cfg *config.Config) policy.Client {
+	return policy.Client{ProductToken: cmp.Or(cfg.Identity.Name, "*")}
+}
+
+func (c *components) pace(cfg *config.Config) proxy.Pace {
+	var pace proxy.Pace
+	if cfg.Pacing.Key == config.PaceKeyDomain {
+		pace.Key = ratelimit.Domain
+	}
+	return pace
+}
+
+// recordsFile returns the path of the records, or "-" for standard output.
+func recordsFile(cfg *config.Config) string {
+	return cmp.Or(cfg.Audit.JSONL, filepath.Join(cfg.DataDir, "audit.jsonl"))
+}
+
+func newRecords(cfg *config.Config, log *slog.Logger) (*audit.JSONL, error) {
+	return audit.OpenJSONL(audit.JSONLOptions{
+		Path: recordsFile(cfg), Buffer: cfg.Audit.Buffer, Logger: log,
+		Continue: cfg.Audit.OnFailure == config.OnFailureContinue,
+	})
+}
+
+func newPolicy(cfg *config.Config) (*policy.Policy, error) {
+	hosts := make([]policy.Host, len(cfg.Hosts))
+	for i, h := range cfg.Hosts {
+		hosts[i] = policy.Host{
+			Pattern: h.Host, Mode: h.Mode, Dialect: h.Dialect, Delay: h.Delay, Interception: h.Intercept,
+		}
+	}
+	return policy.New(policy.Options{
+		Mode: cfg.Mode, Dialect: cfg.Robots.Dialect, Hosts: hosts, Exemptions: cfg.Exemptions,
+		Interception: cfg.Intercept.Mode, TunnelHosts: cfg.Intercept.TunnelHosts,
+		MaxCrawlDelay: cfg.Pacing.MaxCrawlDelay, RefuseOverMax: cfg.Pacing.OverMax == config.OverMaxRefuse,
+	})
+}
+
+func newClients(cfg *config.Config) []proxy.Client {
+	clients := make([]proxy.Client, len(cfg.Clients))
+	for i, c := range cfg.Clients {
+		clients[i] = proxy.Client{
+			Client: policy.Client{
+				Name: c.Name, ProductToken: c.ProductToken, Mode: c.Mode, Dialect: c.Dialect, MaxCrawlDelay: c.MaxCrawlDelay,
+			},
+			User: c.User, Prefixes: c.CIDR, MaxWait: c.MaxWait, Purpose: c.Purpose,
+			Pages: c.Subresources == config.SubresourcesPage,
+		}
+	}
+	return clients
+}
+
+// newUsers reads the htpasswd file. It returns an error if the file does not list the user of a client, and nil if no
+// file is configured.
+func newUsers(cfg *config.Config) (*auth.Users, error) {
+	if cfg.Auth.HtpasswdFile == "" {
+		return nil, nil
+	}
+	users, err := auth.LoadUsers(cfg.Auth.HtpasswdFile)
+	if err != nil {
+		return nil, usage(fmt.Errorf("auth.htpasswd_file: %w", err))
+	}
+	for _, client := range cfg.Clients {
+		if client.User != "" && !users.Has(client.User) {
+			return nil, usage(fmt.Errorf("the user %q of the client %s has no line in %s",
+				client.User, client.Name, cfg.Auth.HtpasswdFile))
+		}
+	}
+	return users, nil
+}
+
+// observedRecorder calls observe with each complete record before it is written.
+type observedRecorder struct {
+	*audit.JSONL
+	observe observer
+}
+
+func (r observedRecorder) End(rec *audit.Record) {
+	r.observe(rec)
+	r.JSONL.End(rec)
+}

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// A WaitError says that a request would wait longer than it wants to.
+// A WaitError is the error of a request that would wait for longer than its MaxWait, or for which the queue is full.
 type WaitError struct {
-	Wait   time.Duration // the wait foreseen: when to come back
-	Full   bool          // there is no place left to wait in, whatever MaxWait is
-	Source Source        // Backoff or RetryAfter if the host is paused for longer than the request would wait; else empty
+	Wait   time.Duration // predicted wait, after which to ask again
+	Full   bool          // the queue is full, so a longer MaxWait would not help
+	Source Source        // Backoff or RetryAfter if the host is paused for longer than MaxWait; else empty
 
-	// OneClient says that only the client of the request is paused: see Outcome.Credentials.
+	// OneClient reports whether only the client of the request is paused: see Outcome.Credentials.
 	OneClient bool
 }
 
@@ -28,9 +28,9 @@ func (e *WaitError) Error() string {
 	return fmt.Sprintf("ratelimit: the request would wait %v", e.Wait)
 }
 
-// A StoppedError says that nothing may be sent to a key, by an operator's word.
+// A StoppedError is the error of a request for a key that an operator has stopped.
 type StoppedError struct {
-	Until time.Time // when the stop ends; zero: when it is lifted
+	Until time.Time // end of the stop; zero: the call of Lift
 }
 
 func (e *StoppedError) Error() string {
@@ -40,5 +40,5 @@ func (e *StoppedError) Error() string {
 	return fmt.Sprintf("ratelimit: the key is stopped until %s", e.Until.Format(time.RFC3339))
 }
 
-// ErrTooManyLanes is returned for a key without a lane while MaxLanes others are in use.
+// ErrTooManyLanes is the error of a request for a key that has no lane while Options.MaxLanes other lanes are in use.
 var ErrTooManyLanes = errors.New("ratelimit: too many keys are in use")

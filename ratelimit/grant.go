@@ -5,33 +5,36 @@ import (
 	"time"
 )
 
-// A Source says what a request was held up by, beyond its own Delay. The words are those of the audit's delay_source.
+// A Source names the cause of a wait or a pause, other than the Delay of the request itself. The audit records it as
+// delay_source.
 type Source string
 
 const (
-	Floor      Source = "floor"         // an operator's: SetFloor
-	Backoff    Source = "backoff"       // the host pushed back, and named no time
+	Floor      Source = "floor"         // an operator's least Delay: see Limiter.SetFloor
+	Backoff    Source = "backoff"       // the host answered 429 or 503 and named no time
 	RetryAfter Source = "retry-after"   // the host named a time
 	Default    Source = "default-delay" // Options.DefaultDelay
 )
 
-// A Grant is the right to send one request. It must be given back: by Release when the request has ended, or by Cancel
-// if it was not sent. Whichever comes first counts; further calls do nothing, on copies as well. All methods are safe for
-// concurrent use, and the zero Grant is a right to nothing, which may be given back as well.
+// A Grant is the right to send one request. The caller must give it back: by Release after the request has ended, or by
+// Cancel if nothing was sent. The first call counts. Later calls do nothing, and neither do calls on copies of the
+// Grant.
+//
+// All methods are safe for concurrent use. The zero Grant gives no right, and its methods do nothing.
 type Grant struct {
 	lane     *lane
 	inflight *inflight
-	number   uint64 // of this Grant: inflights are reused, and a late second Release is not to give back another's
+	number   uint64 // of inflight when this Grant was made: inflight is reused later, and a second Release must not end that use
 	terms
 }
 
-// terms are what a Grant was given on. They do not change.
+// terms describe the wait for a Grant. They do not change.
 type terms struct {
 	start     time.Time
 	waited    time.Duration
 	gap       time.Duration
 	delay     time.Duration // the longest Delay that applied
-	source    Source        // what held the request up beyond its own Delay
+	source    Source        // of delay; empty: the request
 	mode      Mode
 	hasGap    bool
 	overtaken bool // the gap is shorter than the delay
@@ -43,16 +46,16 @@ func (g Grant) IsZero() bool { return g.inflight == nil }
 // Waited returns how long Acquire waited.
 func (g Grant) Waited() time.Duration { return g.waited }
 
-// Gap returns the time from the previous request of the lane to the start of this one, and false if the lane knows of no
-// previous request. It counts from the previous request's end; from its start if it has not ended, if it was only
-// reckoned, or if Options.SpacingStart is set.
+// Gap returns the time between the previous request of the lane and the start of this one. The result is false if the
+// lane remembers no previous request. The time counts from the end of the previous request, or from its start if it has
+// not ended, if it was passed to Limiter.Reckon, or if Options.SpacingStart is set.
 func (g Grant) Gap() (time.Duration, bool) { return g.gap, g.hasGap }
 
-// Required returns the least Gap that was kept, and what asked for it: the empty Source if that was the request's own
-// Delay. The delay of Default is kept between starts after a burst, so the Gap may be less.
+// Required returns the Gap that the lane had to keep, and its cause: the empty Source if that was the Delay of the
+// request. If the cause is Default, the Gap may be less, since DefaultDelay spaces starts and allows bursts.
 func (g Grant) Required() (time.Duration, Source) { return g.delay, g.source }
 
-// Mode returns by what the request was paced: by this process alone unless Options.Coordinator is set.
+// Mode returns how the request was paced: ModeLocal, unless Options.Coordinator is set.
 func (g Grant) Mode() Mode {
 	if g.IsZero() {
 		return ModeLocal
@@ -60,12 +63,12 @@ func (g Grant) Mode() Mode {
 	return g.mode
 }
 
-// Overtaken reports whether the Gap is less than is Required since a request that was only reckoned was sent while this one
-// waited: see Limiter.Reckon.
+// Overtaken reports whether the Gap is less than Required because a request that was passed to Limiter.Reckon was sent
+// while this one waited.
 func (g Grant) Overtaken() bool { return g.overtaken }
 
-// Hear tells what the host answered, as soon as that is known: a host that pushes back should not have to wait until its
-// answer has ended. The Outcome of Release then counts no more.
+// Hear reports the response of the host before the request has ended, so that a 429 or 503 pauses the lane at once and
+// not after the body was read. The lane then ignores the response in the Outcome of Release.
 func (g Grant) Hear(o Outcome) {
 	if g.IsZero() {
 		return
@@ -77,7 +80,7 @@ func (g Grant) Hear(o Outcome) {
 	}
 }
 
-// Release ends the request, and its Delay begins to count for the next one.
+// Release ends the request. The Delay of the next request counts from this moment, or from o.Ended if that is earlier.
 func (g Grant) Release(o Outcome) {
 	if g.IsZero() {
 		return
@@ -88,8 +91,8 @@ func (g Grant) Release(o Outcome) {
 	})
 }
 
-// Cancel returns the place as if it had never been taken: the next request need not keep a Delay from this one. It is
-// for a request of which nothing was sent. After ReleaseAfter it does nothing, since the lane has counted the request.
+// Cancel gives the Grant back as if Acquire had never returned it: no Delay counts from this request. Call it only if
+// nothing was sent. After Options.ReleaseAfter the lane has already counted the request, and Cancel changes nothing.
 func (g Grant) Cancel() {
 	if g.IsZero() {
 		return
@@ -97,7 +100,7 @@ func (g Grant) Cancel() {
 	g.giveBack(func(now time.Time) { g.lane.cancel(g.inflight, now) })
 }
 
-// giveBack makes a move that gives g back, unless that was done.
+// giveBack calls move with the lane locked, unless g was given back before.
 func (g Grant) giveBack(move func(now time.Time)) {
 	g.lane.lock()
 	valid := g.valid()
@@ -110,25 +113,25 @@ func (g Grant) giveBack(move func(now time.Time)) {
 	}
 }
 
-// valid reports whether g was not given back. The lane is locked, so that it remains so.
+// valid reports whether g was not given back. The lane must be locked.
 func (g Grant) valid() bool { return g.inflight.number.Load() == g.number }
 
-// A inflight is a request under way: what the lane remembers of a Grant until that is given back. All but number is guarded
-// by the lock of the lane that it belongs to.
+// An inflight is a request between its start and the Release or Cancel of its Grant. The lock of its lane guards all
+// fields but number.
 type inflight struct {
-	number atomic.Uint64 // of its Grant; changes when that is given back
+	number atomic.Uint64 // changes when the Grant is given back
 	terms
 	client  string
-	own     *ClientTime   // nil: its client does not block it
-	turn    *turn         // nil: the lane is not shared
-	spacing time.Duration // the Delay that applied, or the floor; 0: none
+	own     *ClientTime   // nil: its client cannot block it
+	turn    *turn         // nil: the lane has no Coordinator
+	spacing time.Duration // its Delay or the floor, whichever is longer
 
-	done               bool      // over for the lane: given back, or ended by the lane itself after ReleaseAfter
-	overlaps           bool      // it gave its place back to other clients, and goes on
-	heard              bool      // the host's answer is known to the lane
-	delayFrom, gapFrom time.Time // the lane's before this inflight, for cancel
-	moves              uint64    // the lane's at this inflight
-	older, newer       *inflight // under way in the same lane
+	done               bool      // the lane no longer counts it: it has ended, was cancelled, or went on for ReleaseAfter
+	overlaps           bool      // it has made room for other clients and still goes on: see overlap
+	heard              bool      // the lane knows the response of the host
+	delayFrom, gapFrom time.Time // of the lane before the start, for cancel
+	moves              uint64    // of the lane after the start
+	older, newer       *inflight // in the list of the lane
 }
 
 // grant returns the Grant of f, which has started.
@@ -136,7 +139,7 @@ func (f *inflight) grant(ln *lane) Grant {
 	return Grant{lane: ln, inflight: f, number: f.number.Load(), terms: f.terms}
 }
 
-// newInflight returns an inflight to start a request with.
+// newInflight returns an unused inflight.
 func (l *Limiter) newInflight() *inflight {
 	if f, ok := l.inflightPool.Get().(*inflight); ok {
 		return f
@@ -144,13 +147,14 @@ func (l *Limiter) newInflight() *inflight {
 	return new(inflight)
 }
 
-// recycle takes back an inflight that no lane and no valid Grant refers to.
+// recycle keeps f for newInflight. No lane and no valid Grant may refer to it.
 func (l *Limiter) recycle(f *inflight) {
 	f.client, f.own, f.turn = "", nil, nil // what they point to may be large
 	l.inflightPool.Put(f)
 }
 
-// inflights are what is under way in one lane, oldest first: a list through them, since most lanes have none.
+// inflights is a linked list of the requests in flight in one lane, oldest first. Most lanes have none, so a list
+// through the requests themselves takes less memory than a slice.
 type inflights struct {
 	oldest, newest *inflight
 	n              int

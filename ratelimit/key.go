@@ -7,8 +7,8 @@ import (
 )
 
 // Domain returns the key under which all hosts of one registrable domain share a lane: "example.co.uk" for
-// "www.example.co.uk". A host that is itself a public suffix, or an address, keeps a lane of its own. The host is
-// canonical: lower case, without a trailing dot.
+// "www.example.co.uk". It returns addresses and public suffixes unchanged. The host must be canonical: lower case,
+// without a trailing dot.
 func Domain(host string) string {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return host

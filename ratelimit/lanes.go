@@ -5,22 +5,23 @@ import (
 	"time"
 )
 
-// Every sweepEvery calls, sweepSome lanes are looked at: two for each call, so the hand is round before the lanes can
-// have doubled. Before a key is turned away for want of a lane, sweepMany are looked at.
+// Every sweepEvery calls, a sweep checks sweepSome lanes, and drops the idle ones. That is two lanes for each call, so
+// every lane is checked before their number can have doubled. Before a key is rejected because there are too many
+// lanes, a sweep checks sweepMany.
 const (
 	sweepEvery = 64
 	sweepSome  = 2 * sweepEvery
 	sweepMany  = 256
 )
 
-// remembered is for how long a lane is kept after its last request if no longer Delay was seen: a Delay that begins to
-// apply, with a new robots.txt or for another client, is then still kept from that request.
+// remembered is how long a lane is kept after its last request if it has seen no longer Delay. A Delay that begins to
+// apply within that time, after a robots.txt has changed or for another client, still counts from that request.
 const remembered = time.Minute
 
-// lane returns the lane of key, locked, and makes it if there is none.
+// lane returns the locked lane of key. If there is no lane, it makes one.
 //
-// A lane may be dropped between the moment it is found and the moment its lock is held: A finds the lane, a sweep locks
-// it, sees that it is idle and drops it, A locks it. A then holds a lane that nobody else will find, so it looks again.
+// A sweep may drop the lane between find and lock: this call finds the lane; the sweep locks it, finds it idle and
+// drops it; this call locks it. No other call will find that lane, so this one looks again.
 func (l *Limiter) lane(key string) (*lane, error) {
 	if l.calls.Add(1)%sweepEvery == 0 {
 		l.mu.Lock()
@@ -40,7 +41,7 @@ func (l *Limiter) lane(key string) (*lane, error) {
 	}
 }
 
-// find returns the lane of key, not locked, and makes it if there is none.
+// find returns the lane of key without locking it. If there is no lane, it makes one.
 func (l *Limiter) find(key string) (*lane, error) {
 	if ln := l.present(key); ln != nil {
 		return ln, nil
@@ -48,7 +49,7 @@ func (l *Limiter) find(key string) (*lane, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if ln := l.lanes[key]; ln != nil {
-		return ln, nil // made by another since
+		return ln, nil // another call has made it
 	}
 	if len(l.lanes) >= l.rules().MaxLanes {
 		l.sweep(time.Now(), sweepMany)
@@ -56,20 +57,20 @@ func (l *Limiter) find(key string) (*lane, error) {
 	if len(l.lanes) >= l.rules().MaxLanes {
 		return nil, ErrTooManyLanes
 	}
-	ln := newLane(l, strings.Clone(key)) // key may be part of a whole request
+	ln := newLane(l, strings.Clone(key)) // key may share memory with a whole request
 	l.lanes[ln.key] = ln
 	l.ring.add(ln)
 	return ln, nil
 }
 
-// present returns the lane of key, not locked, or nil if there is none.
+// present returns the lane of key without locking it, or nil if there is no lane.
 func (l *Limiter) present(key string) *lane {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.lanes[key]
 }
 
-// sweep looks at the next n lanes and drops those that are idle. l.mu is held. A lane whose lock is taken is in use.
+// sweep checks the next n lanes and drops the idle ones. A lane that is locked is in use. l.mu must be held.
 func (l *Limiter) sweep(now time.Time, n int) {
 	for range min(n, len(l.ring.lanes)) {
 		ln := l.ring.next()
@@ -86,10 +87,10 @@ func (l *Limiter) sweep(now time.Time, n int) {
 	}
 }
 
-// A ring is the lanes in an order in which a hand can go round, a few at a time.
+// A ring holds all lanes in an order in which sweeps visit them, a few at a time.
 type ring struct {
 	lanes []*lane
-	hand  int
+	hand  int // index of the next lane to visit
 }
 
 func (r *ring) add(ln *lane) {
@@ -97,7 +98,7 @@ func (r *ring) add(ln *lane) {
 	r.lanes = append(r.lanes, ln)
 }
 
-// next returns the lane at the hand and moves the hand on. The ring is not empty.
+// next returns the next lane to visit. The ring must not be empty.
 func (r *ring) next() *lane {
 	if r.hand >= len(r.lanes) {
 		r.hand = 0
@@ -107,7 +108,7 @@ func (r *ring) next() *lane {
 	return ln
 }
 
-// remove puts the last lane in the place of ln.
+// remove removes ln, and moves the last lane to its index.
 func (r *ring) remove(ln *lane) {
 	last := len(r.lanes) - 1
 	r.lanes[ln.index] = r.lanes[last]

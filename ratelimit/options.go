@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// Options are the rules for all lanes of one Limiter. The zero value holds good defaults.
+// Options configures a Limiter. The zero value is ready to use.
 type Options struct {
-	// MaxQueue is how many requests may wait for one key, beside one of each client, which nobody crowds out. If zero, 1000.
+	// MaxQueue is how many requests may wait for one key. One request of each client may always wait. If zero, 1000.
 	MaxQueue int
 
 	// MaxQueuePerClient is how many requests of one client may wait for one key. If zero, 250.
 	MaxQueuePerClient int
 
-	// MaxConcurrent is how many requests without a Delay may be under way for one key, of all clients together. If
-	// zero, 8; if negative, there is no limit.
+	// MaxConcurrent is how many requests without a Delay may be in flight for one key, of all clients together. If
+	// zero, 8. If negative, there is no limit.
 	MaxConcurrent int
 
 	// DefaultDelay spaces the starts of requests without a Delay. If zero, they are not spaced.
@@ -23,23 +23,23 @@ type Options struct {
 	// DefaultBurst is how many requests may start at once before DefaultDelay spaces them. If zero, 1.
 	DefaultBurst int
 
-	// ReleaseAfter is how long a request may hold its place in the lane. One that goes on for longer, such as a long
-	// download, gives it back, and the Delay then counts from that moment. If zero, 30 seconds.
+	// ReleaseAfter is how long a request may hold its lane. If it goes on for longer, as a long download does, the lane
+	// counts it as ended, and a Delay counts from that moment. If zero, 30 seconds.
 	ReleaseAfter time.Duration
 
-	// SpacingStart measures a Delay from the start of one request to the start of the next, instead of from its end.
-	// There is still one request under way at a time. The start is the moment of the Grant.
+	// SpacingStart makes a Delay count from the start of the previous request instead of from its end. There is still
+	// one request in flight at a time. A request starts at the moment of its Grant.
 	SpacingStart bool
 
-	// MaxLanes is how many lanes are kept at a time. If zero, 1,000,000, which cost less than 400 MB.
+	// MaxLanes is how many lanes a Limiter holds at a time. If zero, 1,000,000, which take less than 400 MB.
 	MaxLanes int
 
-	// Coordinator is where several instances agree on whose turn it is. A request that may start by what this process knows
-	// then asks there first, so Acquire takes as long as the answer even if the way is free. MaxConcurrent holds for all
-	// instances together, and DefaultDelay spaces their starts without any burst. If nil, this process paces alone.
+	// Coordinator paces several instances as one. Each Acquire then asks the Coordinator before a request starts, and
+	// takes at least as long as its answer. MaxConcurrent holds for all instances together, and DefaultDelay spaces
+	// their starts without a burst. If nil, this process paces alone.
 	Coordinator Coordinator
 
-	// Pauses keeps the pauses of more than a minute that hosts have asked for. If nil, a restart forgets them.
+	// Pauses stores pauses of more than a minute. If nil, they end with the process.
 	Pauses Pauses
 }
 
@@ -65,7 +65,7 @@ func (o Options) withDefaults() *Options {
 	return &o
 }
 
-// check says what is wrong with o, as its owner wrote it.
+// check returns an error if a field of o is out of range.
 func (o Options) check() error {
 	switch {
 	case o.MaxQueue < 0:

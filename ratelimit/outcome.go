@@ -5,29 +5,29 @@ import (
 	"time"
 )
 
-// An Outcome is what came of a request. The zero value is a request that was sent and got no answer; for one that was
-// not sent there is Grant.Cancel.
+// An Outcome is the result of a request that was sent. The zero value means that there was no response. For a request
+// that was not sent, call Grant.Cancel instead.
 type Outcome struct {
-	// Status is the status of the response, 0 where there was none.
+	// Status is the status of the response, or 0 if there was no response.
 	Status int
 
-	// RetryAfter is how long the response's Retry-After asks to wait (RFC 9110 section 10.2.3). It counts for 429 and 503
-	// alone, up to 24 hours. Zero and less are as good as none.
+	// RetryAfter is the time in the Retry-After field of the response (RFC 9110 section 10.2.3). It counts only if
+	// Status is 429 or 503, and up to 24 hours. If zero or negative, there was no such field.
 	RetryAfter time.Duration
 
-	// Spent is for how long nothing remains of the quota that the response's RateLimit fields tell of. It counts
-	// whatever the status, up to an hour. Zero and less are as good as none.
+	// Spent is how long the quota in the RateLimit field of the response remains used up. It counts for every Status,
+	// and up to an hour. If zero or negative, the quota is not used up.
 	Spent time.Duration
 
-	// Credentials says that the request had some, such as Authorization or Cookie. A 429 or a used-up quota may then be a limit
-	// of one account, so it pauses the client only, until a second client gets the same.
+	// Credentials reports whether the request had credentials, such as Authorization or Cookie. A 429 or a used-up
+	// quota may then concern one account, so it pauses only the client, until a second client gets the same.
 	Credentials bool
 
-	// Ended is when the request ended, if that was before it was released. If zero, it is that moment.
+	// Ended is the moment when the request ended. If zero, it is the moment of Release.
 	Ended time.Time
 }
 
-// end returns when a request ended that was sent at start and is released now.
+// end returns the end of a request that started at start and is released now.
 func (o Outcome) end(start, now time.Time) time.Time {
 	if o.Ended.IsZero() || o.Ended.After(now) {
 		return now
@@ -35,7 +35,8 @@ func (o Outcome) end(start, now time.Time) time.Time {
 	return later(start, o.Ended)
 }
 
-// Bounds of what a host may ask for. A RateLimit field comes with every answer, so a wrong one is not to cost a day.
+// These are the longest pauses that a host may ask for. A RateLimit field comes with every response, so the bound is
+// lower: a wrong one must not cost a day.
 const (
 	longestRetryAfter = 24 * time.Hour
 	longestSpent      = time.Hour
@@ -49,7 +50,7 @@ func (o Outcome) pushesBack() bool {
 // personal reports whether o may concern the account of the request only. A 503 concerns the host.
 func (o Outcome) personal() bool { return o.Credentials && o.Status != http.StatusServiceUnavailable }
 
-// told returns for how long the host asked to be left alone, in its own words: 0 if it did not.
+// told returns the pause that the host named, 0 if it named no time.
 func (o Outcome) told() time.Duration {
 	told := max(0, min(o.Spent, longestSpent))
 	if o.pushesBack() {

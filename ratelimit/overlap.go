@@ -23,7 +23,7 @@ func (s *state) reclaim(now time.Time, wanted func(client string) bool) {
 	}
 }
 
-// blocked returns when the client of f had blocked it for blockedFor, the zero time if it has not.
+// blocked returns when the client of f had blocked it for maxBlocked, the zero time if it has not.
 func (f *inflight) blocked(now time.Time) time.Time {
 	if f.own == nil {
 		return time.Time{}

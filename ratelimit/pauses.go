@@ -6,28 +6,29 @@ import (
 	"time"
 )
 
-// A Pause is a host's request to be left alone, as it is kept over a restart.
+// A Pause is the pause of one key after a 429 or 503, as Pauses stores it.
 type Pause struct {
 	Key    string
 	Until  time.Time
 	Source Source // Backoff or RetryAfter
-	Streak int    // how many pauses of the curve have followed one another
+	Streak int    // number of pauses with growing length, this one included
 }
 
-// Pauses keep long pauses over a restart of the process. All methods may be called by many goroutines at once.
+// Pauses stores long pauses, so that they outlive the process. Its methods must be safe for concurrent use.
 type Pauses interface {
-	// Keep keeps p in the place of what was kept for its key, unless that ends later: two answers of a host may come here
-	// in either order.
+	// Keep stores p instead of the pause that is stored for its key, unless that ends later. Pauses of one key can come
+	// in any order.
 	Keep(p Pause) error
 
-	// Kept returns what is kept, half an hour past its end at least: so long a pause counts for the one after it.
+	// Kept returns the stored pauses. It must include those that ended less than half an hour ago, since they make the
+	// next pause longer.
 	Kept() ([]Pause, error)
 }
 
-// keepsAbove is how long a pause is that is worth keeping: a restart takes about as long.
+// Pauses stores only pauses that are longer than keepsAbove, which is about the time that a restart takes.
 const keepsAbove = time.Minute
 
-// restore makes the lanes of the pauses that are kept.
+// restore makes lanes for the stored pauses.
 func (l *Limiter) restore(kept Pauses) error {
 	if kept == nil {
 		return nil
@@ -52,7 +53,7 @@ func (l *Limiter) restore(kept Pauses) error {
 	return nil
 }
 
-// tellPause has the other instances know of a pause.
+// tellPause tells other instances about a pause.
 func (l *Limiter) tellPause(p Pause) {
 	if rest := time.Until(p.Until); l.coordinator != nil && rest > 0 {
 		l.coordinator.Pause(p.Key, rest, p.Source)
@@ -68,8 +69,8 @@ func (l *Limiter) keep(p Pause) {
 	l.store(p)
 }
 
-// store hands p to Pauses in the background, if it is long. If a pause of the same key is still queued, only the one that ends
-// last is kept, so the queue has at most one pause for each lane.
+// store passes p to Pauses in the background, if it is long. If a pause of the same key is still queued, only the one
+// that ends last remains, so the queue has at most one pause for each lane.
 func (l *Limiter) store(p Pause) {
 	if l.pauses == nil || time.Until(p.Until) <= keepsAbove {
 		return
@@ -89,7 +90,7 @@ func (l *Limiter) store(p Pause) {
 	}
 }
 
-// storeNow hands the pause of key to Pauses.
+// storeNow passes the queued pause of key to Pauses.
 func (l *Limiter) storeNow(key string) {
 	l.storing.Lock()
 	p := l.unstored[key]

@@ -12,29 +12,30 @@ import (
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
-// Client is who may use the proxy, and how its requests are treated. It is known by its user, its addresses, or both.
+// Client is a client of the proxy, and how its requests are treated. Its user, its addresses, or both identify it.
 type Client struct {
 	policy.Client
-	User     string         // whose credentials it sends; if empty, anybody's or none
-	Prefixes []netip.Prefix // addresses it comes from; if none, any
-	MaxWait  *time.Duration // how long its requests may be held; if nil, the server's
+	User     string         // if empty, any user, or no credentials
+	Prefixes []netip.Prefix // of its addresses; if empty, all
+	MaxWait  *time.Duration // the longest wait of its requests; if nil, the Server's
 	Pages    bool           // requests for the parts of its pages ask for a place without a Delay: see isSubresource
-	Purpose  string         // what its requests are recorded as being for
+	Purpose  string         // for the records of its requests
 }
 
-// is reports whether c is who comes from addr as user, which is empty for who sent no credentials.
-func (c *Client) is(user string, addr netip.Addr) bool {
+// matches reports whether c is the client that comes from addr as user. An empty user means that it sent no credentials.
+func (c *Client) matches(user string, addr netip.Addr) bool {
+	contains := func(p netip.Prefix) bool { return p.Contains(addr) }
 	if c.User == "" && len(c.Prefixes) == 0 {
-		return false // it says nothing, so it is nobody
+		return false // a Client without both must not match every request
 	}
-	return (c.User == "" || c.User == user) && (len(c.Prefixes) == 0 || slices.ContainsFunc(c.Prefixes, func(p netip.Prefix) bool { return p.Contains(addr) }))
+	return (c.User == "" || c.User == user) && (len(c.Prefixes) == 0 || slices.ContainsFunc(c.Prefixes, contains))
 }
 
-// local is everybody on this machine, where nobody is listed.
+// local is the client of every request if no clients are listed.
 var local = &Client{Client: policy.Client{Name: "local"}}
 
-// share returns the name by which queues, limits and fetches are shared fairly between clients: c's own, or, if no clients
-// are listed, the network of the remote address. It never depends on what a request says of itself, such as its User-Agent.
+// share returns the name by which queues, limits and fetches are shared fairly between clients: that of c, or, if no clients are
+// listed, the network of the remote address. It does not depend on fields that a client can choose, such as User-Agent.
 func (c *Client) share(remote string) string {
 	if c != local {
 		if c == nil {
@@ -49,7 +50,7 @@ func (c *Client) share(remote string) string {
 	return auth.Network(from.Addr()).Addr().String()
 }
 
-// clientsByUser returns the clients that users are if no clients are listed: one for each user, of that name.
+// clientsByUser returns the clients to use if none are listed: one for each user, with the user's name.
 func clientsByUser(users *auth.Users) map[string]*Client {
 	clients := make(map[string]*Client)
 	if users != nil {
@@ -60,8 +61,8 @@ func clientsByUser(users *auth.Users) map[string]*Client {
 	return clients
 }
 
-// identify returns who sends r: the first client that matches, a user or "local" where none is listed, and nil for a
-// stranger. It refuses credentials that are wrong, and asks for them where they are missing and could make a difference.
+// identify returns the client that sends r: the first that matches, or, if no clients are listed, the user or local. It returns nil
+// for an unknown client. It refuses wrong credentials, and asks an unknown client without credentials for them.
 func (s *Server) identify(r *http.Request) (*Client, *Refusal) {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -89,7 +90,7 @@ func (s *Server) match(user string, addr netip.Addr) *Client {
 		return s.byUser[user]
 	}
 	for i := range s.options.Clients {
-		if c := &s.options.Clients[i]; c.is(user, addr) {
+		if c := &s.options.Clients[i]; c.matches(user, addr) {
 			return c
 		}
 	}
@@ -135,13 +136,13 @@ func basic(field []string) (user, password string, ok bool) {
 type requester struct {
 	client *Client     // nil: unknown
 	denied *Refusal    // of an unknown client; nil: the one for clients that are not listed
-	share  string      // the client by which queues, limits and fetches are shared fairly: see Client.share
+	share  string      // see Client.share
 	tunnel *tunnel     // nil: outside a tunnel
 	conn   *http1.Conn // nil for HTTP/2
 	http10 bool        // the client speaks HTTP/1.0
 }
 
-// unknownClient returns the refusal of a client that is not known.
+// unknownClient returns the Refusal for an unknown client.
 func (r *requester) unknownClient() *Refusal {
 	if r.denied != nil {
 		return r.denied

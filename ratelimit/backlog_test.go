@@ -72,7 +72,7 @@ func TestComplaintsInTheBackground(t *testing.T) {
 		l := newLimiter(t, Options{Coordinator: c})
 		begin := time.Now()
 		const more = 10
-		for i := range maxComplaints + more {
+		for i := range maxThrottleEvents + more {
 			l.Hear(fmt.Sprint(i, ".example"), "a", Outcome{Status: 503})
 		}
 		for range 3 {
@@ -85,8 +85,8 @@ func TestComplaintsInTheBackground(t *testing.T) {
 			t.Errorf("complaints beyond the bound pause the host for %v, want a minute", got)
 		}
 		l.Close()
-		if got := len(c.counted); got < maxComplaints || got > maxComplaints+1 || !slices.IsSortedFunc(c.counted, func(a, b Complaint) int { return a.Sent.Compare(b.Sent) }) {
-			t.Errorf("%d complaints were counted, want the first %d in order, or one more that was under way", got, maxComplaints)
+		if got := len(c.counted); got < maxThrottleEvents || got > maxThrottleEvents+1 || !slices.IsSortedFunc(c.counted, func(a, b ThrottleEvent) int { return a.Sent.Compare(b.Sent) }) {
+			t.Errorf("%d complaints were counted, want the first %d in order, or one more that was under way", got, maxThrottleEvents)
 		}
 	})
 }
@@ -95,11 +95,11 @@ func TestComplaintsInTheBackground(t *testing.T) {
 type slowClub struct {
 	*club
 	takes   time.Duration
-	counted []Complaint
+	counted []ThrottleEvent
 }
 
-func (c *slowClub) Complain(said Complaint) (Verdict, error) {
+func (c *slowClub) CountThrottle(said ThrottleEvent) (ThrottleResult, error) {
 	time.Sleep(c.takes)
 	c.counted = append(c.counted, said)
-	return Verdict{}, nil
+	return ThrottleResult{}, nil
 }

@@ -5,38 +5,39 @@ import (
 	"time"
 )
 
-// Coordinator is where several instances agree on whose turn it is, so that a host sees them as one. Package redislease has one.
+// A Coordinator makes several instances pace as one, so that a host sees them as one client. Package redislease
+// implements it over Redis.
 type Coordinator interface {
-	// Lease asks for the right to send one request, without waiting for it: if the answer holds no Lease, it says when
-	// to ask again. One request for each key asks at a time, the one whose turn it is in this instance, and only when it
-	// may start by what this instance itself knows. The error is an *UnavailableError.
+	// Lease asks for the right to send one request. It does not wait for it: a result without a Lease says when to ask
+	// again. The lane has one question at a time, for the head of its queue, and asks only if that request may start by
+	// the state of this instance. The error is an *UnavailableError.
 	Lease(LeaseRequest) (LeaseResult, error)
 
-	// Sent says that a request was sent to key without a Lease, or that one has ended, from which the others keep their
-	// Delay. The one given here is its own. It does not block.
+	// Sent reports that a request to key was sent without a Lease, or that one has ended. The other instances count their
+	// Delay from it; delay is the one of that request. It does not block.
 	Sent(key string, delay time.Duration)
 
-	// Leave says that nobody waits in this instance for the Lease that was last refused. It does not block.
+	// Leave reports that no request in this instance waits for the Lease that was last refused. It does not block.
 	Leave(key string)
 
-	// Pause lets no request to key start for d, in any instance, and says why: Backoff or RetryAfter. Of several pauses the
-	// one that ends last counts. It does not block: the other instances hear of it as soon as they can.
-	Pause(key string, d time.Duration, why Source)
+	// Pause lets no request to key start for d in any instance. The source is Backoff or RetryAfter. Of several pauses the
+	// one that ends last counts. It does not block: the other instances learn of the pause as soon as possible.
+	Pause(key string, d time.Duration, source Source)
 
-	// Complain counts an answer that named no time, or that may concern one client alone, together with those that other
-	// instances got, and returns what that makes of the lane. An error says that nobody has counted it.
-	Complain(Complaint) (Verdict, error)
+	// CountThrottle counts the event together with those of other instances, and returns the state of the lane after it.
+	// If it returns an error, the event was not counted.
+	CountThrottle(ThrottleEvent) (ThrottleResult, error)
 
-	// Override sets the operator's order for key in all instances, in the place of the one before. The zero Override lifts it. An
-	// error says that the other instances do not know yet; they will as soon as they can.
+	// Override sets the override of key in all instances, in place of the one before. The zero Override lifts it. An error
+	// says that the other instances do not know the override yet; they learn of it as soon as possible.
 	Override(key string, o Override) error
 
-	// Watch has f called when it is worth asking again for key. It is a hint, which may be lost; f must not block.
+	// Watch calls f with a key when it is worth asking again for it. Calls may be lost. f must not block.
 	Watch(f func(key string))
 }
 
-// A Lease is the right to send one request, which no other instance has at the time. It is given back by End when the
-// request has ended, or by Cancel if it was not sent; whichever comes first counts. Neither blocks.
+// A Lease is the right to send one request. End gives it back when the request has ended, Cancel if the request was not
+// sent. Only the first call counts. Neither blocks.
 type Lease interface {
 	End()
 	Cancel()
@@ -44,68 +45,68 @@ type Lease interface {
 
 // A LeaseRequest asks for the right to send one request.
 type LeaseRequest struct {
-	Key      string        // of the lane
-	Delay    time.Duration // that must have passed since the request before
-	Start    bool          // the Delay counts from the start of that request, and not from its end
-	Limit    int           // how many requests may be under way in all instances; 0 is no limit. With a Crawl-delay, 1
-	UnderWay int           // how many are, in this instance
-	Waiting  int           // how many wait in this instance, the one that asks among them
-	Last     int64         // the number of the last Lease that was heard of; 0 is none
-	Heard    time.Time     // when that was
-	Hold     time.Duration // after how long a request that goes on gives its lease back; 0 is never
+	Key       string        // of the lane
+	Delay     time.Duration // since the request before
+	FromStart bool          // Delay counts from the start of that request, instead of its end
+	Limit     int           // requests in flight in all instances, 1 with a Crawl-delay; 0: no limit
+	InFlight  int           // requests in flight in this instance
+	Waiting   int           // requests that wait in this instance, including this one
+	LastLease int64         // the number of the last lease that this instance knows; 0: it knows of no lease
+	LastHeard time.Time     // when this instance learned LastLease
+	MaxHold   time.Duration // after which the lease is given back although the request goes on; 0: never
 }
 
-// A LeaseResult is what came of an LeaseRequest.
+// A LeaseResult is the result of a LeaseRequest.
 type LeaseResult struct {
-	Lease    Lease         // the right to send; nil if it is not its turn yet
-	Wait     time.Duration // when to ask again, if there is no Lease
-	Gap      time.Duration // since what a Delay counts from, in any instance; negative if nothing is known
-	Paused   time.Duration // how long the lane still is paused
-	PausedBy Source        // why
-	Override Override      // the operator's last order, zero if there is none. An answer without news of it repeats it. While it is a stop, there is no Lease
-	Rivals   []int         // how many wait in each other instance that has any; they take turns
-	Last     int64         // the number of the last Lease, of any instance
-	Mode     Mode
+	Lease       Lease         // nil: the request may not start yet
+	Wait        time.Duration // when to ask again, if Lease is nil
+	Gap         time.Duration // since the time from which a Delay counts, in any instance; negative: unknown
+	Paused      time.Duration // how long the lane is paused
+	PauseSource Source        // why it is paused
+	Override    Override      // the last override that is known; while it is a stop, Lease is nil
+	Rivals      []int         // how many requests wait in each other instance that has any; the instances take turns
+	LastLease   int64         // the number of the last lease of any instance
+	Mode        Mode
 }
 
-// A Complaint is a host's answer of 429 or 503 that named no time, or an answer that may concern one client alone.
-type Complaint struct {
-	Key      string
-	Client   string        // whose request was answered so
-	Sent     time.Time     // when that was sent: what was under way when a pause began tells nothing new
-	Streak   int           // how far up the curve of pauses this instance knows the host
-	Personal bool          // the lane is paused only if another client has heard the same: see Outcome.Credentials
-	Told     time.Duration // for how long the host asked to be left alone; 0 if it named no time
+// A ThrottleEvent is an answer of 429 or 503 that named no time, or an answer that may concern one client alone.
+type ThrottleEvent struct {
+	Key        string
+	Client     string        // of the request
+	Sent       time.Time     // when the request was sent; one that was in flight when a pause began does not count
+	Streak     int           // how many pauses of the curve have followed one another, as this instance knows
+	Personal   bool          // the lane is paused only if a second client gets such an answer: see Outcome.Credentials
+	RetryAfter time.Duration // for which the host asked to be left alone; 0: it named no time
 }
 
-// A Verdict is what complaints of all instances have come to.
-type Verdict struct {
-	Paused   time.Duration // how long the lane still is paused; 0 if it is not
-	PausedBy Source        // why
-	Streak   int           // how far up the curve it is
+// A ThrottleResult is the state of a lane after a ThrottleEvent.
+type ThrottleResult struct {
+	Paused      time.Duration // how long the lane is paused; 0: it is not
+	PauseSource Source        // why it is paused
+	Streak      int           // as in ThrottleEvent
 }
 
-// An Override is an operator's word on one lane, for all instances. The zero value is none.
+// An Override is an operator's instruction for one lane in all instances. The zero value is no instruction.
 type Override struct {
 	Stop  bool          // nothing is sent
 	Floor time.Duration // the least Delay
-	Until time.Time     // when the stop ends; zero is when it is lifted. Nobody remembers an order for more than a year
+	Until time.Time     // when the stop ends; zero: when it is lifted. An Override is kept for a year at most
 }
 
-// Mode says by what a request was paced.
+// Mode says which instances paced a request.
 type Mode string
 
 // The modes.
 const (
-	ModeLocal  Mode = "local"  // by this instance alone
-	ModeRedis  Mode = "redis"  // by all instances together
-	ModeSpread Mode = "spread" // by this instance, in its share of the time
+	ModeLocal  Mode = "local"  // this instance alone
+	ModeRedis  Mode = "redis"  // all instances together
+	ModeSpread Mode = "spread" // this instance, in its share of the time
 )
 
-// An UnavailableError says that nothing is sent, because Redis cannot be reached and Options say so.
+// An UnavailableError says that nothing is sent because the other instances cannot be reached.
 type UnavailableError struct {
-	RetryAfter time.Duration // when it is worth coming back
-	Err        error         // what Redis said last
+	RetryAfter time.Duration // when to try again
+	Err        error         // why they cannot be reached
 }
 
 func (e *UnavailableError) Error() string {

@@ -9,7 +9,7 @@ import (
 type effect struct {
 	kind    effectKind
 	waiter  *waiter       // of wakeGranted and wakeRefused
-	after   time.Duration // of setTimer and setWatch; the Delay of askForLease and tellSent
+	after   time.Duration // of setTimer and setWatch; the Delay of askForLease and reportSent
 	lease   Lease         // of endLease and cancelLease
 	ask     *LeaseRequest // of askForLease
 	backoff *backoff      // of keepPause and storePause
@@ -23,7 +23,7 @@ const (
 	wakeRefused
 	setTimer
 	stopTimer
-	keepPause  // store a pause, and tell other instances
+	keepPause  // store a pause, and report it to other instances
 	storePause // store a pause that other instances know
 	countCancelled
 	countReserved
@@ -34,7 +34,7 @@ const (
 	setWatch
 	askForLease
 	leaveLine
-	tellSent
+	reportSent
 	endLease
 	cancelLease
 )

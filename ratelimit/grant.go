@@ -123,7 +123,7 @@ type inflight struct {
 	terms
 	client  string
 	own     *ClientTime   // nil: its client cannot block it
-	turn    *turn         // nil: the lane has no Coordinator
+	lease   *lease        // nil: the lane has no Coordinator
 	spacing time.Duration // its Delay or the floor, whichever is longer
 
 	done               bool      // the lane no longer counts it: it has ended, was cancelled, or went on for ReleaseAfter
@@ -149,7 +149,7 @@ func (l *Limiter) newInflight() *inflight {
 
 // recycle keeps f for newInflight. No lane and no valid Grant may refer to it.
 func (l *Limiter) recycle(f *inflight) {
-	f.client, f.own, f.turn = "", nil, nil // what they point to may be large
+	f.client, f.own, f.lease = "", nil, nil // what they point to may be large
 	l.inflightPool.Put(f)
 }
 

@@ -85,7 +85,7 @@ func (ln *lane) carryOut(out *outbox, e *effect) {
 		go ln.askForLease(*e.ask, e.after)
 	case leaveLine:
 		l.coordinator.Leave(ln.key)
-	case tellSent:
+	case reportSent:
 		l.coordinator.Sent(ln.key, e.after)
 	case endLease:
 		e.lease.End()
@@ -125,8 +125,8 @@ func (ln *lane) hear(f *inflight, o Outcome, now time.Time) {
 	}
 }
 
-// maxComplaints is how many complaints may wait for the Coordinator. Any more count in this instance only.
-const maxComplaints = 1024
+// maxThrottleEvents is how many events may wait for the Coordinator. Any more count in this instance only.
+const maxThrottleEvents = 1024
 
 // answered handles the host's answer to a request that client sent.
 func (ln *lane) answered(o Outcome, client string, sent, now time.Time) {
@@ -136,9 +136,9 @@ func (ln *lane) answered(o Outcome, client string, sent, now time.Time) {
 	if !o.pushesBack() && o.told() == 0 {
 		return
 	}
-	if ln.share != nil && (o.told() == 0 || o.personal()) {
+	if ln.others != nil && (o.told() == 0 || o.personal()) {
 		// All instances count it together. A personal one counts here too, for its own client.
-		counted := ln.limiter.complaints.add(func() { ln.complain(o, client, sent) }, maxComplaints)
+		counted := ln.limiter.throttleEvents.add(func() { ln.countThrottle(o, client, sent) }, maxThrottleEvents)
 		if counted && !o.personal() {
 			return
 		}
@@ -146,19 +146,20 @@ func (ln *lane) answered(o Outcome, client string, sent, now time.Time) {
 	ln.throttled(o, client, sent, now)
 }
 
-// complain has all instances count an answer that named no time, or that may concern client alone, and handles the verdict.
-func (ln *lane) complain(o Outcome, client string, sent time.Time) {
+// countThrottle makes all instances count an answer that named no time, or that may concern client alone, and handles
+// the result.
+func (ln *lane) countThrottle(o Outcome, client string, sent time.Time) {
 	ln.lock()
 	streak := ln.restrain().climbed(time.Now())
 	ln.unlock()
-	verdict, err := ln.limiter.coordinator.Complain(Complaint{
-		Key: ln.key, Client: client, Sent: sent, Streak: streak, Personal: o.personal(), Told: o.told(),
+	result, err := ln.limiter.coordinator.CountThrottle(ThrottleEvent{
+		Key: ln.key, Client: client, Sent: sent, Streak: streak, Personal: o.personal(), RetryAfter: o.told(),
 	})
 	ln.lock()
 	defer ln.unlock()
 	switch now := time.Now(); {
 	case err == nil:
-		ln.judged(verdict, now)
+		ln.counted(result, now)
 	case !o.personal(): // else it was counted here
 		ln.throttled(o, client, sent, now)
 	}

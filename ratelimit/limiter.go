@@ -53,8 +53,8 @@ type Limiter struct {
 	misses       misses
 	inflightPool sync.Pool // of *inflight that are not under way
 
-	complaints backlog // calls of Coordinator.Complain
-	stores     backlog // calls of Pauses.Keep
+	throttleEvents backlog // calls of Coordinator.CountThrottle
+	stores         backlog // calls of Pauses.Keep
 
 	// storing guards unstored.
 	storing  sync.Mutex
@@ -90,7 +90,7 @@ func New(o Options) (*Limiter, error) {
 		return nil, err
 	}
 	if l.coordinator != nil {
-		l.coordinator.Watch(l.woken)
+		l.coordinator.Watch(l.wake)
 	}
 	return l, nil
 }
@@ -111,10 +111,10 @@ func (l *Limiter) Reload(o Options) error {
 	return nil
 }
 
-// Close waits until all pauses are handed to Options.Pauses and all complaints to Options.Coordinator. Call it after the last Grant
+// Close waits until all pauses are handed to Options.Pauses and all throttle events to Options.Coordinator. Call it after the last Grant
 // is released.
 func (l *Limiter) Close() {
-	l.complaints.wait() // first, since a complaint may cause a pause
+	l.throttleEvents.wait() // first, since one may cause a pause
 	l.stores.wait()
 }
 
@@ -130,12 +130,12 @@ func (l *Limiter) setOptions(o Options) {
 	l.options.Store(&rules{*o.withDefaults(), &l.misses})
 }
 
-// woken is called by the Coordinator if another instance has news of key.
-func (l *Limiter) woken(key string) {
+// wake is what the Coordinator calls for a key for which it is worth asking again.
+func (l *Limiter) wake(key string) {
 	if ln := l.present(key); ln != nil {
 		ln.lock()
 		defer ln.unlock()
-		ln.woken(time.Now())
+		ln.wake(time.Now())
 	}
 }
 

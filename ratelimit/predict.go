@@ -138,7 +138,7 @@ func (rs *reports) last() time.Time {
 // sent notes a request that was sent without a Grant. Those already waiting for a turn are not put off by it. The lane has
 // settled.
 func (s *state) sent(delay time.Duration, now time.Time) {
-	s.sentHere(delay)
+	s.reportSent(delay)
 	s.gapFrom = now
 	s.moves++
 	if s.queue.waiting() == 0 {

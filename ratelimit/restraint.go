@@ -190,16 +190,16 @@ func (l *Limiter) intervene(key string, change func(*restraint)) error {
 	err = l.coordinator.Override(key, override)
 	ln.lock()
 	defer ln.unlock()
-	ln.share.telling--
-	ln.share.told = time.Now()
+	ln.others.overriding--
+	ln.others.overridden = time.Now()
 	return err
 }
 
 // intervene changes the restraint, and returns what other instances are to know of it.
 func (s *state) intervene(change func(*restraint), now time.Time) Override {
 	change(s.restrain())
-	if s.share != nil {
-		s.share.telling++
+	if s.others != nil {
+		s.others.overriding++
 	}
 	s.review(now)
 	s.dispatch(now)

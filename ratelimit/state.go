@@ -21,8 +21,8 @@ type state struct {
 	overlaps map[string]*overlap // by client; nil: none
 	debts    *debts              // nil: no request has waited of late
 
-	restraint *restraint // nil: none
-	share     *share     // nil: there are no other instances
+	restraint *restraint    // nil: none
+	others    *coordination // nil: there is no Coordinator
 
 	pacer       pacer         // its delayFrom is the last start or, unless SpacingStart is set, the last end
 	gapFrom     time.Time     // from when a gap counts: delayFrom, or the last request that was only reckoned
@@ -37,7 +37,7 @@ func (s *state) init(r *rules, shared bool) {
 	s.rules, s.longest = r, max(remembered, r.DefaultDelay)
 	s.pacer.countFrom(time.Time{})
 	if shared {
-		s.share = &share{}
+		s.others = &coordination{}
 	}
 }
 
@@ -55,14 +55,14 @@ func (s *state) enter(ctx context.Context, r Request, f *inflight, now time.Time
 	delay := s.restraint.delay(r.delay())
 	s.longest = max(s.longest, delay)
 	s.expireOverdue(now)
-	if err := s.restraint.stop(now); err != nil && s.share == nil {
+	if err := s.restraint.stop(now); err != nil && s.others == nil {
 		return nil, err
 	}
 	if s.blocked(delay) {
 		s.reclaim(now, func(client string) bool { return client != r.Client })
 	}
 	held := s.heldBack(r.Client, now)
-	if s.share == nil && !held && s.vacant(now) && s.until(now, delay) <= 0 {
+	if s.others == nil && !held && s.vacant(now) && s.until(now, delay) <= 0 {
 		s.start(f, now, now, r.Client, r.delay(), r.ClientTime)
 		return nil, nil
 	}
@@ -72,7 +72,7 @@ func (s *state) enter(ctx context.Context, r Request, f *inflight, now time.Time
 	}
 	w.ctx, w.delay, w.maxWait, w.arrived, w.own, w.inflight = ctx, r.delay(), max(r.MaxWait, w.maxWait), now, r.ClientTime, f
 	s.dispatch(now)
-	s.crowds(now)
+	s.askEarly(now)
 	return w, nil
 }
 
@@ -192,10 +192,10 @@ func (s *state) blockedFor(w *waiter, now time.Time) time.Duration {
 	if w.reserved() {
 		return s.expiry(w).Sub(now)
 	}
-	if s.share == nil {
+	if s.others == nil {
 		return 0
 	}
-	return s.agreed(delay, now)
+	return s.untilLease(delay, now)
 }
 
 // remove takes w out of the queue, if it is still there.
@@ -221,25 +221,25 @@ func (s *state) start(f *inflight, now, arrived time.Time, client string, delay 
 		s.debts.serve(client)
 		s.forgive(now)
 	}
-	t := s.share.take()
-	if t != nil && t.Gap >= 0 {
-		s.gapFrom = later(s.gapFrom, now.Add(-t.Gap))
+	l := s.others.take()
+	if l != nil && l.Gap >= 0 {
+		s.gapFrom = later(s.gapFrom, now.Add(-l.Gap))
 	}
-	f.client, f.own, f.turn, f.spacing, f.done, f.heard, f.overlaps = client, own, t, s.restraint.delay(delay), false, false, false
+	f.client, f.own, f.lease, f.spacing, f.done, f.heard, f.overlaps = client, own, l, s.restraint.delay(delay), false, false, false
 	f.delayFrom, f.gapFrom = s.pacer.delayFrom, s.gapFrom
 	f.terms = s.terms(now, arrived, delay, f)
 	s.pacer.start(f.spacing > 0, &s.rules.Options, now)
 	s.countFrom(now, now)
 	f.moves = s.moves
 	s.inflights.add(f)
-	if s.share != nil {
+	if s.others != nil {
 		s.watchAgain(now)
 	}
 }
 
 // terms returns on what terms f starts.
 func (s *state) terms(now, arrived time.Time, delay time.Duration, f *inflight) terms {
-	t := terms{start: now, waited: now.Sub(arrived), mode: f.turn.mode(), hasGap: !s.gapFrom.IsZero()}
+	t := terms{start: now, waited: now.Sub(arrived), mode: f.lease.mode(), hasGap: !s.gapFrom.IsZero()}
 	if t.hasGap {
 		t.gap = now.Sub(s.gapFrom)
 	}
@@ -283,7 +283,7 @@ func (s *state) countFrom(delayFrom, gapFrom time.Time) {
 // end takes f out of the requests under way.
 func (s *state) end(f *inflight, at time.Time) {
 	f.done = true
-	s.endTurn(f.turn)
+	s.endLease(f.lease)
 	s.inflights.remove(f)
 	s.learn(at.Sub(f.start))
 	if s.queue.others(f.client) {
@@ -310,7 +310,7 @@ func (s *state) cancel(f *inflight, now time.Time) {
 
 // undo takes back the start of f.
 func (s *state) undo(f *inflight, now time.Time) {
-	s.cancelTurn(f.turn)
+	s.cancelLease(f.lease)
 	s.inflights.remove(f)
 	s.emit(effect{kind: countCancelled})
 	if s.moves == f.moves {

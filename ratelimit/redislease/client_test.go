@@ -156,7 +156,7 @@ func TestDelayCountsFromTheEndOrTheStart(t *testing.T) {
 	l.given()
 	denied(t, in[1], spaced(time.Second), 999*time.Millisecond, 1001*time.Millisecond)
 	at(801 * time.Millisecond)
-	denied(t, in[0], ratelimit.LeaseRequest{Key: host, Delay: time.Second, Start: true, Limit: 1}, 298*time.Millisecond, 300*time.Millisecond) // second in the line
+	denied(t, in[0], ratelimit.LeaseRequest{Key: host, Delay: time.Second, FromStart: true, Limit: 1}, 298*time.Millisecond, 300*time.Millisecond) // second in the line
 	at(1700 * time.Millisecond)
 	denied(t, in[1], spaced(time.Second), 99*time.Millisecond, 101*time.Millisecond)
 	at(1801 * time.Millisecond)
@@ -291,7 +291,7 @@ func TestLeaseIsRenewed(t *testing.T) {
 func TestLeaseIsHeldNoLongerThanHold(t *testing.T) {
 	_, in := newMini(t, 2)
 	a := spaced(10 * time.Millisecond)
-	a.Hold = 50 * time.Millisecond
+	a.MaxHold = 50 * time.Millisecond
 	granted(t, in[0], a)
 	eventually(t, "the lease is given back", func() bool { return lease(t, in[1], a).Lease != nil })
 }
@@ -312,8 +312,8 @@ func TestPauseIsShared(t *testing.T) {
 	pauses(t, in[1], host, time.Second, ratelimit.Backoff) // the longest counts
 	for _, a := range []ratelimit.LeaseRequest{spaced(time.Second), {Key: host, Limit: 8}} {
 		answer := denied(t, in[1], a, 58*time.Second, time.Minute+time.Second)
-		if answer.Paused < 58*time.Second || answer.PausedBy != ratelimit.RetryAfter {
-			t.Errorf("paused for %v by %q, want a minute by the longer one", answer.Paused, answer.PausedBy)
+		if answer.Paused < 58*time.Second || answer.PauseSource != ratelimit.RetryAfter {
+			t.Errorf("paused for %v by %q, want a minute by the longer one", answer.Paused, answer.PauseSource)
 		}
 	}
 }
@@ -346,7 +346,7 @@ func TestComplaintsAreShared(t *testing.T) {
 		now = now.Add(step.after)
 		server.SetTime(now)
 		forgetClocks(in...)
-		verdict, err := in[step.by].Complain(ratelimit.Complaint{Key: host, Client: step.client, Sent: time.Now().Add(-step.ago), Streak: step.streak})
+		verdict, err := in[step.by].CountThrottle(ratelimit.ThrottleEvent{Key: host, Client: step.client, Sent: time.Now().Add(-step.ago), Streak: step.streak})
 		if err != nil {
 			t.Fatalf("%s: %v", step.name, err)
 		}
@@ -359,12 +359,12 @@ func TestComplaintsAreShared(t *testing.T) {
 	}
 	server.SetTime(now.Add(time.Second))
 	forgetClocks(in...)
-	if _, err := in[0].Complain(ratelimit.Complaint{Key: host, Client: "a", Sent: time.Now()}); err != nil || in[0].Stats().Corrupt != 1 {
+	if _, err := in[0].CountThrottle(ratelimit.ThrottleEvent{Key: host, Client: "a", Sent: time.Now()}); err != nil || in[0].Stats().Corrupt != 1 {
 		t.Errorf("with a text in the place of what was heard: %v, and %d reports of it; want 1", err, in[0].Stats().Corrupt)
 	}
 	pauses(t, in[1], host, 3*time.Hour, ratelimit.RetryAfter)
-	verdict, err := in[0].Complain(ratelimit.Complaint{Key: host, Client: "a", Sent: time.Now().Add(-time.Minute)})
-	if err != nil || verdict.PausedBy != ratelimit.RetryAfter || verdict.Paused < 2*time.Hour {
+	verdict, err := in[0].CountThrottle(ratelimit.ThrottleEvent{Key: host, Client: "a", Sent: time.Now().Add(-time.Minute)})
+	if err != nil || verdict.PauseSource != ratelimit.RetryAfter || verdict.Paused < 2*time.Hour {
 		t.Errorf("in a pause that the host has asked for: %+v, %v", verdict, err)
 	}
 }
@@ -560,19 +560,19 @@ func TestServerThatForgotWhileItRan(t *testing.T) {
 	granted(t, in[0], a).Cancel()
 	in[0].quiet()
 	answer := lease(t, in[1], a)
-	if answer.Last != 2 {
-		t.Fatalf("the second lease has the number %d", answer.Last)
+	if answer.LastLease != 2 {
+		t.Fatalf("the second lease has the number %d", answer.LastLease)
 	}
 	answer.Lease.Cancel()
 	in[1].quiet()
-	a.Last, a.Heard = answer.Last, time.Now()
+	a.LastLease, a.LastHeard = answer.LastLease, time.Now()
 	server.FlushAll()
 	trust(in[1])
 	denied(t, in[1], a, a.Delay*9/10, a.Delay)
 	if got := in[1].Stats().Corrupt; got != 1 {
 		t.Errorf("%d reports of what was forgotten, want 1", got)
 	}
-	b := ratelimit.LeaseRequest{Key: "b.example", Delay: time.Second, Limit: 1, Last: 7, Heard: time.Now().Add(-time.Second - remembered - time.Millisecond)}
+	b := ratelimit.LeaseRequest{Key: "b.example", Delay: time.Second, Limit: 1, LastLease: 7, LastHeard: time.Now().Add(-time.Second - remembered - time.Millisecond)}
 	granted(t, in[1], b) // dropped long ago, as lanes are
 }
 
@@ -584,7 +584,7 @@ func TestNothingStaysForEver(t *testing.T) {
 	if err := in[0].Override(host, ratelimit.Override{Stop: true, Until: time.Now().Add(time.Minute)}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := in[0].Complain(ratelimit.Complaint{Key: host, Client: "a", Sent: time.Now()}); err != nil {
+	if _, err := in[0].CountThrottle(ratelimit.ThrottleEvent{Key: host, Client: "a", Sent: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	for _, key := range server.Keys() {
@@ -824,11 +824,11 @@ func TestLeaseThatLeavesRoomWakes(t *testing.T) {
 func TestSpreadSharesTheLimit(t *testing.T) {
 	server, in := newMini(t, 4)
 	server.Close()
-	a := ratelimit.LeaseRequest{Key: host, Limit: 8, UnderWay: 1}
+	a := ratelimit.LeaseRequest{Key: host, Limit: 8, InFlight: 1}
 	if answer := lease(t, in[0], a); answer.Lease == nil || answer.Mode != ratelimit.ModeSpread {
 		t.Errorf("Lease(%+v) = %+v, want a Lease in mode spread", a, answer)
 	}
-	a.UnderWay = 2
+	a.InFlight = 2
 	denied(t, in[0], a, time.Second, time.Second)
 
 	if err := server.Restart(); err != nil {
@@ -839,7 +839,7 @@ func TestSpreadSharesTheLimit(t *testing.T) {
 	in[0].health.settled = time.Now().Add(time.Minute)
 	in[0].health.mu.Unlock()
 	denied(t, in[0], a, time.Second, time.Second)
-	a.UnderWay = 1
+	a.InFlight = 1
 	granted(t, in[0], a)
 }
 

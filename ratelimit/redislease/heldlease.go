@@ -28,8 +28,8 @@ type heldLease struct {
 // hold returns the lease for r and starts to renew it. The token is empty if Redis does not know the lease.
 func (c *Client) hold(r ratelimit.LeaseRequest, token string) *heldLease {
 	l := &heldLease{client: c, key: r.Key, token: token, delay: r.Delay}
-	if r.Hold > 0 {
-		l.until = time.Now().Add(r.Hold)
+	if r.MaxHold > 0 {
+		l.until = time.Now().Add(r.MaxHold)
 	}
 	l.mu.Lock()
 	l.timer = time.AfterFunc(l.next(), l.renew)

@@ -74,7 +74,7 @@ func (c *Client) holdOff(r ratelimit.LeaseRequest) time.Duration {
 
 // overShare returns how long r waits because this instance has its share of the limit in flight, 0 if it has not.
 func (c *Client) overShare(r ratelimit.LeaseRequest) time.Duration {
-	if r.Limit > 0 && r.UnderWay >= max(1, r.Limit/c.health.count()) {
+	if r.Limit > 0 && r.InFlight >= max(1, r.Limit/c.health.count()) {
 		return time.Second
 	}
 	return 0
@@ -94,10 +94,10 @@ func (c *Client) askTwice(r ratelimit.LeaseRequest) (ratelimit.LeaseResult, erro
 		return c.notYet(r, commandTimeout), nil
 	}
 	result := ratelimit.LeaseResult{
-		Wait: v.duration(1), Gap: v.duration(2), Paused: v.duration(3), PausedBy: v.source(9), Rivals: v.numbers(8), Last: v.number(10), Mode: ratelimit.ModeRedis,
+		Wait: v.duration(1), Gap: v.duration(2), Paused: v.duration(3), PauseSource: v.source(9), Rivals: v.numbers(8), LastLease: v.number(10), Mode: ratelimit.ModeRedis,
 		Override: c.overrides.merge(r.Key, datedOverride{v.override(4), v.number(7)}, time.Now()),
 	}
-	c.learnPause(r.Key, result.Paused, result.PausedBy)
+	c.learnPause(r.Key, result.Paused, result.PauseSource)
 	switch {
 	case l == nil:
 	case result.Override.Stop: // Redis did not know of the stop yet
@@ -114,7 +114,7 @@ func (c *Client) ask(r ratelimit.LeaseRequest) (v reply, l *heldLease, err error
 	if limit == 0 {
 		limit = math.MaxInt32
 	}
-	if r.Start {
+	if r.FromStart {
 		from = "start"
 	}
 	o := c.overrides.reminder(r.Key, time.Now())
@@ -130,10 +130,10 @@ func (c *Client) ask(r ratelimit.LeaseRequest) (v reply, l *heldLease, err error
 // knownLease returns the number of a lease that Redis must still know. It returns 0 if Redis may have dropped the lane
 // since, or is known to have lost its memory.
 func (c *Client) knownLease(r ratelimit.LeaseRequest) int64 {
-	if time.Since(r.Heard) > r.Delay+remembered || c.health.distrustsAt(r.Heard) {
+	if time.Since(r.LastHeard) > r.Delay+remembered || c.health.distrustsAt(r.LastHeard) {
 		return 0
 	}
-	return r.Last
+	return r.LastLease
 }
 
 // leaseWhileDown returns the result while Redis is down because of cause.

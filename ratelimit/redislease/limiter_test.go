@@ -11,9 +11,9 @@ import (
 // Redis counts responses that may concern one client as the lane does.
 func TestAccountsOverRedis(t *testing.T) {
 	_, in := newMini(t, 2)
-	complain := func(client string, told time.Duration) ratelimit.Verdict {
+	complain := func(client string, told time.Duration) ratelimit.ThrottleResult {
 		t.Helper()
-		verdict, err := in[0].Complain(ratelimit.Complaint{Key: host, Client: client, Sent: time.Now(), Personal: true, Told: told})
+		verdict, err := in[0].CountThrottle(ratelimit.ThrottleEvent{Key: host, Client: client, Sent: time.Now(), Personal: true, RetryAfter: told})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -24,7 +24,7 @@ func TestAccountsOverRedis(t *testing.T) {
 			t.Fatalf("one client pauses the host: %+v", verdict)
 		}
 	}
-	if verdict := complain("b", 20*time.Second); verdict.Paused < 19*time.Second || verdict.Paused > 20*time.Second || verdict.PausedBy != ratelimit.RetryAfter {
+	if verdict := complain("b", 20*time.Second); verdict.Paused < 19*time.Second || verdict.Paused > 20*time.Second || verdict.PauseSource != ratelimit.RetryAfter {
 		t.Errorf("a second client: %+v, want a pause of 20s", verdict)
 	}
 	if answer := denied(t, in[1], ratelimit.LeaseRequest{Key: host, Limit: 8}, 19*time.Second, 20*time.Second); answer.Paused < 19*time.Second {

@@ -57,7 +57,7 @@ func TestMemoryLossTellsAgain(t *testing.T) {
 					}
 				}
 			}
-			if answer := lease(t, in[1], ratelimit.LeaseRequest{Key: "paused.example", Limit: 8}); answer.Paused < 59*time.Minute || answer.PausedBy != ratelimit.RetryAfter {
+			if answer := lease(t, in[1], ratelimit.LeaseRequest{Key: "paused.example", Limit: 8}); answer.Paused < 59*time.Minute || answer.PauseSource != ratelimit.RetryAfter {
 				t.Errorf("paused.example: %+v, want a pause of an hour", answer)
 			}
 			if answer := lease(t, in[1], ratelimit.LeaseRequest{Key: "stopped.example", Limit: 8}); !answer.Override.Stop {
@@ -381,11 +381,11 @@ func TestLostAnswerRepeatsNothing(t *testing.T) {
 			r := newRedis(t, Options{URL: url})
 			eventually(t, "Redis is up", func() bool { return r.Stats().Up })
 			eventually(t, "the lease script is known", func() bool { return lease(t, r, ratelimit.LeaseRequest{Key: "b.example", Limit: 8}).Lease != nil })
-			if _, err := r.Complain(ratelimit.Complaint{Key: "b.example", Client: "a", Sent: time.Now()}); err != nil {
+			if _, err := r.CountThrottle(ratelimit.ThrottleEvent{Key: "b.example", Client: "a", Sent: time.Now()}); err != nil {
 				t.Fatal(err)
 			}
 			relay.Cut("throttle")
-			_, err := r.Complain(ratelimit.Complaint{Key: host, Client: "a", Sent: time.Now()})
+			_, err := r.CountThrottle(ratelimit.ThrottleEvent{Key: host, Client: "a", Sent: time.Now()})
 			if err == nil {
 				t.Error("a complaint was answered although the answer was lost")
 			}

@@ -59,22 +59,22 @@ func (c *Client) Pause(key string, d time.Duration, source ratelimit.Source) {
 	c.wantSend()
 }
 
-// Complain implements ratelimit.Coordinator.
-func (c *Client) Complain(e ratelimit.Complaint) (ratelimit.Verdict, error) {
+// CountThrottle implements ratelimit.Coordinator.
+func (c *Client) CountThrottle(e ratelimit.ThrottleEvent) (ratelimit.ThrottleResult, error) {
 	if err := c.health.down(); err != nil {
-		return ratelimit.Verdict{}, err
+		return ratelimit.ThrottleResult{}, err
 	}
 	personal := 0
 	if e.Personal {
 		personal = 1
 	}
-	args := []any{e.Client, micros(time.Since(e.Sent)), e.Streak, personal, micros(e.Told)}
+	args := []any{e.Client, micros(time.Since(e.Sent)), e.Streak, personal, micros(e.RetryAfter)}
 	v, err := c.call(&command{script: backoffScript, verb: "throttle", key: e.Key, args: args}, nil)
 	if err != nil {
-		return ratelimit.Verdict{}, err
+		return ratelimit.ThrottleResult{}, err
 	}
-	result := ratelimit.Verdict{Paused: v.duration(0), Streak: int(v.number(1)), PausedBy: v.source(2)}
-	c.learnPause(e.Key, result.Paused, result.PausedBy)
+	result := ratelimit.ThrottleResult{Paused: v.duration(0), Streak: int(v.number(1)), PauseSource: v.source(2)}
+	c.learnPause(e.Key, result.Paused, result.PauseSource)
 	return result, nil
 }
 

@@ -47,9 +47,9 @@ func (c *club) Lease(a LeaseRequest) (LeaseResult, error) {
 	if c.err != nil {
 		return LeaseResult{}, c.err
 	}
-	c.told = a.Last
+	c.told = a.LastLease
 	now := time.Now()
-	answer := LeaseResult{Gap: -1, Mode: cmp.Or(c.mode, ModeRedis), Override: c.order, Rivals: c.rivals, Last: c.last, Paused: max(0, c.paused.Sub(now)), PausedBy: c.why}
+	answer := LeaseResult{Gap: -1, Mode: cmp.Or(c.mode, ModeRedis), Override: c.order, Rivals: c.rivals, LastLease: c.last, Paused: max(0, c.paused.Sub(now)), PauseSource: c.why}
 	if !c.mark.IsZero() {
 		answer.Gap = now.Sub(c.mark)
 	}
@@ -63,7 +63,7 @@ func (c *club) Lease(a LeaseRequest) (LeaseResult, error) {
 	default:
 		c.holders++
 		c.last++
-		answer.Last = c.last
+		answer.LastLease = c.last
 		answer.Lease = &clubLease{club: c, mark: c.mark}
 		c.mark = now
 	}
@@ -96,18 +96,18 @@ func (c *club) Pause(_ string, d time.Duration, why Source) {
 	c.wake()
 }
 
-func (c *club) Complain(said Complaint) (Verdict, error) {
+func (c *club) CountThrottle(said ThrottleEvent) (ThrottleResult, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {
-		return Verdict{}, c.err
+		return ThrottleResult{}, c.err
 	}
 	now := time.Now()
-	o := Outcome{Status: 429, RetryAfter: said.Told, Credentials: said.Personal}
+	o := Outcome{Status: 429, RetryAfter: said.RetryAfter, Credentials: said.Personal}
 	if c.heard.hear(o, said.Client, said.Sent, now) {
 		c.paused, c.why = later(c.paused, c.heard.until), c.heard.source
 	}
-	return Verdict{Paused: max(0, c.paused.Sub(now)), PausedBy: c.why, Streak: c.heard.streak}, nil
+	return ThrottleResult{Paused: max(0, c.paused.Sub(now)), PauseSource: c.why, Streak: c.heard.streak}, nil
 }
 
 func (c *club) Override(_ string, o Override) error {

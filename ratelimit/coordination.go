@@ -1,0 +1,282 @@
+package ratelimit
+
+import "time"
+
+// A coordination is the part of a lane's state that concerns other instances. It is nil if there is no Coordinator.
+//
+// A lane asks for a lease if the head of its queue may start by the state of this instance. The lane stays unlocked
+// during the question. The result is a move of its own, and the lease goes to the request that is the head by then.
+type coordination struct {
+	asking   bool      // a question has no result yet
+	askedAt  time.Time // when the last question was asked
+	reported int       // how many requests waited then
+	woken    bool      // a message came since then, so the Wait of its result may be old
+	askAfter time.Time // it is useless to ask before
+	inLine   bool      // this instance has a place in the line of those that wait
+
+	overriding int       // calls of Coordinator.Override that have not returned
+	overridden time.Time // when the last one returned
+
+	rivals    []int // how many requests wait in each other instance, by the last result
+	lastLease int64 // by the last result
+	heardAt   time.Time
+
+	// What the lane counted from before countFromOthers changed it, and the lane's moves after that.
+	moves     uint64
+	delayFrom time.Time
+	gapFrom   time.Time
+
+	lease *lease // granted in this move, and not taken by a request yet
+}
+
+// A lease is the result that holds the right to start a request whose Delay is delay or less. It is nil if there is no
+// Coordinator.
+type lease struct {
+	LeaseResult
+	delay time.Duration
+}
+
+func (l *lease) mode() Mode {
+	if l == nil {
+		return ModeLocal
+	}
+	return l.Mode
+}
+
+// take returns the lease for the request that starts now.
+func (c *coordination) take() *lease {
+	if c == nil {
+		return nil
+	}
+	l := c.lease
+	c.lease = nil
+	return l
+}
+
+// endLease gives back the lease of a request that has ended.
+func (s *state) endLease(l *lease) {
+	if l == nil {
+		return
+	}
+	s.emit(effect{kind: endLease, lease: l.Lease})
+	if l.Mode == ModeSpread {
+		s.others.askAfter = time.Time{} // no message comes, since there is no connection to other instances
+	}
+}
+
+// cancelLease gives back the lease of a request that was not sent.
+func (s *state) cancelLease(l *lease) {
+	if l != nil {
+		s.emit(effect{kind: cancelLease, lease: l.Lease})
+	}
+}
+
+// untilLease returns how long the head of the queue, which has this delay, waits for a lease: 0 if there is one. If
+// necessary it asks for one; dispatch runs again when the result is there.
+func (s *state) untilLease(delay time.Duration, now time.Time) time.Duration {
+	c := s.others
+	if c.lease != nil && c.lease.delay >= delay {
+		return 0
+	}
+	if wait := c.askAfter.Sub(now); wait > 0 {
+		return wait
+	}
+	s.askForLease(delay, now)
+	return endless
+}
+
+// askEarly asks for a lease before askAfter if the number of waiting requests has doubled since the last question. The
+// other instances foresee longer waits then.
+func (s *state) askEarly(now time.Time) {
+	if s.others != nil && s.queue.waiting() >= 2*max(1, s.others.reported) {
+		s.askForHead(now)
+	}
+}
+
+// askForHead asks for a lease for the head of the queue, unless its client is held back.
+func (s *state) askForHead(now time.Time) {
+	if w := s.next(now); !w.reserved() && !s.heldBack(w.client, now) {
+		s.askForLease(s.restraint.delay(w.delay), now)
+	}
+}
+
+// mayAsk reports whether the lane may ask for a lease for a request that does not wait.
+func (s *state) mayAsk(now time.Time, delay time.Duration) bool {
+	return s.others != nil && s.vacant(now) && s.until(now, delay) <= 0
+}
+
+// askForLease asks for a lease, unless a question has no result yet.
+func (s *state) askForLease(delay time.Duration, now time.Time) {
+	c := s.others
+	if c.asking {
+		return
+	}
+	c.asking, c.askedAt, c.woken, c.reported = true, now, false, s.queue.waiting()
+	r := LeaseRequest{
+		Delay: delay, FromStart: s.rules.SpacingStart, Limit: 1, InFlight: s.inflights.n, Waiting: c.reported,
+		LastLease: c.lastLease, LastHeard: c.heardAt, MaxHold: s.rules.ReleaseAfter,
+	}
+	if delay == 0 {
+		r.Delay, r.FromStart, r.Limit = s.rules.DefaultDelay, true, max(0, s.rules.MaxConcurrent)
+	}
+	s.emit(effect{kind: askForLease, ask: &r, after: delay})
+}
+
+// leased handles the result of a question for a request with this Delay.
+func (s *state) leased(r LeaseResult, err error, delay time.Duration, now time.Time) {
+	c := s.others
+	c.asking = false
+	if err != nil {
+		s.dismiss(now, func(*waiter) error { return err })
+		s.dispatch(now)
+		return
+	}
+	c.askAfter, c.rivals, c.lastLease, c.heardAt = now.Add(r.Wait), r.Rivals, r.LastLease, now
+	s.follow(r, now)
+	if r.Lease != nil {
+		s.countFromHere()
+		c.lease, c.inLine = &lease{r, delay}, false
+	} else {
+		c.inLine = r.Mode == ModeRedis
+		if c.woken {
+			c.askAfter = now
+		}
+		if delay > 0 {
+			s.countFromOthers(r.Gap, now)
+		}
+	}
+	s.refuseLate(r, now)
+	s.dispatch(now)
+	if c.lease != nil { // no request took it
+		s.cancelLease(c.take())
+	}
+	s.leaveLine()
+}
+
+// leaveLine gives up this instance's place in the line if no request waits here any more. The other instances would
+// otherwise wait for it.
+func (s *state) leaveLine() {
+	if c := s.others; c != nil && c.inLine && !c.asking && s.queue.waiting() == 0 {
+		c.inLine, c.reported = false, 0
+		s.emit(effect{kind: leaveLine})
+	}
+}
+
+// counted handles the result of a ThrottleEvent.
+func (s *state) counted(r ThrottleResult, now time.Time) {
+	rs, until := s.restrain(), now.Add(r.Paused)
+	if r.Paused <= 0 || until.Sub(rs.until) <= pauseGrace {
+		return
+	}
+	rs.streak = r.Streak
+	rs.pause(until, r.PauseSource, now)
+	s.paused(storePause, now)
+}
+
+// follow adopts the pause and the override of other instances.
+func (s *state) follow(r LeaseResult, now time.Time) {
+	if r.Paused > 0 && now.Add(r.Paused).Sub(s.restrain().until) > pauseGrace {
+		s.restraint.pause(now.Add(r.Paused), r.PauseSource, now)
+	}
+	if s.others.overriding > 0 || !s.others.askedAt.After(s.others.overridden) {
+		return // the override that was set here is newer
+	}
+	if s.restraint == nil && r.Override == (Override{}) {
+		return
+	}
+	rs := s.restrain()
+	rs.stopped, rs.stopUntil, rs.floor = r.Override.Stop, r.Override.Until, r.Override.Floor
+	s.review(now)
+}
+
+// pauseGrace is how much the end of a pause may differ between instances.
+const pauseGrace = time.Second
+
+// countFromOthers makes the lane count from a request of another instance, gap ago, if it knows no later one. A negative
+// gap is unknown.
+func (s *state) countFromOthers(gap time.Duration, now time.Time) {
+	last := now.Add(-gap)
+	if gap < 0 || !last.After(s.pacer.delayFrom) {
+		return
+	}
+	s.countFromHere()
+	c := s.others
+	c.delayFrom, c.gapFrom = s.pacer.delayFrom, s.gapFrom
+	s.countFrom(last, later(s.gapFrom, last))
+	c.moves = s.moves
+}
+
+// countFromHere undoes countFromOthers. The other instances know better by now, since a request of theirs may have been
+// cancelled.
+func (s *state) countFromHere() {
+	if c := s.others; s.moves == c.moves {
+		s.countFrom(c.delayFrom, c.gapFrom)
+	}
+}
+
+// refuseLate refuses requests that came after the question was asked, if they would wait for too long by its result.
+// Their waits were foreseen without it.
+func (s *state) refuseLate(r LeaseResult, now time.Time) {
+	s.dismiss(now, func(w *waiter) error {
+		if w.arrived.Before(s.others.askedAt) {
+			return nil
+		}
+		wait := s.predict(now, w.client, s.queue.place(w), s.restraint.delay(w.delay))
+		if w.maxWait <= 0 {
+			wait = max(wait, r.Wait)
+		}
+		if wait <= max(0, w.maxWait) {
+			return nil
+		}
+		return s.tooLong(w.client, w.maxWait, wait, false, now)
+	})
+}
+
+// predict returns how long a request of client with this delay would wait at a place in the client's file. It adds one
+// step to predictHere for each request of another instance that starts before.
+func (s *state) predict(now time.Time, client string, place int, delay time.Duration) time.Duration {
+	wait := s.predictHere(now, client, place, delay)
+	if s.others == nil {
+		return wait
+	}
+	step := s.step(delay, s.takes(now))
+	before := s.others.before(s.queue.before(client, place, s.takes(now)), step, now)
+	if before == 0 || step == 0 {
+		return wait
+	}
+	if step > endless/time.Duration(before) {
+		return endless
+	}
+	return plus(wait, step*time.Duration(before))
+}
+
+// before returns how many requests of other instances start before one that has n requests of this instance before it.
+// The instances take turns. One of the rivals of the last result has started in every step since.
+func (c *coordination) before(n int, step time.Duration, now time.Time) int {
+	if c.lease == nil {
+		n++
+	}
+	before := 0
+	for _, waiting := range c.rivals {
+		before += min(waiting, n)
+	}
+	if step > 0 {
+		before -= int(now.Sub(c.heardAt) / step)
+	}
+	return max(0, before)
+}
+
+// wake asks for a lease again, since a message has come from another instance.
+func (s *state) wake(now time.Time) {
+	s.others.askAfter, s.others.woken = time.Time{}, true
+	if s.queue != nil {
+		s.askForHead(now)
+	}
+}
+
+// reportSent reports a request that is sent without a lease.
+func (s *state) reportSent(delay time.Duration) {
+	if s.others != nil {
+		s.emit(effect{kind: reportSent, after: delay})
+	}
+}

@@ -1,10 +1,7 @@
 package proxy
 
 import (
-	"context"
 	"net/http"
-	"runtime"
-	"sync"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/policy"
@@ -55,11 +52,12 @@ func (ex *exchange) judgeAgain() *Refusal {
 	return ex.decide()
 }
 
-// decide decides by the other fields of ex.judged, and records the decision. A costly decision waits for a slot.
+// decide decides by the other fields of ex.judged, and records the decision. A costly decision waits for a slot, so that the
+// decisions of one client do not slow down those of another.
 func (ex *exchange) decide() *Refusal {
 	j := &ex.judged
 	if j.costly() {
-		release, err := ex.server.slots.take(ex.ctx, ex.share)
+		release, err := ex.server.costly.Take(ex.ctx, ex.share)
 		if err != nil {
 			return ex.gone(errGoneWaiting)
 		}
@@ -81,66 +79,4 @@ func (j *judgement) costly() bool {
 	}
 	const perRule, limit = 64, 8 << 20 // bytes, and their product
 	return j.snap.Rules.Size()*(perRule+len(j.request.Target)+len(j.request.UserAgent)) > limit
-}
-
-// decisionSlots limits costly decisions to one at a time for each client, and keeps one processor free of them. Other
-// decisions take microseconds and need no slot.
-type decisionSlots struct {
-	slots chan struct{} // one value for each costly decision that is being made
-
-	mu      sync.Mutex // guards clients
-	clients map[string]*clientSlot
-}
-
-// clientSlot is the slot of one client. A request takes it by a send to token.
-type clientSlot struct {
-	token    chan struct{}
-	requests int // that have the slot or wait for it; guarded by decisionSlots.mu
-}
-
-func newDecisionSlots() *decisionSlots {
-	return &decisionSlots{slots: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)-1)), clients: make(map[string]*clientSlot)}
-}
-
-// take waits for the slot of client and for a processor. The caller must call release. The error is the cause of the end of ctx.
-func (d *decisionSlots) take(ctx context.Context, client string) (release func(), err error) {
-	own := d.enter(client)
-	select {
-	case own.token <- struct{}{}:
-	case <-ctx.Done():
-		d.leave(client, own)
-		return nil, context.Cause(ctx)
-	}
-	select {
-	case d.slots <- struct{}{}:
-	case <-ctx.Done():
-		<-own.token
-		d.leave(client, own)
-		return nil, context.Cause(ctx)
-	}
-	return func() {
-		<-d.slots
-		<-own.token
-		d.leave(client, own)
-	}, nil
-}
-
-func (d *decisionSlots) enter(client string) *clientSlot {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	own := d.clients[client]
-	if own == nil {
-		own = &clientSlot{token: make(chan struct{}, 1)}
-		d.clients[client] = own
-	}
-	own.requests++
-	return own
-}
-
-func (d *decisionSlots) leave(client string, own *clientSlot) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if own.requests--; own.requests == 0 {
-		delete(d.clients, client)
-	}
 }

@@ -24,6 +24,7 @@ import (
 	"net"
 	"net/http"
 	"path"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -116,7 +117,7 @@ type Server struct {
 	requests     *limit.Counter[string] // by Client.share
 	memory       *limit.Counter[string] // the bytes that requests hold, by Client.share
 	caRejections *caRejections
-	slots        *decisionSlots // of costly decisions
+	costly       *limit.Slots // for costly decisions; one processor has none
 
 	timeouts timeouts
 
@@ -136,7 +137,7 @@ func New(o Options) (*Server, error) {
 		options: o, log: o.Logger, ids: o.IDs, via: egress.NewVia(o.Pseudonym),
 		tunnels: newConnQueue(), conns: make(map[net.Conn]struct{}), handlers: newInflight(),
 		connLimit: o.Limits.connections("limits", o.Logger), tunnelLimit: o.Limits.tunnels(o.Logger),
-		requests: o.Limits.requests(o.Logger), memory: o.Limits.memory(o.Logger), caRejections: newCARejections(o.Logger), slots: newDecisionSlots(),
+		requests: o.Limits.requests(o.Logger), memory: o.Limits.memory(o.Logger), caRejections: newCARejections(o.Logger), costly: limit.NewSlots(runtime.GOMAXPROCS(0) - 1),
 	}
 	s.byUser = clientsByUser(o.Users)
 	s.life, s.end = context.WithCancelCause(context.Background())

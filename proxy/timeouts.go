@@ -55,25 +55,27 @@ type program struct{ client, agent string }
 
 func (ex *exchange) program() program { return program{ex.share, ex.rec.UserAgent} }
 
-// timeout is the time-out of one program. A time-out is regular, so it takes two requests that were abandoned after about
-// the same time, and not by one event, to know it. One such request is enough to suspect it.
+// timeout is the time-out of one program. A time-out is regular, so it takes two requests that were abandoned after
+// about the same time, and not by one event, to know it. One such request is enough to suspect it.
 type timeout struct {
 	known   time.Duration // zero: unknown
 	knownAt time.Time     // when a request was last abandoned after that time
 
-	suspected   time.Duration // zero: none
+	suspected   time.Duration // zero: unknown
 	suspectedAt time.Time     // when that request was abandoned
 
-	unconfirmed   time.Duration // the shortest wait of requests abandoned since the program's last request; zero: none
+	unconfirmed   time.Duration // the shortest wait of requests abandoned since the program's last request; zero: unknown
 	unconfirmedAt time.Time     // when the last of them was abandoned
 
 	askedAt   time.Time // when the program sent its last request
 	refutedAt time.Time // when a request last waited for much longer than expected
 }
 
-// acquire calls l.Acquire for a request of p, and learns from the result. The request waits no longer than p is expected
-// to, unless the client has set the wait in the request (preferred).
-func (ts *timeouts) acquire(ctx context.Context, l *ratelimit.Limiter, r ratelimit.Request, p program, preferred bool) (ratelimit.Grant, error) {
+// acquire calls l.Acquire for a request of p, and learns from the result. The request waits no longer than p is
+// expected to, unless the client has set the wait in the request (preferred).
+func (ts *timeouts) acquire(
+	ctx context.Context, l *ratelimit.Limiter, r ratelimit.Request, p program, preferred bool,
+) (ratelimit.Grant, error) {
 	arrived := time.Now()
 	if limit := ts.limit(p, arrived); !preferred {
 		r.MaxWait = min(r.MaxWait, limit)
@@ -157,8 +159,8 @@ func (t *timeout) confirm() {
 // alike reports whether a and b may be the same time-out: they differ by a fifth at most. Zero is like no other.
 func alike(a, b time.Duration) bool { return max(a, b) <= min(a, b)/5*6 }
 
-// expected returns the time-out that is known or suspected now, or forever. After a refutation, one abandoned request is
-// not enough for a suspicion.
+// expected returns the time-out that is known or suspected now, or forever. After a refutation, one abandoned request
+// is not enough for a suspicion.
 func (t *timeout) expected(now time.Time) time.Duration {
 	limit := t.knownNow(now)
 	if t.suspected > 0 && now.Sub(t.suspectedAt) <= suspectFor && now.Sub(t.refutedAt) > doubleAfter {
@@ -191,7 +193,8 @@ func (ts *timeouts) entry(p program) *timeout {
 		ts.makeRoom()
 	}
 	t := &timeout{}
-	ts.programs[program{strings.Clone(p.client), strings.Clone(p.agent)}] = t // p's strings may hold a whole request in memory
+	// p's strings may hold a whole request in memory.
+	ts.programs[program{strings.Clone(p.client), strings.Clone(p.agent)}] = t
 	return t
 }
 

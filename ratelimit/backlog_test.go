@@ -64,9 +64,9 @@ func TestPausesAreKeptInTheBackground(t *testing.T) {
 	})
 }
 
-// Complaints go to Coordinator in the background and in order. Their number is bounded: complaints beyond it count in this instance.
+// Throttle events go to Coordinator in the background and in order. Their number is bounded: throttle events beyond it count in this instance.
 // Close loses none.
-func TestComplaintsInTheBackground(t *testing.T) {
+func TestThrottleEventsInTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &slowClub{club: &club{}, takes: time.Second}
 		l := newLimiter(t, Options{Coordinator: c})
@@ -82,16 +82,16 @@ func TestComplaintsInTheBackground(t *testing.T) {
 			t.Errorf("to hear it took %v", took)
 		}
 		if got := pausedFor(l); !onCurve(got, minute) {
-			t.Errorf("complaints beyond the bound pause the host for %v, want a minute", got)
+			t.Errorf("throttle events beyond the bound pause the host for %v, want a minute", got)
 		}
 		l.Close()
 		if got := len(c.counted); got < maxThrottleEvents || got > maxThrottleEvents+1 || !slices.IsSortedFunc(c.counted, func(a, b ThrottleEvent) int { return a.Sent.Compare(b.Sent) }) {
-			t.Errorf("%d complaints were counted, want the first %d in order, or one more that was under way", got, maxThrottleEvents)
+			t.Errorf("%d throttle events were counted, want the first %d in order, or one more that was under way", got, maxThrottleEvents)
 		}
 	})
 }
 
-// slowClub takes its time over each complaint.
+// slowClub takes its time over each throttle event.
 type slowClub struct {
 	*club
 	takes   time.Duration

@@ -7,134 +7,139 @@ import (
 	"time"
 )
 
-// The curve of the pauses after 429 and 503 without a time of their own: 1, 2, 4 ... minutes up to an hour, each longer by
-// up to a tenth, so that what waits for several hosts does not come back to all of them at once.
+// A pause after 429 or 503 without a time lasts 1, 2, 4 ... minutes, up to an hour, and longer by up to a tenth at
+// random. Without the random part, requests that wait for several hosts would all start at the same time.
 const (
 	firstPause   = time.Minute
 	longestPause = time.Hour
 
-	// forgiven is how long the end of a pause must be past, with nothing to complain of since, until the curve begins anew.
-	forgiven = 30 * time.Minute
+	// forgetAfter is how long after the end of a pause, without a new event, the next pause is firstPause again.
+	forgetAfter = 30 * time.Minute
 
-	// One broken URL, or one account that has used up its quota, is not the host's trouble. So many answers of the kind
-	// within so long a time are, or such answers to two clients.
-	enough = 3
-	within = time.Minute
+	// The host is paused after throttleLimit events within throttleWindow, or after events of two clients. A single
+	// event may concern one broken URL, or one account with a used-up quota.
+	throttleLimit  = 3
+	throttleWindow = time.Minute
 )
 
-// A backoff is how a host has pushed back of late. Its zero value has not.
+// A backoff records how a host throttles requests: the pauses and the recent events. The zero value is a host that does
+// not.
 type backoff struct {
 	until  time.Time // nothing is sent before
-	source Source    // why
-	began  time.Time // when the last pause was begun
-	streak int       // how far up the curve
-	recent []complaint
+	source Source    // of until
+	began  time.Time // when the last pause began
+	streak int       // pauses without a time in a row
+	recent []throttleEvent
 	client clientPause
 }
 
-// A clientPause holds back one client, after the host has pushed back in answer to its request with credentials: the quota of
-// one account may be used up. If a second client hears the same, the host is paused instead, so a lane has one clientPause at
-// most.
+// A clientPause pauses one client, after the host has throttled a request of it that had credentials: the quota of one
+// account may be used up. If the host throttles a second client too, the host is paused instead. So a lane has at
+// most one clientPause.
 type clientPause struct {
-	client string
-	until  time.Time
-	source Source
-	streak int       // how far up the curve
-	heard  time.Time // when the host last said so
+	client  string
+	until   time.Time
+	source  Source    // of until
+	streak  int       // pauses without a time in a row
+	eventAt time.Time // when the host last throttled the client
 }
 
-// A complaint is an answer of 429 or 503 that named no time.
-type complaint struct {
+// A throttleEvent is a response with status 429 or 503 that named no time.
+type throttleEvent struct {
 	client string
 	at     time.Time
 }
 
-// hear takes in what the host answered to a request that client sent, and reports whether the pause of the host became longer.
-// That of the client alone may have.
+// hear records the response to a request that client sent, and reports whether it begins or extends a pause of the
+// host. It may also begin or extend the pause of the client.
 func (b *backoff) hear(o Outcome, client string, sent, now time.Time) bool {
-	told := o.told()
-	another := b.another(client, now)
+	asked := o.pauseAsked()
+	another := b.throttledAnother(client, now)
 	switch {
-	case told > 0 && (another || !o.personal()):
-		return b.pause(now.Add(told), RetryAfter, now)
-	case told > 0:
-		b.hold(client).extend(now.Add(told), RetryAfter, now)
+	case asked > 0 && (another || !o.personal()):
+		return b.pause(now.Add(asked), RetryAfter, now)
+	case asked > 0:
+		b.clientPause(client).extend(now.Add(asked), RetryAfter, now)
 		return false
 	case !o.pushesBack() || sent.Before(b.began):
-		return false // what was under way when the pause began tells nothing new
-	case !b.complains(client, another, now):
+		return false // a request that was sent before the pause began says nothing about the pause
+	case !b.count(client, another, now):
 		return false
 	case !another && o.personal():
-		b.hold(client).climb(now)
+		b.clientPause(client).lengthen(now)
 		return false
 	}
-	b.streak = b.climbed(now)
-	rest := curve(b.streak)
+	b.streak = b.streakAt(now)
+	pause := pauseAfter(b.streak)
 	b.streak++
-	return b.pause(now.Add(rest), Backoff, now)
+	return b.pause(now.Add(pause), Backoff, now)
 }
 
-// curve returns the length of a pause that follows streak others.
-func curve(streak int) time.Duration {
-	rest := min(firstPause<<min(streak, 10), longestPause)
-	return rest + rand.N(rest/10)
+// pauseAfter returns the length of a pause that follows a streak of others.
+func pauseAfter(streak int) time.Duration {
+	pause := min(firstPause<<min(streak, 10), longestPause)
+	return pause + rand.N(pause/10)
 }
 
-// hold returns the pause of client. It replaces the pause of another client, which is over.
-func (b *backoff) hold(client string) *clientPause {
+// clientPause returns the pause of client. It replaces the pause of another client, which is over.
+func (b *backoff) clientPause(client string) *clientPause {
 	if b.client.client != client {
-		b.client = clientPause{client: strings.Clone(client)} // it may be part of a whole request
+		b.client = clientPause{client: strings.Clone(client)} // client may hold a whole request in memory
 	}
 	return &b.client
 }
 
 // extend moves the end of the pause to until, if that is later.
 func (p *clientPause) extend(until time.Time, source Source, now time.Time) {
-	p.heard = now
+	p.eventAt = now
 	if until.After(p.until) {
 		p.until, p.source = until, source
 	}
 }
 
-// climb extends the pause along the curve.
-func (p *clientPause) climb(now time.Time) {
-	if now.Sub(p.until) >= forgiven {
+// lengthen begins or extends a pause for which the host named no time.
+func (p *clientPause) lengthen(now time.Time) {
+	if now.Sub(p.until) >= forgetAfter {
 		p.streak = 0
 	}
-	rest := curve(p.streak)
+	pause := pauseAfter(p.streak)
 	p.streak++
-	p.extend(now.Add(rest), Backoff, now)
+	p.extend(now.Add(pause), Backoff, now)
 }
 
-// another reports whether the host has pushed back to another client too, within a minute or in a pause that is not over.
-func (b *backoff) another(client string, now time.Time) bool {
+// throttledAnother reports whether the host has throttled another client too, within throttleWindow or in a pause that
+// is not over.
+func (b *backoff) throttledAnother(client string, now time.Time) bool {
 	p := &b.client
-	if p.client != client && !p.heard.IsZero() && (now.Sub(p.heard) <= within || now.Before(p.until)) {
+	if p.client != client && !p.eventAt.IsZero() && (now.Sub(p.eventAt) <= throttleWindow || now.Before(p.until)) {
 		return true
 	}
-	return slices.ContainsFunc(b.recent, func(c complaint) bool { return c.client != client && now.Sub(c.at) <= within })
+	return slices.ContainsFunc(b.recent, func(e throttleEvent) bool {
+		return e.client != client && now.Sub(e.at) <= throttleWindow
+	})
 }
 
-// climbed returns how far up the curve the host is, if it was not forgiven.
-func (b *backoff) climbed(now time.Time) int {
-	if b.forgivenAt(now) {
+// streakAt returns the streak that counts now.
+func (b *backoff) streakAt(now time.Time) int {
+	if b.forgettable(now) {
 		return 0
 	}
 	return b.streak
 }
 
-// complains adds a complaint, and reports whether there are enough: one is, if another client has heard the same.
-func (b *backoff) complains(client string, another bool, now time.Time) bool {
-	b.recent = slices.DeleteFunc(b.recent, func(c complaint) bool { return now.Sub(c.at) > within })
-	if len(b.recent) < enough-1 && !another {
-		b.recent = append(b.recent, complaint{client, now})
+// count adds an event, and reports whether there are enough for a pause. One is enough if the host has throttled
+// another client too.
+func (b *backoff) count(client string, another bool, now time.Time) bool {
+	b.recent = slices.DeleteFunc(b.recent, func(e throttleEvent) bool { return now.Sub(e.at) > throttleWindow })
+	if len(b.recent) < throttleLimit-1 && !another {
+		b.recent = append(b.recent, throttleEvent{client, now})
 		return false
 	}
 	b.recent = nil
 	return true
 }
 
-// pause begins a pause, or makes the present one longer.
+// pause begins or extends the pause of the host, and reports whether its end has changed.
 func (b *backoff) pause(until time.Time, source Source, now time.Time) bool {
 	b.began = now
 	if !until.After(b.until) {
@@ -144,24 +149,24 @@ func (b *backoff) pause(until time.Time, source Source, now time.Time) bool {
 	return true
 }
 
-// forgivenAt reports whether nothing of b is worth remembering.
-func (b *backoff) forgivenAt(now time.Time) bool {
+// forgettable reports whether b makes no difference any more.
+func (b *backoff) forgettable(now time.Time) bool {
 	calm := func(at time.Time, d time.Duration) bool { return now.Sub(at) >= d }
-	for _, c := range b.recent {
-		if !calm(c.at, within) {
+	for _, e := range b.recent {
+		if !calm(e.at, throttleWindow) {
 			return false
 		}
 	}
-	if !calm(b.client.heard, within) || !calm(b.client.until, forgivenAfter(b.client.streak)) {
+	if !calm(b.client.eventAt, throttleWindow) || !calm(b.client.until, forgetStreakAfter(b.client.streak)) {
 		return false
 	}
-	return calm(b.until, forgivenAfter(b.streak))
+	return calm(b.until, forgetStreakAfter(b.streak))
 }
 
-// forgivenAfter returns how long a pause is remembered after its end.
-func forgivenAfter(streak int) time.Duration {
+// forgetStreakAfter returns how long after the end of a pause its streak counts.
+func forgetStreakAfter(streak int) time.Duration {
 	if streak == 0 {
 		return 0
 	}
-	return forgiven
+	return forgetAfter
 }

@@ -103,9 +103,9 @@ func TestCurve(t *testing.T) {
 		for _, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60, 60} {
 			trouble(want * minute)
 		}
-		time.Sleep(forgiven - time.Second)
+		time.Sleep(forgetAfter - time.Second)
 		trouble(60 * minute)
-		time.Sleep(forgiven)
+		time.Sleep(forgetAfter)
 		trouble(minute)
 	})
 }
@@ -184,7 +184,7 @@ func TestPausedLaneIsKept(t *testing.T) {
 		l := newLimiter(t, Options{})
 		answerWith(t, l, "a", Outcome{Status: 503})
 		answerWith(t, l, "b", Outcome{Status: 503})
-		time.Sleep(pausedFor(l) + forgiven - 1)
+		time.Sleep(pausedFor(l) + forgetAfter - 1)
 		if sweepAll(l) != 1 {
 			t.Error("the lane was dropped before its pause was forgiven")
 		}

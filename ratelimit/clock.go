@@ -5,7 +5,7 @@ import "time"
 // until returns how long a request with this delay must wait, if it is the next: 0 or less if it may start now. While it
 // is held up by requests under way, that is when one of them gives the lane back at the latest.
 func (s *state) until(now time.Time, delay time.Duration) time.Duration {
-	rest := s.restraint.rest(now)
+	rest := s.hold.pauseLeft(now)
 	if s.blocked(delay) {
 		return max(rest, s.soonestEnd(now))
 	}

@@ -96,7 +96,7 @@ func (s *state) askEarly(now time.Time) {
 // askForHead asks for a lease for the head of the queue, unless its client is held back.
 func (s *state) askForHead(now time.Time) {
 	if w := s.next(now); !w.reserved() && !s.heldBack(w.client, now) {
-		s.askForLease(s.restraint.delay(w.delay), now)
+		s.askForLease(s.hold.delay(w.delay), now)
 	}
 }
 
@@ -127,7 +127,7 @@ func (s *state) leased(r LeaseResult, err error, delay time.Duration, now time.T
 	c := s.others
 	c.asking = false
 	if err != nil {
-		s.dismiss(now, func(*waiter) error { return err })
+		s.rejectIf(now, func(*waiter) error { return err })
 		s.dispatch(now)
 		return
 	}
@@ -164,7 +164,7 @@ func (s *state) leaveLine() {
 
 // counted handles the result of a ThrottleEvent.
 func (s *state) counted(r ThrottleResult, now time.Time) {
-	rs, until := s.restrain(), now.Add(r.Paused)
+	rs, until := s.ensureHold(), now.Add(r.Paused)
 	if r.Paused <= 0 || until.Sub(rs.until) <= pauseGrace {
 		return
 	}
@@ -175,18 +175,18 @@ func (s *state) counted(r ThrottleResult, now time.Time) {
 
 // follow adopts the pause and the override of other instances.
 func (s *state) follow(r LeaseResult, now time.Time) {
-	if r.Paused > 0 && now.Add(r.Paused).Sub(s.restrain().until) > pauseGrace {
-		s.restraint.pause(now.Add(r.Paused), r.PauseSource, now)
+	if r.Paused > 0 && now.Add(r.Paused).Sub(s.ensureHold().until) > pauseGrace {
+		s.hold.pause(now.Add(r.Paused), r.PauseSource, now)
 	}
 	if s.others.overriding > 0 || !s.others.askedAt.After(s.others.overridden) {
 		return // the override that was set here is newer
 	}
-	if s.restraint == nil && r.Override == (Override{}) {
+	if s.hold == nil && r.Override == (Override{}) {
 		return
 	}
-	rs := s.restrain()
+	rs := s.ensureHold()
 	rs.stopped, rs.stopUntil, rs.floor = r.Override.Stop, r.Override.Until, r.Override.Floor
-	s.review(now)
+	s.rejectHeld(now)
 }
 
 // pauseGrace is how much the end of a pause may differ between instances.
@@ -217,11 +217,11 @@ func (s *state) countFromHere() {
 // refuseLate refuses requests that came after the question was asked, if they would wait for too long by its result.
 // Their waits were foreseen without it.
 func (s *state) refuseLate(r LeaseResult, now time.Time) {
-	s.dismiss(now, func(w *waiter) error {
+	s.rejectIf(now, func(w *waiter) error {
 		if w.arrived.Before(s.others.askedAt) {
 			return nil
 		}
-		wait := s.predict(now, w.client, s.queue.place(w), s.restraint.delay(w.delay))
+		wait := s.predict(now, w.client, s.queue.place(w), s.hold.delay(w.delay))
 		if w.maxWait <= 0 {
 			wait = max(wait, r.Wait)
 		}

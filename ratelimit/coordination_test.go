@@ -302,9 +302,9 @@ func TestSharedPausesAndOrders(t *testing.T) {
 	})
 }
 
-// TestSharedComplaints has a host answer 503 without a time, each time to another instance: it counts as if one had heard
+// TestSharedThrottleEvents has a host answer 503 without a time, each time to another instance: it counts as if one had heard
 // it all, and along one curve. An instance that cannot tell the others counts what it hears itself.
-func TestSharedComplaints(t *testing.T) {
+func TestSharedThrottleEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, in := newClub(t, 3, time.Millisecond)
 		complain := func(l *Limiter, client string) {
@@ -342,9 +342,9 @@ func TestSharedComplaints(t *testing.T) {
 	})
 }
 
-// TestComplaintInAPause has a host name a time to one instance, and none to another, whose request was under way: that one
+// TestThrottleEventInAPause has a host name a time to one instance, and none to another, whose request was under way: that one
 // hears why the host is paused, and tells nobody otherwise.
-func TestComplaintInAPause(t *testing.T) {
+func TestThrottleEventInAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, in := newClub(t, 2, time.Millisecond)
 		r := Request{Key: host, Client: "a", MaxWait: minute}

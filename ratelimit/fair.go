@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// Clients that wait for one lane take turns so that each holds the lane for about the same time. The next turn goes to the
-// client that has held the lane for the least time; if several have, to the one with the oldest last turn. Clients with
-// requests of about equal length thus take turns one by one.
+// Clients that wait for one lane take turns so that each holds the lane for about the same time. The next turn goes to
+// the client that has held the lane for the least time; if several have, to the one with the oldest last turn. Clients
+// with requests of about equal length thus take turns one by one.
 //
-// The times are kept as in start-time fair queueing. A virtual clock moves, at each turn, to the time of the client that is
-// served. A new client starts at the clock, so it gains nothing from the time when it was absent.
+// The times are kept as in start-time fair queueing. A virtual clock moves, at each turn, to the time of the client
+// that is served. A new client starts at the clock, so it gains nothing from the time when it was absent.
 const (
 	// leastTurn is the least time that a turn counts as. A turn of one second costs as much as 32 of the shortest.
 	leastTurn = time.Second / 32
@@ -36,8 +36,8 @@ type debts struct {
 // of returns the debt of client: how much longer it has held the lane than the others.
 func (d *debts) of(client string) time.Duration { return max(0, d.until[client]-d.clock) }
 
-// charge adds the turn of client that ended now, after it had held the lane for held. It keeps the debts of at most most
-// clients, and drops all of them to make room.
+// charge adds the turn of client that ended now, after it had held the lane for held. It keeps the debts of at most
+// most clients, and drops all of them to make room.
 func (d *debts) charge(client string, held time.Duration, most int, now time.Time) {
 	owes := d.of(client)
 	d.last = now
@@ -53,8 +53,9 @@ func (d *debts) serve(client string) {
 	delete(d.until, client)
 }
 
-// next returns the request or reservation that has the next turn. The queue is not empty. If other requests have left the
-// queue, requests may go before a reservation if they do not delay it. A request of a client that is held back goes last.
+// next returns the request or reservation that has the next turn. The queue is not empty. If other requests have left
+// the queue, requests may go before a reservation if they do not delay it. A request of a client that is held back goes
+// last.
 func (s *state) next(now time.Time) *waiter {
 	if w := s.leastHeld(now); w != nil {
 		return w
@@ -62,13 +63,13 @@ func (s *state) next(now time.Time) *waiter {
 	return s.queue.head()
 }
 
-// heldFor returns how long requests of client wait for a reason that applies to this client only: a pause of the client, or
-// its own blocked requests. It is 0 or less if they do not wait.
+// heldFor returns how long requests of client wait for a reason that applies to this client only: a pause of the
+// client, or its own blocked requests. It is 0 or less if they do not wait.
 func (s *state) heldFor(client string, now time.Time) time.Duration {
-	if s.restraint == nil && s.overlaps == nil {
+	if s.hold == nil && s.overlaps == nil {
 		return 0
 	}
-	return max(s.restraint.clientRest(client, now), s.heldByOwn(client, now))
+	return max(s.hold.clientPauseLeft(client, now), s.heldByOwn(client, now))
 }
 
 // heldBack reports whether requests of client wait for a reason that applies to this client only.
@@ -76,7 +77,7 @@ func (s *state) heldBack(client string, now time.Time) bool { return s.heldFor(c
 
 // soonest returns the shorter one of wait and the time until a client is no longer held back.
 func (s *state) soonest(wait time.Duration, now time.Time) time.Duration {
-	if rs := s.restraint; rs != nil && rs.client.until.After(now) {
+	if rs := s.hold; rs != nil && rs.client.until.After(now) {
 		wait = min(wait, rs.client.until.Sub(now))
 	}
 	for client := range s.overlaps {
@@ -147,8 +148,8 @@ func (s *state) forgive(now time.Time) {
 	}
 }
 
-// rounds returns how many requests of client f have their turn before the request at place k of client own, if f has as many.
-// If before is true, f comes first when both owe the same. A request takes about takes.
+// rounds returns how many requests of client f have their turn before the request at place k of client own, if f has as
+// many. If before is true, f comes first when both owe the same. A request takes about takes.
 func (q *queue) rounds(f, own string, k int, before bool, takes time.Duration) int {
 	if before {
 		k++

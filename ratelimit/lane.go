@@ -133,10 +133,10 @@ func (ln *lane) answered(o Outcome, client string, sent, now time.Time) {
 	if o.pushesBack() {
 		ln.limiter.pushedBack.Add(1)
 	}
-	if !o.pushesBack() && o.told() == 0 {
+	if !o.pushesBack() && o.pauseAsked() == 0 {
 		return
 	}
-	if ln.others != nil && (o.told() == 0 || o.personal()) {
+	if ln.others != nil && (o.pauseAsked() == 0 || o.personal()) {
 		// All instances count it together. A personal one counts here too, for its own client.
 		counted := ln.limiter.throttleEvents.add(func() { ln.countThrottle(o, client, sent) }, maxThrottleEvents)
 		if counted && !o.personal() {
@@ -150,10 +150,10 @@ func (ln *lane) answered(o Outcome, client string, sent, now time.Time) {
 // the result.
 func (ln *lane) countThrottle(o Outcome, client string, sent time.Time) {
 	ln.lock()
-	streak := ln.restrain().climbed(time.Now())
+	streak := ln.ensureHold().streakAt(time.Now())
 	ln.unlock()
 	result, err := ln.limiter.coordinator.CountThrottle(ThrottleEvent{
-		Key: ln.key, Client: client, Sent: sent, Streak: streak, Personal: o.personal(), RetryAfter: o.told(),
+		Key: ln.key, Client: client, Sent: sent, Streak: streak, Personal: o.personal(), RetryAfter: o.pauseAsked(),
 	})
 	ln.lock()
 	defer ln.unlock()

@@ -263,7 +263,7 @@ func (l *Limiter) Reckon(r Request) (wait, gap time.Duration, ok bool) {
 // Hear tells what a host answered to a request of client that was sent without a Grant. It is for requests that are only
 // reckoned: their answers are signs of the host as well.
 func (l *Limiter) Hear(key, client string, o Outcome) {
-	if !o.pushesBack() && o.told() == 0 {
+	if !o.pushesBack() && o.pauseAsked() == 0 {
 		return
 	}
 	ln, err := l.lane(key)

@@ -50,11 +50,11 @@ func (o Outcome) pushesBack() bool {
 // personal reports whether o may concern the account of the request only. A 503 concerns the host.
 func (o Outcome) personal() bool { return o.Credentials && o.Status != http.StatusServiceUnavailable }
 
-// told returns the pause that the host named, 0 if it named no time.
-func (o Outcome) told() time.Duration {
-	told := max(0, min(o.Spent, longestSpent))
+// pauseAsked returns the pause that the host named, 0 if it named no time.
+func (o Outcome) pauseAsked() time.Duration {
+	pause := max(0, min(o.Spent, longestSpent))
 	if o.pushesBack() {
-		told = max(told, min(o.RetryAfter, longestRetryAfter))
+		pause = max(pause, min(o.RetryAfter, longestRetryAfter))
 	}
-	return told
+	return pause
 }

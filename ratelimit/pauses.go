@@ -35,18 +35,18 @@ func (l *Limiter) restore(kept Pauses) error {
 	}
 	pauses, err := kept.Kept()
 	if err != nil {
-		return fmt.Errorf("ratelimit: reading the pauses that were kept: %w", err)
+		return fmt.Errorf("ratelimit: reading the stored pauses: %w", err)
 	}
 	for _, p := range pauses {
 		b := backoff{until: p.Until, source: p.Source, streak: p.Streak}
-		if b.forgivenAt(time.Now()) {
+		if b.forgettable(time.Now()) {
 			continue
 		}
 		ln, err := l.lane(p.Key)
 		if err != nil {
 			return fmt.Errorf("ratelimit: restoring the pause of %s: %w", p.Key, err)
 		}
-		ln.restrain().backoff = b
+		ln.ensureHold().backoff = b
 		ln.unlock()
 		l.tellPause(p)
 	}

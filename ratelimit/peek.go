@@ -43,12 +43,12 @@ func (l *Limiter) Peek(key string) (View, bool) {
 		}
 		v.Clients = len(clients)
 	}
-	if rs := ln.restraint; rs != nil {
+	if rs := ln.hold; rs != nil {
 		v.Floor, v.Stopped = rs.floor, rs.stop(now) != nil
 		if v.Stopped {
 			v.StoppedUntil = rs.stopUntil
 		}
-		if rs.rest(now) > 0 {
+		if rs.pauseLeft(now) > 0 {
 			v.PausedUntil, v.PausedBy = rs.until, rs.source
 		}
 	}

@@ -21,9 +21,9 @@ func (s *state) predictHere(now time.Time, client string, place int, delay time.
 		switch {
 		case w.reserved(), s.heldBack(w.client, now):
 		case first:
-			wait, first = plus(s.expect(now, s.restraint.delay(w.delay), took), s.step(delay, took)), false
+			wait, first = plus(s.expect(now, s.hold.delay(w.delay), took), s.step(delay, took)), false
 		default:
-			wait = plus(wait, s.step(s.restraint.delay(w.delay), took))
+			wait = plus(wait, s.step(s.hold.delay(w.delay), took))
 		}
 	}
 	wait = max(wait, held)
@@ -60,7 +60,7 @@ func (s *state) learn(took time.Duration) {
 
 // expect returns how long a request with this delay would wait, if it is the next and a request takes took.
 func (s *state) expect(now time.Time, delay, took time.Duration) time.Duration {
-	return max(s.restraint.rest(now), s.expectUnpaused(now, delay, took))
+	return max(s.hold.pauseLeft(now), s.expectUnpaused(now, delay, took))
 }
 
 func (s *state) expectUnpaused(now time.Time, delay, took time.Duration) time.Duration {
@@ -101,7 +101,7 @@ func (s *state) step(delay, took time.Duration) time.Duration {
 // bucket, the ledger lets the requests of a burst start before their slots.
 func (s *state) reckon(r Request, now time.Time) (wait, gap time.Duration, ok bool) {
 	o := s.rules
-	delay, burst := s.restraint.delay(r.delay()), 1
+	delay, burst := s.hold.delay(r.delay()), 1
 	if delay == 0 {
 		delay, burst = o.DefaultDelay, o.DefaultBurst
 	}
@@ -113,7 +113,7 @@ func (s *state) reckon(r Request, now time.Time) (wait, gap time.Duration, ok bo
 	s.sent(r.delay(), now)
 
 	slot := later(now, s.reports.last().Add(delay))
-	wait = max(0, slot.Sub(now)-time.Duration(burst-1)*delay, s.restraint.restFor(r.Client, now))
+	wait = max(0, slot.Sub(now)-time.Duration(burst-1)*delay, s.hold.pauseLeftFor(r.Client, now))
 	if wait > max(0, r.MaxWait) || delay > 0 && wait/delay >= time.Duration(o.MaxQueue) {
 		return wait, gap, false
 	}

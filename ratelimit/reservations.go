@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// A reservation is a place in the queue for a client that was answered 429 under a Delay, and is expected back at the moment
-// that its Retry-After names. In the queue it is a waiter without a context.
+// A reservation is a place in the queue for a client that was answered 429 under a Delay, and is expected back at the
+// moment that its Retry-After names. In the queue it is a waiter without a context.
 //
-// Without reservations, the clients that are answered 429 come back at the same time, and find requests of other clients
-// that could wait: a client with a short time-out gets next to no turns beside a client that waits (proxy
+// Without reservations, the clients that are answered 429 come back at the same time, and find requests of other
+// clients that could wait: a client with a short time-out gets next to no turns beside a client that waits (proxy
 // TestShortTimeoutBesideWaitingClients).
 
 const (
@@ -46,8 +46,8 @@ func (m *misses) add(client string, now time.Time) {
 	m.last[strings.Clone(client)] = now
 }
 
-// waited notes that client got a Grant after it had waited so long. A client that comes late to its reservation does not
-// wait there.
+// waited notes that client got a Grant after it had waited so long. A client that comes late to its reservation does
+// not wait there.
 func (m *misses) waited(client string, wait time.Duration) {
 	if wait <= punctual {
 		return
@@ -70,13 +70,13 @@ func (w *waiter) reserved() bool { return w.ctx == nil }
 
 // expiry returns when the reservation w expires.
 func (s *state) expiry(w *waiter) time.Time {
-	return w.due.Add(min(s.restraint.delay(w.delay), longestGrace))
+	return w.due.Add(min(s.hold.delay(w.delay), longestGrace))
 }
 
 // reserve makes a reservation for the client of r, which is answered 429 with this wait. A client that has missed a
 // reservation, or came late, gets none for a while: each would cost the other clients a grace.
 func (s *state) reserve(r Request, wait time.Duration, now time.Time) {
-	if s.restraint.delay(r.delay()) == 0 || !s.rules.misses.allowed(r.Client, now) {
+	if s.hold.delay(r.delay()) == 0 || !s.rules.misses.allowed(r.Client, now) {
 		return
 	}
 	s.push(&waiter{client: r.Client, delay: r.delay(), arrived: now, due: retryAt(now, wait)})
@@ -90,12 +90,12 @@ func retryAt(now time.Time, wait time.Duration) time.Time {
 	return now.Add((min(wait, longest) + time.Second - 1).Truncate(time.Second))
 }
 
-// claimReservation returns the reservation that r takes over, if the moment of one of its client has come. If the wait is
-// still too long, the error names a later moment, to which the reservation moves. Both results are nil if there is no such
-// reservation.
+// claimReservation returns the reservation that r takes over, if the moment of one of its client has come. If the wait
+// is still too long, the error names a later moment, to which the reservation moves. Both results are nil if there is
+// no such reservation.
 //
-// A request that comes before the moment cannot claim: it belongs to another thread, and the thread that was answered 429
-// would come back in vain.
+// A request that comes before the moment cannot claim: it belongs to another thread, and the thread that was answered
+// 429 would come back in vain.
 func (s *state) claimReservation(r Request, now time.Time) (*waiter, error) {
 	f, i := s.queue.first(r.Client, func(w *waiter) bool { return w.reserved() && w.due.Sub(now) <= early })
 	if f == nil {
@@ -108,7 +108,7 @@ func (s *state) claimReservation(r Request, now time.Time) (*waiter, error) {
 	if !now.Before(w.due) {
 		limit = max(limit, punctual)
 	}
-	wait := s.predict(now, r.Client, i, s.restraint.delay(r.delay()))
+	wait := s.predict(now, r.Client, i, s.hold.delay(r.delay()))
 	if wait > limit {
 		w.due = retryAt(now, wait)
 		return nil, s.tooLong(r.Client, limit, wait, false, now)
@@ -131,5 +131,5 @@ func (s *state) expire(w *waiter, now time.Time) {
 
 // delayedBy reports whether a request that starts at the moment at would delay the reservation w.
 func (s *state) delayedBy(w *waiter, at time.Time) bool {
-	return at.Add(s.step(s.restraint.delay(w.delay), s.avgDuration)).After(w.due)
+	return at.Add(s.step(s.hold.delay(w.delay), s.avgDuration)).After(w.due)
 }

@@ -21,8 +21,8 @@ type state struct {
 	overlaps map[string]*overlap // by client; nil: none
 	debts    *debts              // nil: no request has waited of late
 
-	restraint *restraint    // nil: none
-	others    *coordination // nil: there is no Coordinator
+	hold   *hold         // nil: none
+	others *coordination // nil: there is no Coordinator
 
 	pacer       pacer         // its delayFrom is the last start or, unless SpacingStart is set, the last end
 	gapFrom     time.Time     // from when a gap counts: delayFrom, or the last request that was only reckoned
@@ -52,10 +52,10 @@ func (s *state) emit(e effect) {
 // enter starts r as f if r may start now, makes it wait if its wait is short enough, and rejects it otherwise. At most one of the
 // results is not nil; if both are, r has started.
 func (s *state) enter(ctx context.Context, r Request, f *inflight, now time.Time) (*waiter, error) {
-	delay := s.restraint.delay(r.delay())
+	delay := s.hold.delay(r.delay())
 	s.longest = max(s.longest, delay)
 	s.expireOverdue(now)
-	if err := s.restraint.stop(now); err != nil && s.others == nil {
+	if err := s.hold.stop(now); err != nil && s.others == nil {
 		return nil, err
 	}
 	if s.blocked(delay) {
@@ -83,7 +83,7 @@ func (s *state) line(ctx context.Context, r Request, now time.Time) (*waiter, er
 			return w, err
 		}
 	}
-	delay := s.restraint.delay(r.delay())
+	delay := s.hold.delay(r.delay())
 	wait := s.predict(now, r.Client, s.queue.len(r.Client), delay)
 	if s.full(r.Client) {
 		return nil, s.tooLong(r.Client, r.MaxWait, wait, true, now)
@@ -113,7 +113,7 @@ func (s *state) push(w *waiter) {
 
 // tooLong returns the error of a request of client that is turned away, since it bears no longer wait than limit.
 func (s *state) tooLong(client string, limit, wait time.Duration, full bool, now time.Time) error {
-	err := s.restraint.waitError(client, wait, limit, now)
+	err := s.hold.waitError(client, wait, limit, now)
 	err.Full = full
 	return err
 }
@@ -128,7 +128,7 @@ func (s *state) full(client string) bool {
 // claim ends the wait of w, and reports whether its request has started. If it has not, the error says why w was turned away. A
 // request that has started is cancelled if its client has left, or if the lane was stopped since.
 func (s *state) claim(w *waiter, left bool, now time.Time) (bool, error) {
-	stopped := s.restraint.stop(now)
+	stopped := s.hold.stop(now)
 	switch {
 	case !w.granted:
 		s.remove(w)
@@ -185,7 +185,7 @@ func (s *state) blockedFor(w *waiter, now time.Time) time.Duration {
 	if wait := s.heldFor(w.client, now); wait > 0 {
 		return wait
 	}
-	delay := s.restraint.delay(w.delay)
+	delay := s.hold.delay(w.delay)
 	if wait := s.until(now, delay); wait > 0 {
 		return wait
 	}
@@ -225,7 +225,7 @@ func (s *state) start(f *inflight, now, arrived time.Time, client string, delay 
 	if l != nil && l.Gap >= 0 {
 		s.gapFrom = later(s.gapFrom, now.Add(-l.Gap))
 	}
-	f.client, f.own, f.lease, f.spacing, f.done, f.heard, f.overlaps = client, own, l, s.restraint.delay(delay), false, false, false
+	f.client, f.own, f.lease, f.spacing, f.done, f.heard, f.overlaps = client, own, l, s.hold.delay(delay), false, false, false
 	f.delayFrom, f.gapFrom = s.pacer.delayFrom, s.gapFrom
 	f.terms = s.terms(now, arrived, delay, f)
 	s.pacer.start(f.spacing > 0, &s.rules.Options, now)
@@ -326,7 +326,7 @@ func (s *state) undo(f *inflight, now time.Time) {
 func (s *state) idle(now time.Time) bool {
 	s.expireOverdue(now)
 	s.forgive(now)
-	return s.queue == nil && s.inflights.n == 0 && s.overlapsEnd(now) && s.restraint.over(now) &&
+	return s.queue == nil && s.inflights.n == 0 && s.overlapsEnd(now) && s.hold.over(now) &&
 		now.Sub(later(s.gapFrom, s.reports.last())) >= max(s.longest, s.rules.DefaultDelay) &&
 		s.pacer.full(now)
 }

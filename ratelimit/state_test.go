@@ -161,7 +161,7 @@ func (m *machine) pass(d time.Duration) {
 
 func (m *machine) order(stopped bool, floor time.Duration) {
 	m.stopped = stopped
-	m.intervene(func(rs *restraint) { rs.stopped, rs.floor = stopped, floor }, m.now)
+	m.intervene(func(rs *hold) { rs.stopped, rs.floor = stopped, floor }, m.now)
 	m.settle()
 }
 

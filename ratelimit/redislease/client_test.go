@@ -318,8 +318,8 @@ func TestPauseIsShared(t *testing.T) {
 	}
 }
 
-// TestComplaintsAreShared has instances tell of answers that name no time, at moments of a fake clock.
-func TestComplaintsAreShared(t *testing.T) {
+// TestThrottleEventsAreShared has instances tell of answers that name no time, at moments of a fake clock.
+func TestThrottleEventsAreShared(t *testing.T) {
 	server, in := newMini(t, 2)
 	now := time.Now()
 	for _, step := range []struct {

@@ -387,10 +387,10 @@ func TestLostAnswerRepeatsNothing(t *testing.T) {
 			relay.Cut("throttle")
 			_, err := r.CountThrottle(ratelimit.ThrottleEvent{Key: host, Client: "a", Sent: time.Now()})
 			if err == nil {
-				t.Error("a complaint was answered although the answer was lost")
+				t.Error("a throttle event was answered although the answer was lost")
 			}
 			if got := server.Do("ZCARD " + r.keys(host)[5]); got != ":1" {
-				t.Errorf("%s complaints are known, want 1", got)
+				t.Errorf("%s throttle events are known, want 1", got)
 			}
 			a := ratelimit.LeaseRequest{Key: "c.example", Limit: 1}
 			for _, word := range []string{"lease", "renew", "cancel", "lease", "end"} {

@@ -10,7 +10,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/ratelimit/redislease"
 )
 
-// newRedis returns where instances share their pace, or nil if the configuration names none.
+// newRedis returns a client of the configured Redis, or nil if none is configured.
 func newRedis(cfg *config.Config, log *slog.Logger) (*redislease.Client, error) {
 	url := cfg.Redis.URL
 	if file := cfg.Redis.URLFile; file != "" {

@@ -34,6 +34,7 @@ func (l *loader) check(now time.Time) {
 	l.checkTogether("intercept.ca_cert", c.Intercept.CACert, "intercept.ca_key", c.Intercept.CAKey)
 	l.checkOneOf("redis.url", c.Redis.URL, "redis.url_file", c.Redis.URLFile)
 	l.checkEgress()
+	l.checkPaceKey()
 	l.checkAuth()
 	l.checkRefusal()
 	l.checkClients()
@@ -136,6 +137,14 @@ func (l *loader) checkEgress() {
 		if slices.Contains(e.AllowAddresses, p) {
 			l.Fault(settings.Item("egress.deny_addresses", i), "%s is in egress.allow_addresses too", formatPrefix(p))
 		}
+	}
+}
+
+// checkPaceKey reports a pace by address that cannot be kept, because the upstream proxy chooses the address.
+func (l *loader) checkPaceKey() {
+	c := l.cfg
+	if c.Pacing.Key == PaceKeyIP && c.Egress.UpstreamProxy != "" && l.OK("pacing.key", "egress.upstream_proxy") {
+		l.Fault("pacing.key", "found ip, expected host or domain beside egress.upstream_proxy (%s), which resolves the names itself", l.At("egress.upstream_proxy"))
 	}
 }
 

@@ -45,6 +45,8 @@ func TestChecks(t *testing.T) {
 		{"credentials for no proxy", "egress: {upstream_proxy_credentials_file: robotsproxy.yaml}", "f:1:43: egress.upstream_proxy: found none, expected one beside egress.upstream_proxy_credentials_file"},
 		{"IPv6 loopback", `listen: "[::1]:3128"`, ""},
 		{"all of 127.0.0.0/8 is loopback", "listen: 127.9.9.9:3128", ""},
+		{"a pace by address", "pacing: {key: ip}", ""},
+		{"a pace by address through an upstream proxy", "pacing: {key: ip}\negress: {upstream_proxy: \"http://proxy.example:3128\"}", "f:1:15: pacing.key: found ip, expected host or domain beside egress.upstream_proxy (f:2:26), which resolves the names itself"},
 		{"a removed key", "pacing: {redirects: ride}", "f:1:10: pacing.redirects: removed key: a request that follows a redirect waits for the Delay as every other; delete the key"},
 		{"a removed delay", "pacing: {ip_delay: 1s}", "f:1:10: pacing.ip_delay: removed key: use pacing.key: ip, with which all hosts at one address share one pace"},
 		{"another removed key", "pacing: {visit_time: obey}", "f:1:10: pacing.visit_time: removed key: Visit-time is not obeyed any more, only lint shows it; delete the key"},

@@ -38,6 +38,7 @@ type PaceKey string
 const (
 	PaceKeyHost   PaceKey = "host"
 	PaceKeyDomain PaceKey = "domain" // all hosts of a registrable domain, such as example.co.uk
+	PaceKeyIP     PaceKey = "ip"     // all hosts at the address that is dialled
 )
 
 // OnFailure is the handling of requests that cannot be recorded.

@@ -32,7 +32,7 @@ var scalars = map[reflect.Type]settings.Scalar{
 	reflect.TypeFor[Treatment]():     settings.OneOf(word, Allow, Refuse),
 	reflect.TypeFor[OverMax]():       settings.OneOf(word, OverMaxClamp, OverMaxRefuse),
 	reflect.TypeFor[Subresources]():  settings.OneOf(word, SubresourcesSlot, SubresourcesPage),
-	reflect.TypeFor[PaceKey]():       settings.OneOf(word, PaceKeyHost, PaceKeyDomain),
+	reflect.TypeFor[PaceKey]():       settings.OneOf(word, PaceKeyHost, PaceKeyDomain, PaceKeyIP),
 	reflect.TypeFor[Spacing]():       settings.OneOf(word, SpacingEnd, SpacingStart),
 	reflect.TypeFor[OnFailure]():     settings.OneOf(word, OnFailureRefuse, OnFailureContinue),
 	reflect.TypeFor[OnDown]():        settings.OneOf(word, OnDownSpread, OnDownRefuse, OnDownLocal),

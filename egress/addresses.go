@@ -1,8 +1,8 @@
 package egress
 
 import (
+	"cmp"
 	"context"
-	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -11,18 +11,18 @@ import (
 	"github.com/robotsproxy/robotsproxy/origin"
 )
 
-// Addresses resolves hosts, for a pace that is shared by the hosts at one address. It resolves a name at most once a minute.
-// The dial resolves the name again.
+// Addresses resolves origins before they are dialled, for a pace by address. It resolves a name at most once a minute. A
+// request must then be sent with Pin, or the dial resolves the name again.
 type Addresses struct {
 	guard  *Guard
-	lookUp func(ctx context.Context, network, host string) ([]netip.Addr, error)
+	lookUp func(ctx context.Context, addr string) ([]netip.AddrPort, error)
 
 	mu    sync.Mutex // guards known
 	known map[string]address
 }
 
 type address struct {
-	addr    netip.Addr // zero: the name does not resolve
+	addr    netip.Addr
 	expires time.Time
 }
 
@@ -31,41 +31,41 @@ const (
 	knownAddresses = 10_000
 )
 
-// NewAddresses returns Addresses that honour the Options.Resolve of g.
+// NewAddresses returns Addresses that resolve names as g does.
 func NewAddresses(g *Guard) *Addresses {
-	return &Addresses{guard: g, lookUp: net.DefaultResolver.LookupNetIP, known: make(map[string]address)}
+	return &Addresses{guard: g, lookUp: g.lookUp, known: make(map[string]address)}
 }
 
-// Of returns the address of o's host. If there are several, it returns the lowest, which does not depend on their order in the
-// response. It returns the zero Addr if the name does not resolve.
-func (a *Addresses) Of(ctx context.Context, o origin.Origin) netip.Addr {
-	host := o.Host()
-	if mapped, ok := a.guard.options.Resolve[host]; ok {
-		return origin.Reached(mapped)
-	}
-	if addr, ok := o.Addr(); ok {
-		return origin.Reached(addr)
-	}
+// Of returns the address to dial for o. The name may have several: Of takes those of the family that the resolver puts first,
+// and returns the lowest that is permitted, so that the order in which a name server returns them makes no difference. Its
+// error is that of a dial: a *net.DNSError, or a *ProhibitedError if no address is permitted.
+func (a *Addresses) Of(ctx context.Context, o origin.Origin) (netip.Addr, error) {
 	now := time.Now()
 	a.mu.Lock()
-	found, ok := a.known[host]
+	found, ok := a.known[o.Host()]
 	a.mu.Unlock()
 	if ok && now.Before(found.expires) {
-		return found.addr
+		return found.addr, nil
 	}
-	addrs, err := a.lookUp(ctx, "ip", host)
-	if ctx.Err() != nil {
-		return netip.Addr{} // the caller left; the name may resolve
+	all, err := a.lookUp(ctx, o.HostPort())
+	if err != nil {
+		return netip.Addr{}, err
 	}
-	if err != nil || len(addrs) == 0 {
-		addrs = []netip.Addr{{}} // the dial returns the error
+	addr, err := a.guard.choose(all)
+	if err != nil {
+		return netip.Addr{}, err
 	}
-	for i, addr := range addrs {
-		addrs[i] = origin.Reached(addr)
-	}
-	addr := slices.MinFunc(addrs, netip.Addr.Compare)
-	a.keep(host, address{addr, now.Add(addressTTL)})
-	return addr
+	a.keep(o.Host(), address{addr, now.Add(addressTTL)})
+	return addr, nil
+}
+
+// Last returns the address that Of last returned for a canonical host, and false if it has returned none. It does not resolve
+// the name.
+func (a *Addresses) Last(host string) (netip.Addr, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	found, ok := a.known[host]
+	return found.addr, ok
 }
 
 // keep stores an address. If there are too many, it first drops all: a look-up is cheap.
@@ -76,4 +76,23 @@ func (a *Addresses) keep(host string, found address) {
 		clear(a.known)
 	}
 	a.known[host] = found
+}
+
+// choose returns one of the addresses of a name: see Addresses.Of. There is at least one.
+func (g *Guard) choose(all []netip.AddrPort) (netip.Addr, error) {
+	first := all[0].Addr().Is4()
+	rank := func(ap netip.AddrPort) int {
+		if ap.Addr().Is4() == first {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(all, func(a, b netip.AddrPort) int { return cmp.Or(rank(a)-rank(b), a.Compare(b)) })
+	prohibited := g.check(all[0])
+	for _, ap := range all {
+		if g.check(ap) == nil {
+			return ap.Addr(), nil
+		}
+	}
+	return netip.Addr{}, prohibited
 }

@@ -3,56 +3,79 @@ package egress
 import (
 	"context"
 	"errors"
+	"net"
 	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/robotsproxy/robotsproxy/internal/dnstest"
 	"github.com/robotsproxy/robotsproxy/origin"
 )
 
+func mustOrigin(t *testing.T, s string) origin.Origin {
+	t.Helper()
+	o, err := origin.Parse(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
 func TestAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		mapped := netip.MustParseAddr("127.0.0.1")
-		a := NewAddresses(New(Options{Resolve: map[string]netip.Addr{"mapped.example": mapped}}))
+		g := New(Options{Allow: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/32")}})
+		a := NewAddresses(g)
 		looked := 0
-		a.lookUp = func(_ context.Context, _, host string) ([]netip.Addr, error) {
+		a.lookUp = func(_ context.Context, addr string) ([]netip.AddrPort, error) {
 			looked++
-			if host == "none.example" {
-				return nil, errors.New("no such host")
+			if addr == "none.example:80" {
+				return nil, &net.DNSError{IsNotFound: true}
 			}
-			if host == "nat64.example" {
-				return []netip.Addr{netip.MustParseAddr("64:ff9b::c000:201")}, nil
+			set := map[string][]string{
+				"a.example:80":          {"192.0.2.3", "192.0.2.2", "192.0.2.4"},
+				"six.example:80":        {"2001:db8::2", "192.0.2.2", "2001:db8::1"},
+				"nat64.example:80":      {"64:ff9b::c000:201"},
+				"some.example:80":       {"10.0.0.1", "192.0.2.9"},
+				"prohibited.example:80": {"10.0.0.2", "10.0.0.1"},
+			}[addr]
+			var all []netip.AddrPort
+			for i := range set {
+				next := set[(i+looked)%len(set)]
+				if addr == "six.example:80" {
+					next = set[i] // the order of families is the resolver's
+				}
+				all = append(all, netip.AddrPortFrom(netip.MustParseAddr(next), 80))
 			}
-			set := []netip.Addr{netip.MustParseAddr("2001:db8::2"), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("192.0.2.1")}
-			return append(set[looked%3:], set[:looked%3]...), nil
+			return all, nil
 		}
-		of := func(url, want string) {
+		of := func(host, want string) {
 			t.Helper()
-			o, err := origin.Parse(url)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := a.Of(t.Context(), o); got.String() != want {
-				t.Errorf("Of(%s) = %v, want %s", url, got, want)
+			if got, err := a.Of(t.Context(), mustOrigin(t, "http://"+host)); err != nil || got.String() != want {
+				t.Errorf("Of(%s) = %v, %v; want %s", host, got, err, want)
 			}
 		}
-		of("http://mapped.example", "127.0.0.1")
-		of("http://192.0.2.9", "192.0.2.9")
-		of("http://[2001:db8::9]", "2001:db8::9")
-		of("http://[::ffff:192.0.2.9]", "192.0.2.9")
-		of("http://[64:ff9b::c000:209]", "192.0.2.9")
-		if looked != 0 {
-			t.Errorf("%d names were looked up where none was needed", looked)
-		}
-		for range 3 { // the set comes in another order each time
-			of("http://a.example", "192.0.2.1")
-			of("http://none.example", "invalid IP")
-			of("http://nat64.example", "192.0.2.1")
+		for range 3 { // the addresses come in another order each time
+			of("a.example", "192.0.2.2")
+			of("six.example", "2001:db8::1")
+			of("nat64.example", "64:ff9b::c000:201")
+			of("some.example", "192.0.2.9")
 			time.Sleep(addressTTL / 2)
 		}
-		if looked != 6 {
-			t.Errorf("%d look-ups, want one a minute for each of three names: 6", looked)
+		if looked != 8 {
+			t.Errorf("%d look-ups, want 8: one a minute for each of four names", looked)
+		}
+		var dns *net.DNSError
+		if _, err := a.Of(t.Context(), mustOrigin(t, "http://none.example")); !errors.As(err, &dns) {
+			t.Errorf("Of(none.example): %v, want a *net.DNSError", err)
+		}
+		if _, err := a.Of(t.Context(), mustOrigin(t, "http://prohibited.example")); !Prohibited(err) {
+			t.Errorf("Of(prohibited.example): %v, want a *ProhibitedError", err)
+		}
+		time.Sleep(time.Hour)
+		last, ok := a.Last("a.example")
+		if _, known := a.Last("none.example"); known || !ok || last.String() != "192.0.2.2" {
+			t.Errorf("Last(a.example) = %v, %t; Last(none.example) = _, %t; want 192.0.2.2, true; _, false", last, ok, known)
 		}
 		for range knownAddresses + 10 {
 			a.keep(time.Now().String(), address{})
@@ -64,22 +87,44 @@ func TestAddresses(t *testing.T) {
 	})
 }
 
-// A client that leaves while its host is looked up says nothing about the host.
+// TestAddressesAsTheGuardDials checks that hosts without a look-up have the addresses that the guard dials.
+func TestAddressesAsTheGuardDials(t *testing.T) {
+	names := dnstest.New(t)
+	names.Set("a.example", []string{"192.0.2.2", "192.0.2.1"})
+	g := New(Options{
+		Allow:    []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},
+		Resolve:  map[string]netip.Addr{"mapped.example": netip.MustParseAddr("127.0.0.1")},
+		Resolver: names.Resolver(),
+	})
+	a := NewAddresses(g)
+	for url, want := range map[string]string{
+		"http://a.example":              "192.0.2.1",
+		"http://mapped.example":         "127.0.0.1",
+		"http://192.0.2.9":              "192.0.2.9",
+		"http://[2001:db8::9]":          "2001:db8::9",
+		"http://[::ffff:192.0.2.9]":     "192.0.2.9",
+		"http://[64:ff9b::c000:209]":    "64:ff9b::c000:209",
+		"https://mapped.example:8443/x": "127.0.0.1",
+	} {
+		if got, err := a.Of(t.Context(), mustOrigin(t, url)); err != nil || got.String() != want {
+			t.Errorf("Of(%s) = %v, %v; want %s", url, got, err, want)
+		}
+	}
+}
+
+// A client that leaves while its host is resolved says nothing about the host.
 func TestAddressesOfClientsThatLeft(t *testing.T) {
-	a := NewAddresses(New(Options{}))
-	a.lookUp = func(ctx context.Context, _, _ string) ([]netip.Addr, error) {
-		return []netip.Addr{netip.MustParseAddr("192.0.2.1")}, ctx.Err()
+	a := NewAddresses(New(Options{Allow: []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32")}}))
+	a.lookUp = func(ctx context.Context, _ string) ([]netip.AddrPort, error) {
+		return []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:80")}, ctx.Err()
 	}
-	o, err := origin.Parse("http://a.example")
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := mustOrigin(t, "http://a.example")
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	if got := a.Of(gone, o); got.IsValid() {
-		t.Errorf("Of = %v for a client that has left, want none", got)
+	if got, err := a.Of(gone, o); !errors.Is(err, context.Canceled) {
+		t.Errorf("Of = %v, %v for a client that has left, want the end of its context", got, err)
 	}
-	if got := a.Of(t.Context(), o); got.String() != "192.0.2.1" {
-		t.Errorf("Of = %v for the next client, want 192.0.2.1", got)
+	if got, err := a.Of(t.Context(), o); err != nil || got.String() != "192.0.2.1" {
+		t.Errorf("Of = %v, %v for the next client, want 192.0.2.1", got, err)
 	}
 }

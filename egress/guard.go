@@ -148,7 +148,7 @@ func (g *Guard) Check(o origin.Origin) error {
 }
 
 // DialContext dials addr, "host:port". If the name has several addresses, it tries the permitted ones only. If the guard has
-// an upstream proxy, the connection is a tunnel through it, and every address of the name must be permitted.
+// an upstream proxy, the connection is a tunnel through it, and every address of the name must be permitted. See also Pin.
 func (g *Guard) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
 	if g.options.Upstream != nil {
 		if err := g.checkName(ctx, addr); err != nil {
@@ -156,7 +156,7 @@ func (g *Guard) DialContext(ctx context.Context, network, addr string) (net.Conn
 		}
 		return g.tunnel(ctx, addr)
 	}
-	addr, err := g.mapped(addr)
+	addr, err := g.target(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
@@ -177,6 +177,16 @@ func (g *Guard) dial(ctx context.Context, network, addr string) (net.Conn, error
 		return nil, *failed
 	}
 	return c, err
+}
+
+// target returns addr with the host replaced by the address that is pinned in ctx, or else by that in Options.Resolve.
+func (g *Guard) target(ctx context.Context, addr string) (string, error) {
+	to, ok := pinned(ctx)
+	if !ok {
+		return g.mapped(addr)
+	}
+	_, port, err := net.SplitHostPort(addr)
+	return net.JoinHostPort(to.String(), port), err
 }
 
 // mapped returns addr with the host replaced by its address in Options.Resolve.
@@ -225,7 +235,7 @@ func (g *Guard) lookUp(ctx context.Context, addr string) ([]netip.AddrPort, erro
 	}
 	all := make([]netip.AddrPort, len(addrs))
 	for i, a := range addrs {
-		all[i] = netip.AddrPortFrom(a, uint16(port))
+		all[i] = netip.AddrPortFrom(a.Unmap(), uint16(port))
 	}
 	return all, nil
 }

@@ -31,7 +31,9 @@ type TransportOptions struct {
 // Transport is an http.RoundTripper that sends requests to origins, by HTTP/2 if the origin offers it, else HTTP/1.1. It does
 // not change bodies. It ignores the proxy variables of the environment, since users set them to this proxy.
 type Transport struct {
+	options              TransportOptions
 	verified, unverified *http.Transport
+	pinned               pools // for requests whose address is pinned: see Pin
 	insecure             map[string]bool
 	guard                *Guard
 	clear                *http.Transport // for http through an upstream proxy; nil without one
@@ -40,7 +42,8 @@ type Transport struct {
 
 // NewTransport returns a Transport. Every step but the body has a time-out.
 func NewTransport(o TransportOptions) *Transport {
-	t := &Transport{verified: newTransport(o, false), insecure: make(map[string]bool), guard: o.Guard}
+	t := &Transport{options: o, verified: newTransport(o, false), insecure: make(map[string]bool), guard: o.Guard}
+	t.pinned.byKey = make(map[poolKey]*http.Transport)
 	if u := o.Guard.options.Upstream; u != nil {
 		if o.Pseudonym != "" {
 			t.via = NewVia(o.Pseudonym)
@@ -140,10 +143,19 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if t.clear != nil && r.URL.Scheme == "http" {
 		return t.throughUpstream(r)
 	}
-	if t.insecure[r.URL.Hostname()] {
-		return t.unverified.RoundTrip(r)
+	return t.direct(r).RoundTrip(r)
+}
+
+// direct returns the http.Transport for r without an upstream proxy.
+func (t *Transport) direct(r *http.Request) *http.Transport {
+	insecure := t.insecure[r.URL.Hostname()]
+	if addr, ok := pinned(r.Context()); ok {
+		return t.pinned.get(poolKey{addr, insecure}, func() *http.Transport { return newTransport(t.options, insecure) })
 	}
-	return t.verified.RoundTrip(r)
+	if insecure {
+		return t.unverified
+	}
+	return t.verified
 }
 
 // throughUpstream sends r, whose scheme is http, to the upstream proxy. One connection carries requests for many origins, so
@@ -173,6 +185,7 @@ func (t *Transport) throughUpstream(r *http.Request) (*http.Response, error) {
 // CloseIdleConnections closes the connections that are not in use.
 func (t *Transport) CloseIdleConnections() {
 	t.verified.CloseIdleConnections()
+	t.pinned.closeIdle()
 	for _, more := range []*http.Transport{t.unverified, t.clear} {
 		if more != nil {
 			more.CloseIdleConnections()

@@ -163,6 +163,9 @@ func Key(host string) string {
 	return Reached(addr).String()
 }
 
+// AddrKey returns the Key of a host that is the address addr.
+func AddrKey(addr netip.Addr) string { return Reached(addr).String() }
+
 // Reached returns the address of the server that addr leads to, without a zone: the embedded IPv4 address if addr is
 // IPv4-mapped or NAT64, else addr.
 func Reached(addr netip.Addr) netip.Addr {

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -46,8 +47,10 @@ type Options struct {
 	Client  policy.Client // the proxy as a client; its name must be empty
 	Limiter *ratelimit.Limiter
 
-	// Key returns the lane of a canonical host. If nil, each host has its own.
-	Key func(host string) string
+	// Key and Addr are those of the proxy's Pace: Key returns the name of the lane of a canonical host. If Addr is set, the lane
+	// is that of the address which it returns, and Key names what the operator stops. Both may be nil.
+	Key  func(host string) string
+	Addr func(ctx context.Context, o origin.Origin) (netip.Addr, error)
 
 	Recorder Recorder        // if nil, nothing is recorded
 	IDs      *audit.Sequence // of the records; required with Recorder
@@ -69,14 +72,14 @@ func (f *Fetches) Admit(ctx context.Context, hop robots.Hop) (robots.Visit, erro
 	if !hop.Page {
 		return v, nil
 	}
-	v.lane = f.lane(hop.To.Host())
+	v.stopKey = f.key(hop.To.Host())
 	if err := v.judge(ctx); err != nil {
 		return nil, v.recordError(ctx, err)
 	}
 	return v, nil
 }
 
-func (f *Fetches) lane(host string) string {
+func (f *Fetches) key(host string) string {
 	host = origin.Key(host)
 	if f.options.Key == nil {
 		return host
@@ -104,6 +107,7 @@ type visit struct {
 	rec     *audit.Record
 	begun   bool // rec is
 
+	stopKey  string // see Options.Key
 	lane     string // empty if the request is not paced
 	decision policy.Decision
 	snap     *robots.Snapshot // that decided
@@ -113,16 +117,19 @@ type visit struct {
 // judge decides on a redirect to a page. It fetches the robots.txt of that host only if nothing else refuses the redirect.
 func (v *visit) judge(ctx context.Context) error {
 	o := &v.fetches.options
-	if err := o.Limiter.Stopped(v.lane); err != nil {
+	if err := o.Limiter.Stopped(v.stopKey); err != nil {
 		return v.unpaced(ctx, err)
-	}
-	if until := o.Limiter.Paused(v.lane); until.After(v.hop.Until) {
-		v.decide(policy.Decision{Outcome: policy.Throttle, Reason: policy.ReasonBackoff})
-		return v.refuse(until, "%s has pushed back, and is left alone for another %v", v.hop.To.Host(), time.Until(until).Round(time.Second))
 	}
 	if d, denied := o.Policy.Denied(v.request(), time.Now()); denied {
 		v.decide(d)
 		return v.refusal()
+	}
+	if err := v.findLane(ctx); err != nil {
+		return err
+	}
+	if until := o.Limiter.Paused(v.lane); until.After(v.hop.Until) {
+		v.decide(policy.Decision{Outcome: policy.Throttle, Reason: policy.ReasonBackoff})
+		return v.refuse(until, "%s has pushed back, and is left alone for another %v", v.hop.To.Host(), time.Until(until).Round(time.Second))
 	}
 	snap, err := o.Rules.ToJudge(ctx, v.hop.To, v.hop.Asker)
 	if err != nil {
@@ -130,6 +137,22 @@ func (v *visit) judge(ctx context.Context) error {
 	}
 	v.snap = snap
 	return v.judgeBy()
+}
+
+// findLane sets the lane. The dial resolves the name again, as that of a robots.txt does.
+func (v *visit) findLane(ctx context.Context) error {
+	v.lane = v.stopKey
+	resolve := v.fetches.options.Addr
+	if resolve == nil {
+		return nil
+	}
+	addr, err := resolve(ctx, v.hop.To)
+	if err != nil {
+		v.decide(policy.Decision{Outcome: policy.Error, Reason: policy.ReasonUpstream})
+		return err
+	}
+	v.lane = origin.AddrKey(addr)
+	return nil
 }
 
 func (v *visit) request() policy.Request {
@@ -262,7 +285,7 @@ func (v *visit) asked(delay time.Duration) ratelimit.Request {
 }
 
 func (v *visit) judgeAgain(ctx context.Context) error {
-	if err := v.fetches.options.Limiter.Stopped(v.lane); err != nil {
+	if err := v.fetches.options.Limiter.Stopped(v.stopKey); err != nil {
 		return v.unpaced(ctx, err)
 	}
 	if kept := v.fetches.options.Rules.Kept(v.hop.To); kept != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -364,5 +365,32 @@ func TestThatCannotBeJudged(t *testing.T) {
 		r.file.snap = &robots.Snapshot{Rules: &rules.Ruleset{}, Cause: "connection_refused", Err: errors.New("dial 10.0.0.1")}
 		_, err = r.visit(r.hop("a", "/x"))
 		redirectIsRefused(t, err, "http://victim.example/robots.txt, which says whether that is allowed, could not be fetched: connection refused", time.Time{})
+	})
+}
+
+// TestPaceByAddress has the robots.txt of one host redirect to a page of another: the request takes a place in the lane of
+// that host's address.
+func TestPaceByAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFetchRig(t, paceOf5, policy.Options{})
+		var err error
+		r.options.Addr = func(context.Context, origin.Origin) (netip.Addr, error) {
+			return netip.MustParseAddr("192.0.2.1"), err
+		}
+		r.mustVisit(r.hop("a", "/x"))
+		if view, ok := r.limiter.Peek("192.0.2.1"); !ok || view.Last.IsZero() {
+			t.Errorf("the lane of the address: %+v, %t; want a request", view, ok)
+		}
+		if _, ok := r.limiter.Peek("victim.example"); ok {
+			t.Error("the host has a lane beside that of its address")
+		}
+		err = &net.DNSError{IsNotFound: true}
+		if _, got := r.visit(r.hop("a", "/x")); !errors.As(got, new(*net.DNSError)) {
+			t.Errorf("a host that cannot be resolved: %v, want the error of the look-up", got)
+		}
+		all := r.records.all()
+		if rec := all[len(all)-1]; rec.Decision != policy.Error || rec.Reason != policy.ReasonUpstream {
+			t.Errorf("the last record: %s, %s; want error, upstream", rec.Decision, rec.Reason)
+		}
 	})
 }

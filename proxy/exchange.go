@@ -204,7 +204,7 @@ func (ex *exchange) admit(req *http.Request) *Refusal {
 	if scheme := fields.ConnectionScheme(req.Header); scheme != "" && !ex.isRawTunnel() {
 		return connectionAuthRefusal(scheme)
 	}
-	ex.lane = ex.server.options.Pace.key(ex.origin.Host())
+	ex.stopKey = ex.server.options.Pace.key(ex.origin.Host())
 	if ref := ex.stopped(); ref != nil {
 		return ref
 	}
@@ -268,7 +268,7 @@ func (ex *exchange) forward(req *http.Request) (*http.Response, error) {
 		ex.attachBody(req)
 	}
 	fields.CleanRequestTrailer(req)
-	resp, err := ex.server.options.Transport.RoundTrip(req)
+	resp, err := ex.server.options.Transport.RoundTrip(ex.pin(req))
 	now := time.Now()
 	ex.response.endInterim()
 	if err != nil {

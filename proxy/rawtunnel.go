@@ -88,7 +88,7 @@ func (s *Server) dial(r *http.Request, ex *exchange) (net.Conn, *Refusal) {
 		return nil, ref
 	}
 	ex.rec.SentAt = time.Now()
-	c, err := s.options.Guard.DialContext(r.Context(), "tcp", ex.origin.HostPort())
+	c, err := s.options.Guard.DialContext(ex.pin(r).Context(), "tcp", ex.origin.HostPort())
 	if err != nil {
 		return nil, upstreamRefusal(r, ex, err)
 	}

@@ -1,12 +1,15 @@
 package proxy
 
 import (
+	"context"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/egress"
 	"github.com/robotsproxy/robotsproxy/internal/fields"
 	"github.com/robotsproxy/robotsproxy/internal/limit"
 	"github.com/robotsproxy/robotsproxy/origin"
@@ -14,12 +17,17 @@ import (
 	"github.com/robotsproxy/robotsproxy/ratelimit"
 )
 
-// Pace says which hosts share a pace. With the zero value, none do.
+// Pace says which hosts share a lane. With the zero value, none do.
 type Pace struct {
-	// Key returns whose lane a canonical host's requests share. If nil, each host has its own.
+	// Key returns the name of the lane of a canonical host. If nil, each host has its own.
 	Key func(host string) string
+
+	// Addr returns the address of an origin. If it is set, all hosts at one address share a lane, and requests are sent to
+	// that address. What the operator stops is still named by Key. If nil, the dial resolves the name.
+	Addr func(ctx context.Context, o origin.Origin) (netip.Addr, error)
 }
 
+// key returns the name under which the operator stops a host. It is that of its lane too, unless Addr is set.
 func (p Pace) key(host string) string {
 	host = origin.Key(host)
 	if p.Key == nil {
@@ -33,7 +41,8 @@ func (p Pace) key(host string) string {
 type turn struct {
 	requests *limit.Share[string] // of the client's requests; nil: none
 	memory   *limit.Share[string] // of the client's memory; nil: none
-	lane     string               // the lane of the host
+	stopKey  string               // see Pace.key
+	addr     netip.Addr           // to which the request is sent; zero: the dial resolves the name
 	asked    ratelimit.Request    // of the lane
 	grant    ratelimit.Grant      // the place; guarded by entry.mu once the request is sent
 	blocked  ratelimit.ClientTime // the time for which the client has blocked the request
@@ -56,15 +65,38 @@ func (ex *exchange) pace(req *http.Request) *Refusal {
 			return ref
 		}
 	}
-	ex.ask(req)
+	lane, err := ex.findLane()
+	if err != nil {
+		return upstreamRefusal(req, ex, err)
+	}
+	ex.ask(req, lane)
 	return ex.takePlace()
 }
 
-// ask sets what the request asks of the lane.
-func (ex *exchange) ask(req *http.Request) {
+// findLane returns the name of the lane. If requests are paced by address, it resolves the origin.
+func (ex *exchange) findLane() (string, error) {
+	resolve := ex.server.options.Pace.Addr
+	if resolve == nil {
+		return ex.stopKey, nil
+	}
+	addr, err := resolve(ex.ctx, ex.origin)
+	ex.addr = addr
+	return origin.AddrKey(addr), err
+}
+
+// pin returns req so that it is sent to the address by which it is paced, if it is paced by address.
+func (ex *exchange) pin(req *http.Request) *http.Request {
+	if !ex.addr.IsValid() {
+		return req
+	}
+	return req.WithContext(egress.Pin(req.Context(), ex.addr))
+}
+
+// ask sets what the request asks of its lane.
+func (ex *exchange) ask(req *http.Request, lane string) {
 	ex.subresource = ex.client.Pages && isSubresource(req.Header)
 	ex.asked = ratelimit.Request{
-		Key: ex.lane, Client: ex.share, Delay: ex.delay(), MaxWait: ex.maxWait(req.Header), ClientTime: &ex.blocked,
+		Key: lane, Client: ex.share, Delay: ex.delay(), MaxWait: ex.maxWait(req.Header), ClientTime: &ex.blocked,
 	}
 }
 
@@ -169,7 +201,7 @@ func (ex *exchange) hold(g ratelimit.Grant) {
 
 // stopped refuses a request to a host that the operator has stopped. The lane refuses it too, but only a request that waits.
 func (ex *exchange) stopped() *Refusal {
-	if err := ex.server.options.Limiter.Stopped(ex.lane); err != nil {
+	if err := ex.server.options.Limiter.Stopped(ex.stopKey); err != nil {
 		return paceRefusal(ex, ex.asked, err)
 	}
 	return nil
@@ -199,7 +231,7 @@ func (ex *exchange) hear(resp *http.Response, now time.Time) {
 	o.Credentials = len(sent["Authorization"]) > 0 || len(sent["Cookie"]) > 0 // the limits may be those of one account
 	ex.grant.Hear(o)
 	if ex.reported {
-		ex.server.options.Limiter.Hear(ex.lane, ex.share, o)
+		ex.server.options.Limiter.Hear(ex.asked.Key, ex.share, o)
 	}
 }
 

@@ -28,18 +28,19 @@ import (
 
 // components are the concrete types that make up one running proxy. No other package imports all of them.
 type components struct {
-	ca      *certs.Authority
-	guard   *egress.Guard
-	redis   *redislease.Client // nil without Redis
-	state   *store.State
-	files   *files
-	limiter *ratelimit.Limiter
-	policy  *policy.Policy
-	records *audit.JSONL
-	ids     audit.Sequence // of the records
-	query   audit.QueryMode
-	fetches *ownfetch.Fetches
-	server  *proxy.Server
+	ca        *certs.Authority
+	guard     *egress.Guard
+	addresses *egress.Addresses  // nil if requests are not paced by address
+	redis     *redislease.Client // nil without Redis
+	state     *store.State
+	files     *files
+	limiter   *ratelimit.Limiter
+	policy    *policy.Policy
+	records   *audit.JSONL
+	ids       audit.Sequence // of the records
+	query     audit.QueryMode
+	fetches   *ownfetch.Fetches
+	server    *proxy.Server
 }
 
 // observer is called with each record when it is complete. It must return quickly and must not keep the record.
@@ -62,6 +63,9 @@ func newComponents(cfg *config.Config, log *slog.Logger, observe observer) (_ *c
 	warnExpiry(c.ca, log)
 	if c.guard, err = newGuard(cfg); err != nil {
 		return nil, err
+	}
+	if cfg.Pacing.Key == config.PaceKeyIP {
+		c.addresses = egress.NewAddresses(c.guard)
 	}
 	pseudonym := egress.NewPseudonym()
 	transport, err := newTransport(cfg, c.guard, pseudonym)
@@ -93,7 +97,7 @@ func newComponents(cfg *config.Config, log *slog.Logger, observe observer) (_ *c
 	}
 	pace := c.pace(cfg)
 	c.fetches = ownfetch.New(ownfetch.Options{
-		Rules: c.files, Policy: c.policy, Client: ownClient(cfg), Limiter: c.limiter, Key: pace.Key,
+		Rules: c.files, Policy: c.policy, Client: ownClient(cfg), Limiter: c.limiter, Key: pace.Key, Addr: pace.Addr,
 		Recorder: observedRecorder{c.records, observe}, IDs: &c.ids, Query: c.query,
 	})
 	c.server, err = c.newServer(cfg, transport, pace, pseudonym, log, observe)
@@ -205,8 +209,9 @@ func newLimiter(cfg *config.Config, redis *redislease.Client, pauses ratelimit.P
 	})
 }
 
-// laneOf returns the key of a canonical host's lane.
-func laneKey(cfg *config.Config, host string) string {
+// stopKey returns the name under which the operator stops or slows a canonical host. It is that of the host's lane too, unless
+// requests are paced by address.
+func stopKey(cfg *config.Config, host string) string {
 	host = origin.Key(host)
 	if cfg.Pacing.Key == config.PaceKeyDomain {
 		return ratelimit.Domain(host)
@@ -214,9 +219,19 @@ func laneKey(cfg *config.Config, host string) string {
 	return host
 }
 
-// paused returns a function that returns the end of the pause of a host's lane.
+// paused returns a function that returns the end of the pause of a host's lane. If requests are paced by address, that is the
+// lane of the address to which the last request for the host was sent: a look at a pause resolves no name.
 func (c *components) paused(cfg *config.Config) func(host string) time.Time {
-	return func(host string) time.Time { return c.limiter.Paused(laneKey(cfg, host)) }
+	return func(host string) time.Time {
+		if c.addresses == nil {
+			return c.limiter.Paused(stopKey(cfg, host))
+		}
+		addr, ok := c.addresses.Last(host)
+		if !ok {
+			return time.Time{}
+		}
+		return c.limiter.Paused(origin.AddrKey(addr))
+	}
 }
 
 // fetchOptions makes the cache judge and record its requests for robots.txt files, and space those to one host.
@@ -238,7 +253,7 @@ func (c *components) spacing(cfg *config.Config) func(o origin.Origin, snap *rob
 			request := policy.Request{Client: ownClient(cfg), Origin: o, Target: "/robots.txt"}
 			delay = c.policy.Judge(request, snap, time.Now()).Delay
 		}
-		if view, ok := c.limiter.Peek(laneKey(cfg, o.Host())); ok {
+		if view, ok := c.limiter.Peek(stopKey(cfg, o.Host())); ok {
 			delay = max(delay, view.Floor)
 		}
 		return cmp.Or(delay, cfg.Pacing.DefaultDelay, time.Second)
@@ -254,6 +269,9 @@ func (c *components) pace(cfg *config.Config) proxy.Pace {
 	var pace proxy.Pace
 	if cfg.Pacing.Key == config.PaceKeyDomain {
 		pace.Key = ratelimit.Domain
+	}
+	if c.addresses != nil {
+		pace.Addr = c.addresses.Of
 	}
 	return pace
 }

@@ -10,11 +10,11 @@ import (
 func TestUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newInflight()
-		u.wait() // for nothing
+		u.wait(t.Context()) // for nothing
 		u.begin()
 		u.begin()
 		waited := false
-		go func() { u.wait(); waited = true }()
+		go func() { u.wait(t.Context()); waited = true }()
 		u.end()
 		if synctest.Wait(); waited {
 			t.Fatal("wait returned while something was under way")
@@ -57,7 +57,7 @@ func TestUnderWayWhileItIsWaitedFor(t *testing.T) {
 		})
 		all.Go(func() {
 			for range 2000 {
-				u.wait()
+				u.wait(t.Context())
 			}
 		})
 	}

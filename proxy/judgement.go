@@ -71,6 +71,14 @@ func (ex *exchange) decide() *Refusal {
 	return nil
 }
 
+// servesRobots reports whether the proxy answers a request for /robots.txt with the file that it was judged by. A crawler then
+// sees the rules that are enforced, and the origin gets one request less.
+func (ex *exchange) servesRobots(req *http.Request) bool {
+	snap := ex.judged.snap
+	return ex.server.options.ServeRobots && ex.rec.Mode == policy.Enforce.String() && snap != nil && snap.Availability != robots.Unreachable &&
+		(req.Method == http.MethodGet || req.Method == http.MethodHead)
+}
+
 // costly reports whether a decision may take longer than about a tenth of a millisecond: it compares each rule with the target,
 // and each user-agent line with the User-Agent.
 func (j *judgement) costly() bool {

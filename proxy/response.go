@@ -256,6 +256,14 @@ func (ex *exchange) receiveHeader(resp *http.Response, webSocket bool) {
 	}
 }
 
+// answerRobots answers a request for /robots.txt without asking the origin, and without a place in the lane.
+func (ex *exchange) answerRobots(req *http.Request) *http.Response {
+	resp := ex.response.robots.Response(req, ex.judged.Dialect, time.Now())
+	ex.rec.Status = resp.StatusCode
+	resp.Body = &body{ReadCloser: resp.Body, ex: ex, resp: resp}
+	return resp
+}
+
 // wantsRest reports whether an origin that has answered early may still read the request. The transport stops sending after
 // an answer of HTTP/2 that is not 2xx, and the proxy does the same for HTTP/1.1.
 func wantsRest(resp *http.Response) bool { return resp.StatusCode < 300 && !resp.Close }

@@ -1,5 +1,5 @@
-// Package proxy is the server: it takes a crawler's requests, has each of them judged, paced and recorded, and sends what
-// may be sent.
+// Package proxy is the server: it reads the requests of crawlers, judges, paces and records each, and forwards those that are
+// allowed.
 //
 //	srv, err := proxy.New(proxy.Options{Snapshots: cache, Policy: p, Limiter: l, Authority: ca, Recorder: w, Guard: g, Transport: t})
 //	go srv.Serve(listener)
@@ -33,62 +33,15 @@ import (
 	"github.com/elazarl/goproxy"
 
 	"github.com/robotsproxy/robotsproxy/audit"
-	"github.com/robotsproxy/robotsproxy/auth"
-	"github.com/robotsproxy/robotsproxy/certs"
 	"github.com/robotsproxy/robotsproxy/egress"
 	"github.com/robotsproxy/robotsproxy/internal/http1"
 	"github.com/robotsproxy/robotsproxy/internal/limit"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
-	"github.com/robotsproxy/robotsproxy/ratelimit"
-	"github.com/robotsproxy/robotsproxy/robots"
 )
 
-// Snapshots finds an origin's robots.txt as it stands now, for asker. An error means that not even its failure is known.
-// Kept returns the newest copy that is in memory, fresh or not, and nil if there is none; it does not wait.
-type Snapshots interface {
-	Kept(o origin.Origin) *robots.Snapshot
-	Snapshot(ctx context.Context, o origin.Origin, asker robots.Asker) (*robots.Snapshot, error)
-}
-
-// Recorder keeps records. Begin is called once the decision is made and before anything is sent or answered; its error
-// refuses the request. End is called once for each record that was begun, when the request has ended.
-type Recorder interface {
-	Begin(ctx context.Context, r *audit.Record) error
-	End(r *audit.Record)
-}
-
-// Options are the parts that a Server works with. Those without "if zero" are required.
-type Options struct {
-	Snapshots Snapshots
-	Policy    *policy.Policy
-	Limiter   *ratelimit.Limiter
-	Authority *certs.Authority
-	Recorder  Recorder
-	Guard     *egress.Guard
-	Transport http.RoundTripper // to origins; it must dial through Egress
-
-	Clients        []Client        // who may use the proxy, the first that matches; if nil, every user, and without AuthRequired everybody, who is then "local"
-	Users          *auth.Users     // users and their passwords; if nil, credentials are ignored
-	AuthRequired   bool            // refuse requests without credentials
-	MaxWait        time.Duration   // how long a request may be held for its host's pace; if zero, 150 s; if negative, not at all
-	MaxWaitCap     time.Duration   // up to which a request may prefer to be held longer; if zero, none may
-	Pace           Pace            // which hosts share a pace
-	RefusalStatus  int             // of a refusal by robots.txt; if zero, 403
-	Pseudonym      string          // our name in Via; if empty, one is made: see egress.NewPseudonym
-	ResponseFields bool            // forwarded answers carry Robotsproxy-Request-Id and Robotsproxy-Waited
-	ServeRobots    bool            // answer requests for /robots.txt with the file that is enforced
-	IDs            *audit.Sequence // of the records, shared with ownfetch; if nil, the Server has its own
-	Query          audit.QueryMode // what records keep of queries; if zero, credentials are masked
-	HeaderTimeout  time.Duration   // for a request's header and a TLS handshake; if zero, 10 s
-	IdleTimeout    time.Duration   // for a connection between two requests, a WebSocket, and an unread tunnel; if zero, 2 minutes
-	Limits         Limits          // what clients can hold
-	Onboarding     http.Handler    // answers requests for the proxy itself; their URL is absolute if they came through it; if nil, 404
-	Logger         *slog.Logger    // if nil, nothing is logged
-}
-
-// The names under which the onboarding pages are reached through the proxy. Over TLS they are for who trusts the CA
-// already, and whose browser asks that way first.
+// The onboarding pages have these names for clients that use the proxy. The one over TLS needs a client that trusts the CA;
+// some browsers try it first.
 var (
 	onboarding, _       = origin.Parse("http://robots.proxy")
 	secureOnboarding, _ = origin.Parse("https://robots.proxy")
@@ -99,17 +52,17 @@ type Server struct {
 	options   Options
 	log       *slog.Logger
 	ids       *audit.Sequence
-	byUser    map[string]*Client // who they are where no clients are listed
-	via       egress.Via         // our name in each message's path, different for each process
+	byUser    map[string]*Client // the clients if Options.Clients is nil
+	via       egress.Via         // the name of this process in Via fields
 	goproxy   *goproxy.ProxyHttpServer
 	tls       *tls.Config
-	front     *http.Server // reads what clients send to the proxy
-	innerHTTP *http.Server // reads what they send inside tunnels
-	tunnels   *connQueue   // from the one to the other
-	active    atomic.Int64 // requests under way
+	front     *http.Server // reads requests outside tunnels
+	innerHTTP *http.Server // reads requests inside tunnels
+	tunnels   *connQueue   // from front to innerHTTP
+	active    atomic.Int64 // requests in serve
 	handlers  *inflight
 
-	life         context.Context // that of every request; it ends when Shutdown's grace does
+	life         context.Context // parent of all requests' contexts
 	end          context.CancelCauseFunc
 	unrecorded   atomic.Int64 // refusals that could not be recorded
 	connLimit    *limit.Conns
@@ -125,10 +78,10 @@ type Server struct {
 	conns map[net.Conn]struct{}
 }
 
-// errStopping ends the requests that go on past the grace of Shutdown.
+// errStopping ends the requests that have not ended when the context of Shutdown ends.
 var errStopping = errors.New("the proxy is stopping")
 
-// New returns a Server, or says which part is missing.
+// New returns a Server, or an error if a required option is missing or options contradict each other.
 func New(o Options) (*Server, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -144,51 +97,19 @@ func New(o Options) (*Server, error) {
 	s.goproxy = s.newGoproxy()
 	s.tls = s.tlsConfig()
 	s.front, s.innerHTTP = s.newHTTPServer(s.frontDoor), s.newHTTPServer(s.inner)
-	s.innerHTTP.TLSConfig = s.tls // tells net/http to speak HTTP/2 where a client chose it
+	s.innerHTTP.TLSConfig = s.tls // makes net/http speak HTTP/2 to a client that chose it in the handshake
 	s.innerHTTP.ConnContext = innerContext
 	http1.Install(s.front)
 	http1.Install(s.innerHTTP)
 	return s, nil
 }
 
-func (o *Options) complete() error {
-	if o.Snapshots == nil || o.Policy == nil || o.Limiter == nil || o.Authority == nil || o.Recorder == nil || o.Guard == nil || o.Transport == nil {
-		return errors.New("proxy: New needs Snapshots, Policy, Limiter, Authority, Recorder, Guard and Transport")
-	}
-	if o.AuthRequired && o.Users == nil {
-		return errors.New("proxy: AuthRequired without Users would refuse every request")
-	}
-	if o.MaxWait == 0 {
-		o.MaxWait = 150 * time.Second
-	}
-	o.MaxWait = max(0, o.MaxWait)
-	if o.HeaderTimeout == 0 {
-		o.HeaderTimeout = 10 * time.Second
-	}
-	if o.IdleTimeout == 0 {
-		o.IdleTimeout = 2 * time.Minute
-	}
-	if o.Pseudonym == "" {
-		o.Pseudonym = egress.NewPseudonym()
-	}
-	if o.IDs == nil {
-		o.IDs = new(audit.Sequence)
-	}
-	if o.Onboarding == nil {
-		o.Onboarding = http.NotFoundHandler()
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	return nil
-}
-
-// newGoproxy sets goproxy up so that it only routes: requests to their exchange, CONNECTs to openTunnel.
+// newGoproxy configures goproxy to pass each request to the RoundTrip of its exchange, and each CONNECT to openTunnel.
 func (s *Server) newGoproxy() *goproxy.ProxyHttpServer {
 	p := goproxy.NewProxyHttpServer()
 	p.Logger = goproxyLog{s.log}
 	p.KeepAcceptEncoding = true // bodies pass byte for byte
-	p.Tr = nil                  // its default verifies nothing and takes a proxy from the environment
+	p.Tr = nil                  // the default skips certificate verification and uses HTTPS_PROXY
 	p.ConnectDial = nil
 	p.OnRequest().HandleConnectFunc(s.handleConnect)
 	p.OnRequest().DoFunc(func(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *http.Response) {
@@ -198,8 +119,8 @@ func (s *Server) newGoproxy() *goproxy.ProxyHttpServer {
 	return p
 }
 
-// newHTTP2Config bounds the requests of one HTTP/2 connection and the bytes that are buffered for it. By default net/http allows
-// 250 requests, 1 MiB for a frame, and 1 MiB for bodies that nobody reads.
+// newHTTP2Config limits the concurrent requests of one HTTP/2 connection and the bytes that are buffered for it. The defaults of
+// net/http are 250 requests, 1 MiB for a frame, and 1 MiB for unread bodies.
 func newHTTP2Config() *http.HTTP2Config {
 	return &http.HTTP2Config{
 		MaxConcurrentStreams: maxStreams, MaxReadFrameSize: 16 << 10,
@@ -220,13 +141,13 @@ func (s *Server) newHTTPServer(h http.HandlerFunc) *http.Server {
 	}
 }
 
-// Serve takes connections from l until Shutdown, and then returns nil.
+// Serve accepts connections from l until Shutdown or Close, and then returns nil.
 func (s *Server) Serve(l net.Listener) error {
 	s.options.Guard.Protect(l.Addr())
 	inner := make(chan struct{})
 	go func() {
 		defer close(inner)
-		_ = s.innerHTTP.Serve(s.tunnels) // it ends when it is closed: its listener cannot fail
+		_ = s.innerHTTP.Serve(s.tunnels) // it returns when it is closed: the listener does not fail
 	}()
 	err := s.front.Serve(http1.NewListener(limitListener(l, s.connLimit), s.http1Options()))
 	if !errors.Is(err, http.ErrServerClosed) {
@@ -239,8 +160,8 @@ func (s *Server) Serve(l net.Listener) error {
 	return fmt.Errorf("proxy: serving %s: %w", l.Addr(), err)
 }
 
-// Shutdown takes no new connections and lets the requests under way end, WebSockets too. When ctx ends, what is left is
-// told so where it still can be, and cut off; Shutdown then returns ctx's error.
+// Shutdown accepts no new connections and waits until the requests in flight have ended, WebSockets included. When ctx ends,
+// Shutdown ends the rest as Close does, and returns the error of ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.drain(ctx)
 	return errors.Join(err, s.Close())
@@ -250,67 +171,52 @@ func (s *Server) Shutdown(ctx context.Context) error {
 func (s *Server) drain(ctx context.Context) error {
 	s.front.SetKeepAlivesEnabled(false)
 	s.innerHTTP.SetKeepAlivesEnabled(false)
-	ended := make(chan error, 3) // all at once: none may use up the grace of another
+	ended := make(chan error, 3) // concurrently: each may take until ctx ends
 	go func() { ended <- s.front.Shutdown(ctx) }()
 	go func() { ended <- s.innerHTTP.Shutdown(ctx) }()
-	go func() { ended <- s.waitHandlers(ctx) }()
+	go func() { ended <- s.handlers.wait(ctx) }()
 	return errors.Join(<-ended, <-ended, <-ended)
 }
 
-// lastWords is how long requests may take to end once they are told to, before their connections are closed.
-const lastWords = time.Second
+// closeGrace is the time for canceled requests to be answered before their connections are closed.
+const closeGrace = time.Second
 
-// Close ends everything and returns when every request has ended, so that its record is complete. No request begins after
-// that, so the parts that the Server uses may be closed.
+// Close cancels all requests and returns when every one has ended, with a complete record. No request begins after that, so the
+// caller may close the parts that the Server uses.
 func (s *Server) Close() error {
 	s.end(errStopping)
-	told, cancel := context.WithTimeout(context.Background(), lastWords)
+	grace, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
-	_ = s.drain(told) // what has not ended then is cut off
+	_ = s.drain(grace) // the connections of the rest are closed
 	err := errors.Join(s.front.Close(), s.innerHTTP.Close())
 	s.closeTracked()
 	s.handlers.close()
 	return err
 }
 
-// waitHandlers waits until no request is under way, WebSockets included, which net/http does not wait for.
-func (s *Server) waitHandlers(ctx context.Context) error {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.handlers.wait()
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// Active returns how many requests are under way.
+// Active returns the number of requests that wait or are being answered.
 func (s *Server) Active() int64 { return s.active.Load() }
 
-// Unrecorded returns how many requests were refused because their decision could not be recorded.
+// Unrecorded returns the number of requests that were refused because their decision could not be recorded.
 func (s *Server) Unrecorded() int64 { return s.unrecorded.Load() }
 
-// Tunnels returns how many connections are out of net/http's hands: tunnels and WebSockets.
+// Tunnels returns the number of hijacked connections: tunnels and WebSockets.
 func (s *Server) Tunnels() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return int64(len(s.conns))
 }
 
-// Connections returns how many connections of clients are open.
+// Connections returns the number of open connections of clients.
 func (s *Server) Connections() int64 { return s.connLimit.InUse() }
 
-// Refused returns how many connections and tunnels were answered that the proxy is at its limit.
+// Refused returns the number of connections and tunnels that exceeded a limit.
 func (s *Server) Refused() int64 { return s.connLimit.Refused() + s.tunnelLimit.Refused() }
 
-// Distrusted returns how many TLS handshakes ended because the client did not trust our CA.
+// Distrusted returns the number of TLS handshakes that ended because the client does not trust the CA.
 func (s *Server) Distrusted() int64 { return s.caRejections.count.Load() }
 
-// track remembers a connection that net/http has let go, so that Shutdown finds it.
+// track keeps a hijacked connection for Close: net/http does not close it.
 func (s *Server) track(c net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -335,23 +241,23 @@ func (s *Server) closeTracked() {
 	}
 }
 
-// frontDoor parts what clients send to the proxy itself: tunnels, requests for origins, and visits to the proxy.
+// frontDoor serves a request outside tunnels: a CONNECT, a request for the proxy itself, or one for an origin.
 func (s *Server) frontDoor(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodConnect:
 		s.connect(w, r)
-	case isVisit(r):
-		s.receiveVisit(w, r, nil)
+	case isOwnPage(r):
+		s.serveOwnPage(w, r, nil)
 	default:
 		s.serve(w, r, nil)
 	}
 }
 
-// receiveVisit answers a request for the proxy itself. A path that a router would clean, such as "//a.example/x", is refused:
-// it was meant for somebody else, and the router would redirect to another path.
-func (s *Server) receiveVisit(w http.ResponseWriter, r *http.Request, t *tunnel) {
+// serveOwnPage answers a request for the proxy itself, outside or inside tunnel t. It refuses a path that http.ServeMux would
+// redirect, such as "//a.example/x": it was meant for another server.
+func (s *Server) serveOwnPage(w http.ResponseWriter, r *http.Request, t *tunnel) {
 	if !isClean(r.URL.EscapedPath()) {
-		s.refuseVisit(w, r, t)
+		s.refuseOwnPage(w, r, t)
 		return
 	}
 	limitDrain(w, r)
@@ -361,7 +267,7 @@ func (s *Server) receiveVisit(w http.ResponseWriter, r *http.Request, t *tunnel)
 	s.options.Onboarding.ServeHTTP(w, r)
 }
 
-func (s *Server) refuseVisit(w http.ResponseWriter, r *http.Request, t *tunnel) {
+func (s *Server) refuseOwnPage(w http.ResponseWriter, r *http.Request, t *tunnel) {
 	s.handlers.begin()
 	defer s.handlers.end()
 	ex := s.newExchange(w, r, t)
@@ -376,8 +282,8 @@ func isClean(p string) bool {
 	return p == "" || p == clean || p == clean+"/" && clean != "/"
 }
 
-// isVisit reports whether r is for the proxy itself: a path alone, or a page of onboarding.
-func isVisit(r *http.Request) bool {
+// isOwnPage reports whether r is for the proxy itself: its target is a path, or on the host of the onboarding pages.
+func isOwnPage(r *http.Request) bool {
 	if !r.URL.IsAbs() {
 		return strings.HasPrefix(r.URL.Path, "/")
 	}
@@ -385,12 +291,112 @@ func isVisit(r *http.Request) bool {
 	return err == nil && o == onboarding
 }
 
-// goproxyLog lets goproxy speak to the debug log. Its messages hold data of strangers in the place of formats, so they
-// are printed as they come.
+// goproxyLog writes the messages of goproxy to the debug log. In some the format string contains data of the request: a "%" in
+// that is garbled, and harmless.
 type goproxyLog struct{ log *slog.Logger }
 
 func (l goproxyLog) Printf(format string, v ...any) {
 	if l.log.Enabled(context.Background(), slog.LevelDebug) {
 		l.log.Debug("goproxy", "message", fmt.Sprintf(format, v...))
 	}
+}
+
+// http1Options are the options of connections outside tunnels.
+func (s *Server) http1Options() http1.Options {
+	return http1.Options{Refuse: func(c net.Conn, e *http1.SyntaxError) { s.refuseMalformed(c, nil, e) }}
+}
+
+// newInnerConn returns the connection inside tunnel t for requests to o.
+func (s *Server) newInnerConn(c net.Conn, t *tunnel, o origin.Origin) net.Conn {
+	return http1.New(c, http1.Options{
+		Refuse:    func(c net.Conn, e *http1.SyntaxError) { s.refuseMalformed(c, t, e) },
+		CheckHost: func(host string) error { return checkHost(host, o) },
+	})
+}
+
+// refuseMalformed answers and records bytes on c that are not a request.
+func (s *Server) refuseMalformed(c net.Conn, t *tunnel, e *http1.SyntaxError) {
+	if !s.handlers.begin() {
+		return
+	}
+	defer s.handlers.end()
+	r := &http.Request{RemoteAddr: c.RemoteAddr().String(), Header: http.Header{}}
+	ex := s.newExchange(nil, r, t)
+	ex.identify(r)
+	if t != nil {
+		ex.rec.Host, ex.rec.Port = t.host, t.port
+	}
+	ex.response.conn = c
+	ex.answer(r, malformedRefusal(e))
+}
+
+func malformedRefusal(e *http1.SyntaxError) *Refusal {
+	if e.Err != nil {
+		return targetRefusal(e.Err)
+	}
+	return &Refusal{Reason: policy.ReasonBadRequest, Status: e.Status, Detail: "This is not a well-formed HTTP/1.1 request (RFC 9112): " + e.Error() + ".", Err: e}
+}
+
+// inflight counts the requests that are being handled. A sync.WaitGroup would not do: it forbids Add while Wait is called with a
+// counter of zero, and requests begin at any time.
+type inflight struct {
+	mu     sync.Mutex // guards n and closed
+	n      int
+	closed bool
+	zero   sync.Cond // n is 0, or a ctx of wait has ended
+}
+
+func newInflight() *inflight {
+	f := &inflight{}
+	f.zero.L = &f.mu
+	return f
+}
+
+// begin counts one more request, or reports false after close.
+func (f *inflight) begin() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return false
+	}
+	f.n++
+	return true
+}
+
+func (f *inflight) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.n--; f.n == 0 {
+		f.zero.Broadcast()
+	}
+}
+
+// wait returns when no request is being handled, or with an error when ctx ends.
+func (f *inflight) wait(ctx context.Context) error {
+	defer context.AfterFunc(ctx, f.wake)()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for f.n > 0 && ctx.Err() == nil {
+		f.zero.Wait()
+	}
+	if f.n > 0 {
+		return ctx.Err()
+	}
+	return nil
+}
+
+func (f *inflight) wake() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.zero.Broadcast()
+}
+
+// close returns when no request is being handled. From then on, none begins.
+func (f *inflight) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for f.n > 0 {
+		f.zero.Wait()
+	}
+	f.closed = true
 }

@@ -349,7 +349,7 @@ func (s *Server) recordTunnel(c *tunnelConn, ref *Refusal) {
 func (s *Server) inner(w http.ResponseWriter, r *http.Request) {
 	t, _ := r.Context().Value(tunnelKey{}).(*tunnel)
 	if t.isVisit() {
-		s.receiveVisit(w, r, t)
+		s.serveOwnPage(w, r, t)
 		return
 	}
 	s.serve(w, r, t)

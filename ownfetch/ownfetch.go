@@ -3,8 +3,9 @@
 //	fetches := ownfetch.New(ownfetch.Options{Rules: cache, Policy: p, Client: self, Limiter: l, Recorder: w, IDs: ids})
 //	fetcher := robots.NewFetcher(robots.FetcherOptions{Admit: fetches.Admit, ...})
 //
-// Every such request has a record. A redirect to a page of another host is judged and paced too, as a client's request to
-// that host is, in every mode: otherwise a host could make the proxy read any page, by redirecting its robots.txt there.
+// Every such request has a record. A redirect to a page of another host is judged and paced too, as a client's request
+// to that host is, in every mode: otherwise a host could make the proxy read any page, by redirecting its robots.txt
+// there.
 //
 // The package sends nothing; robots does.
 package ownfetch
@@ -26,15 +27,15 @@ import (
 	"github.com/robotsproxy/robotsproxy/robots"
 )
 
-// Rules finds the robots.txt that judges a redirect. ToJudge is that of robots.Cache; Kept returns the file in memory, or nil,
-// and never fetches one.
+// Rules finds the robots.txt that judges a redirect. ToJudge is that of robots.Cache; Kept returns the file in memory,
+// or nil, and never fetches one.
 type Rules interface {
 	ToJudge(ctx context.Context, o origin.Origin, asker robots.Asker) (*robots.Snapshot, error)
 	Kept(o origin.Origin) *robots.Snapshot
 }
 
-// Recorder keeps records. Begin returns audit.ErrUnavailable if the request must not be sent since it could not be recorded. Each
-// record that was begun is ended once.
+// Recorder keeps records. Begin returns audit.ErrUnavailable if the request must not be sent since it could not be
+// recorded. Each record that was begun is ended once.
 type Recorder interface {
 	Begin(ctx context.Context, r *audit.Record) error
 	End(r *audit.Record)
@@ -57,7 +58,8 @@ type Options struct {
 	Query    audit.QueryMode // what records keep of queries; if zero, credentials are masked
 }
 
-// Fetches judges, paces and records requests for robots.txt files. Its methods may be called by many goroutines at once.
+// Fetches judges, paces and records requests for robots.txt files. Its methods may be called by many goroutines at
+// once.
 type Fetches struct{ options Options }
 
 // New returns Fetches with these parts.
@@ -114,7 +116,8 @@ type visit struct {
 	grant    ratelimit.Grant
 }
 
-// judge decides on a redirect to a page. It fetches the robots.txt of that host only if nothing else refuses the redirect.
+// judge decides on a redirect to a page. It fetches the robots.txt of that host only if nothing else refuses the
+// redirect.
 func (v *visit) judge(ctx context.Context) error {
 	o := &v.fetches.options
 	if err := o.Limiter.Stopped(v.stopKey); err != nil {
@@ -255,8 +258,8 @@ func (v *visit) Begin(ctx context.Context) error {
 	return nil
 }
 
-// pace waits for a place in the lane and then judges again, by the file in memory: a fetch would hold the place meanwhile. If the
-// Delay has grown, it gives the place back and asks for another.
+// pace waits for a place in the lane and then judges again, by the file in memory: a fetch would hold the place
+// meanwhile. If the Delay has grown, it gives the place back and asks for another.
 func (v *visit) pace(ctx context.Context) error {
 	for {
 		delay := v.decision.Delay
@@ -294,8 +297,8 @@ func (v *visit) judgeAgain(ctx context.Context) error {
 	return v.judgeBy()
 }
 
-// unpaced returns the error for a redirect without a place in the lane: a RefusedError if the operator stopped the host, and
-// otherwise a LaterError.
+// unpaced returns the error for a redirect without a place in the lane: a RefusedError if the operator stopped the
+// host, and otherwise a LaterError.
 func (v *visit) unpaced(ctx context.Context, err error) error {
 	var (
 		wait        *ratelimit.WaitError
@@ -352,5 +355,6 @@ func (v *visit) renew() {
 
 // outcome reads from a response how the pace of its host must change.
 func outcome(resp *http.Response, now time.Time) ratelimit.Outcome {
-	return ratelimit.Outcome{Status: resp.StatusCode, RetryAfter: fields.RetryAfter(resp.Header, now), Spent: fields.QuotaReset(resp.Header)}
+	h := resp.Header
+	return ratelimit.Outcome{Status: resp.StatusCode, RetryAfter: fields.RetryAfter(h, now), Spent: fields.QuotaReset(h)}
 }

@@ -17,8 +17,9 @@ const remedy = "let it trust the CA (robotsproxy env and run do, robotsproxy ca 
 
 var errCARejected = errors.New("the client does not trust the CA of this proxy")
 
-// caRejections counts the TLS handshakes in which a client rejected the CA, and logs one line for each client and host: the
-// client's own error only says that a certificate is wrong. The lines for one client are bounded, since it chooses the hosts.
+// caRejections counts the TLS handshakes in which a client rejected the CA, and logs one line for each client and host:
+// the client's own error only says that a certificate is wrong. The lines for one client are bounded, since it chooses
+// the hosts.
 type caRejections struct {
 	log   *slog.Logger
 	count atomic.Int64
@@ -58,8 +59,8 @@ func (r *caRejections) add(c *tunnelConn) {
 	r.log.Warn("a client does not trust the CA", "client", name, "client_addr", addr, "host", c.tunnel.host, "remedy", remedy)
 }
 
-// due reports whether a line for client and host is to be logged. After maxRejecting clients it forgets all, so a line may be
-// repeated.
+// due reports whether a line for client and host is to be logged. After maxRejecting clients it forgets all, so a line
+// may be repeated.
 func (r *caRejections) due(client, host string) bool {
 	now := time.Now()
 	r.mu.Lock()
@@ -94,13 +95,13 @@ func (c *clientRejections) due(host string, now time.Time) bool {
 // certificate_unknown and unknown_ca.
 var rejections = []tls.AlertError{42, 46, 48}
 
-// alertLength is the length of the record of an unencrypted alert (RFC 8446 section 5.1): type 21, version, length 2, level,
-// description.
+// alertLength is the length of the record of an unencrypted alert (RFC 8446 section 5.1): type 21, version, length 2,
+// level, description.
 const alertLength = 7
 
-// rejectedCA reports whether the client ended the handshake with one of rejections. OpenSSL, and so curl and Python, sends this
-// alert unencrypted in TLS 1.3. crypto/tls tries to decrypt it and returns bad_record_mac, as for any damaged record
-// (golang/go#76767), so rejectedCA reads the last record itself.
+// rejectedCA reports whether the client ended the handshake with one of rejections. OpenSSL, and so curl and Python,
+// sends this alert unencrypted in TLS 1.3. crypto/tls tries to decrypt it and returns bad_record_mac, as for any
+// damaged record (golang/go#76767), so rejectedCA reads the last record itself.
 func (c *tunnelConn) rejectedCA(err error) bool {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "remote error" {

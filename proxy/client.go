@@ -22,7 +22,8 @@ type Client struct {
 	Purpose  string         // for the records of its requests
 }
 
-// matches reports whether c is the client that comes from addr as user. An empty user means that it sent no credentials.
+// matches reports whether c is the client that comes from addr as user. An empty user means that it sent no
+// credentials.
 func (c *Client) matches(user string, addr netip.Addr) bool {
 	contains := func(p netip.Prefix) bool { return p.Contains(addr) }
 	if c.User == "" && len(c.Prefixes) == 0 {
@@ -34,8 +35,9 @@ func (c *Client) matches(user string, addr netip.Addr) bool {
 // local is the client of every request if no clients are listed.
 var local = &Client{Client: policy.Client{Name: "local"}}
 
-// share returns the name by which queues, limits and fetches are shared fairly between clients: that of c, or, if no clients are
-// listed, the network of the remote address. It does not depend on fields that a client can choose, such as User-Agent.
+// share returns the name by which queues, limits and fetches are shared fairly between clients: that of c, or, if no
+// clients are listed, the network of the remote address. It does not depend on fields that a client can choose, such as
+// User-Agent.
 func (c *Client) share(remote string) string {
 	if c != local {
 		if c == nil {
@@ -61,8 +63,9 @@ func clientsByUser(users *auth.Users) map[string]*Client {
 	return clients
 }
 
-// identify returns the client that sends r: the first that matches, or, if no clients are listed, the user or local. It returns nil
-// for an unknown client. It refuses wrong credentials, and asks an unknown client without credentials for them.
+// identify returns the client that sends r: the first that matches, or, if no clients are listed, the user or local. It
+// returns nil for an unknown client. It refuses wrong credentials, and asks an unknown client without credentials for
+// them.
 func (s *Server) identify(r *http.Request) (*Client, *Refusal) {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -102,8 +105,8 @@ var (
 	errBadCredentials = errors.New("the credentials are not Basic ones (RFC 7617)")
 )
 
-// authenticate returns the user of r's credentials, or "" if r has none and needs none. It ignores Proxy-Authorization if
-// no users are configured; the field is never forwarded.
+// authenticate returns the user of r's credentials, or "" if r has none and needs none. It ignores Proxy-Authorization
+// if no users are configured; the field is never forwarded.
 func (s *Server) authenticate(r *http.Request, addr netip.Addr) (user string, _ *Refusal) {
 	field := r.Header["Proxy-Authorization"]
 	switch {

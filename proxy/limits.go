@@ -29,8 +29,8 @@ type Limits struct {
 
 // LimitListener returns a listener that takes at most limits.Connections connections from l at a time, and at most
 // limits.ConnectionsPerClient from one address or one /64 network of IPv6. It answers further connections 503 with
-// Retry-After and closes them. When it reaches a limit, it logs the key, connections or connections_per_client in section
-// of the configuration, at most once a minute. It ignores the other fields of limits.
+// Retry-After and closes them. When it reaches a limit, it logs the key, connections or connections_per_client in
+// section of the configuration, at most once a minute. It ignores the other fields of limits.
 func LimitListener(l net.Listener, limits Limits, section string, log *slog.Logger) net.Listener {
 	return limitListener(l, limits.connections(section, log))
 }
@@ -60,7 +60,8 @@ func (l Limits) memory(log *slog.Logger) *limit.Counter[string] {
 		limit.Bound{Max: l.RequestMemoryPerClient, Key: "limits.request_memory_per_client"})
 }
 
-// clientNetwork returns the address that stands for the client of a connection: its own, or the first of its IPv6 network.
+// clientNetwork returns the address that stands for the client of a connection: its own, or the first of its IPv6
+// network.
 func clientNetwork(remote net.Addr) netip.Addr {
 	ap, err := netip.ParseAddrPort(addrString(remote))
 	if err != nil {
@@ -110,8 +111,8 @@ func headerBytes(r *http.Request) int {
 	return n
 }
 
-// bodyBytes returns the most bytes of r's body that are held at a time. A small body is read before the request waits. Of
-// another body net/http buffers streamWindow bytes in HTTP/2, and in HTTP/1.1 leaves it in the connection.
+// bodyBytes returns the most bytes of r's body that are held at a time. A small body is read before the request waits.
+// Of another body net/http buffers streamWindow bytes in HTTP/2, and in HTTP/1.1 leaves it in the connection.
 func bodyBytes(r *http.Request) int {
 	switch {
 	case isSmallBody(r):

@@ -19,9 +19,9 @@ import (
 // errIdle ends a rawTunnel in which nothing moves.
 var errIdle = errors.New("the tunnel was idle for longer than limits.idle_timeout")
 
-// rawTunnel copies the bytes of a tunnel unread in both directions, for hosts whose clients do not trust the proxy's CA. It was
-// judged as a whole, since its paths cannot be seen. It ends when both sides have ended, when one side breaks off, when nothing
-// has moved in either direction for the idle time, or when the grace of Shutdown is over.
+// rawTunnel copies the bytes of a tunnel unread in both directions, for hosts whose clients do not trust the proxy's
+// CA. It was judged as a whole, since its paths cannot be seen. It ends when both sides have ended, when one side
+// breaks off, when nothing has moved in either direction for the idle time, or when the grace of Shutdown is over.
 type rawTunnel struct {
 	ex             *exchange
 	client, origin net.Conn
@@ -49,7 +49,8 @@ func (s *Server) serveRawTunnel(w *hijackWriter, ex *exchange, r *http.Request) 
 	}()
 }
 
-// openRawTunnel judges and paces the CONNECT, dials the origin, and answers 200. It returns nil if it gave another answer.
+// openRawTunnel judges and paces the CONNECT, dials the origin, and answers 200. It returns nil if it gave another
+// answer.
 func (s *Server) openRawTunnel(w *hijackWriter, ex *exchange, r *http.Request) (t *rawTunnel) {
 	defer ex.unreserve()
 	defer func() {

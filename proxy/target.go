@@ -14,8 +14,9 @@ import (
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
-// normalise reads the target of r and rewrites r to exactly that, so that the proxy sends what it judges: the origin in canonical
-// form, path and query unchanged, no userinfo, no fragment. It refuses a request that servers could read in two ways.
+// normalise reads the target of r and rewrites r to exactly that, so that the proxy sends what it judges: the origin in
+// canonical form, path and query unchanged, no userinfo, no fragment. It refuses a request that servers could read in
+// two ways.
 func (ex *exchange) normalise(r *http.Request) *Refusal {
 	if err := checkTarget(r); err != nil {
 		return targetRefusal(err)
@@ -68,9 +69,9 @@ func targetRefusal(err error) *Refusal {
 	return &Refusal{Reason: reason, Detail: strings.TrimPrefix(err.Error(), "origin: "), Err: err}
 }
 
-// readOrigin returns the origin of r. Outside a tunnel it is that of the absolute target, whatever Host says (RFC 9112 section
-// 3.2.2). Inside, it is that of the tunnel, and target and Host must agree with it. (net/http drops the Host beside an absolute
-// target; http1 has checked it.)
+// readOrigin returns the origin of r. Outside a tunnel it is that of the absolute target, whatever Host says (RFC 9112
+// section 3.2.2). Inside, it is that of the tunnel, and target and Host must agree with it. (net/http drops the Host
+// beside an absolute target; http1 has checked it.)
 func (ex *exchange) readOrigin(r *http.Request) (origin.Origin, error) {
 	if ex.tunnel == nil {
 		return origin.FromURL(r.URL)
@@ -108,8 +109,8 @@ func checkHost(host string, want origin.Origin) error {
 	return err
 }
 
-// checkHostField refuses an HTTP/2 request if its Host field differs from its :authority (RFC 9113 section 8.3.1), and removes
-// the field. In HTTP/1.1 net/http removes it.
+// checkHostField refuses an HTTP/2 request if its Host field differs from its :authority (RFC 9113 section 8.3.1), and
+// removes the field. In HTTP/1.1 net/http removes it.
 func checkHostField(r *http.Request) error {
 	field, there := r.Header["Host"]
 	delete(r.Header, "Host")
@@ -134,8 +135,8 @@ func checkTarget(r *http.Request) error {
 	return nil
 }
 
-// checkFrames refuses two faults of HTTP/2 that net/http accepts: a method that is not a token, and a content-length that is
-// malformed, repeated or not the length of the body (RFC 9113 section 8.1.1). In HTTP/1.x http1 refuses them.
+// checkFrames refuses two faults of HTTP/2 that net/http accepts: a method that is not a token, and a content-length
+// that is malformed, repeated or not the length of the body (RFC 9113 section 8.1.1). In HTTP/1.x http1 refuses them.
 func checkFrames(r *http.Request) error {
 	if r.ProtoMajor != 2 {
 		return nil

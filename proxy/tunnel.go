@@ -24,7 +24,8 @@ import (
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
-// tunnel is the target of a CONNECT and the client that sent it. Every request inside the tunnel is for this host and port.
+// tunnel is the target of a CONNECT and the client that sent it. Every request inside the tunnel is for this host and
+// port.
 type tunnel struct {
 	client *Client
 	share  string // see Client.share
@@ -51,8 +52,8 @@ func (t *tunnel) origin(r *http.Request) origin.Origin {
 	return t.clear
 }
 
-// tunnelConn is a client's connection after its CONNECT was answered. Read first returns the bytes that net/http had read from
-// it: a client may send its first TLS record in the same segment as the CONNECT.
+// tunnelConn is a client's connection after its CONNECT was answered. Read first returns the bytes that net/http had
+// read from it: a client may send its first TLS record in the same segment as the CONNECT.
 type tunnelConn struct {
 	net.Conn
 	tunnel *tunnel
@@ -91,8 +92,8 @@ func (c *tunnelConn) CloseWrite() error { return http1.CloseWrite(c.Conn) }
 type tunnelKey struct{}
 
 // connect answers a CONNECT. For a host whose tunnels are decrypted it refuses only a target that is not host and port,
-// missing or wrong credentials, and one tunnel too many: most clients do not show the answer to a CONNECT, but do show an answer
-// inside the tunnel. The sender of the CONNECT is the client of every request inside.
+// missing or wrong credentials, and one tunnel too many: most clients do not show the answer to a CONNECT, but do show
+// an answer inside the tunnel. The sender of the CONNECT is the client of every request inside.
 func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 	hw := &hijackWriter{ResponseWriter: w, tunnel: &tunnel{}, server: s}
 	ex, ok := hw.admit(r)
@@ -132,8 +133,8 @@ func readConnect(r *http.Request) (*tunnel, error) {
 	return newTunnel(host, port)
 }
 
-// hijackWriter hijacks the connection of a CONNECT as a tunnelConn. goproxy would lose the bytes that net/http read after the
-// CONNECT.
+// hijackWriter hijacks the connection of a CONNECT as a tunnelConn. goproxy would lose the bytes that net/http read
+// after the CONNECT.
 type hijackWriter struct {
 	http.ResponseWriter
 	tunnel *tunnel
@@ -156,8 +157,8 @@ func (w *hijackWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return w.conn, rw, nil
 }
 
-// admit reports whether the tunnel of r may be opened. If not, it answers r. Of a CONNECT, Shutdown waits for this only: an open
-// tunnel may be idle for long.
+// admit reports whether the tunnel of r may be opened. If not, it answers r. Of a CONNECT, Shutdown waits for this
+// only: an open tunnel may be idle for long.
 func (w *hijackWriter) admit(r *http.Request) (ex *exchange, ok bool) {
 	if !w.server.handlers.begin() {
 		panic(http.ErrAbortHandler)
@@ -193,7 +194,8 @@ func (w *hijackWriter) authorize(ex *exchange, r *http.Request) *Refusal {
 	return w.takeSlot()
 }
 
-// setTunnelTarget makes ex an exchange about t itself. Its origin is the one over TLS, by whose robots.txt a tunnel is judged.
+// setTunnelTarget makes ex an exchange about t itself. Its origin is the one over TLS, by whose robots.txt a tunnel is
+// judged.
 func (ex *exchange) setTunnelTarget(t *tunnel) {
 	ex.origin = t.secure
 	ex.rec.Scheme, ex.rec.Host, ex.rec.Port = t.secure.Scheme(), t.host, t.port
@@ -221,14 +223,14 @@ func (w *hijackWriter) releaseUnused() {
 	}
 }
 
-// handleConnect makes goproxy call openTunnel for every CONNECT. It is the only CONNECT handler and always answers: without an
-// answer, goproxy opens a tunnel that is not judged.
+// handleConnect makes goproxy call openTunnel for every CONNECT. It is the only CONNECT handler and always answers:
+// without an answer, goproxy opens a tunnel that is not judged.
 func (s *Server) handleConnect(host string, _ *goproxy.ProxyCtx) (*goproxy.ConnectAction, string) {
 	return &goproxy.ConnectAction{Action: goproxy.ConnectHijack, Hijack: s.openTunnel}, host
 }
 
-// openTunnel answers 200 and gives the connection to the inner server: decrypted if the client speaks TLS, and checked by http1
-// if it speaks HTTP/1.x.
+// openTunnel answers 200 and gives the connection to the inner server: decrypted if the client speaks TLS, and checked
+// by http1 if it speaks HTTP/1.x.
 func (s *Server) openTunnel(_ *http.Request, conn net.Conn, _ *goproxy.ProxyCtx) {
 	c := conn.(*tunnelConn)
 	inner, err := s.upgrade(c)
@@ -250,8 +252,8 @@ func (s *Server) established(c net.Conn) error {
 	return err
 }
 
-// endUnused closes a tunnel without requests. It records a tunnel that timed out, so that an operator can find a client which
-// waits for the server to speak first. A tunnel that its client opened in advance and closed is not recorded.
+// endUnused closes a tunnel without requests. It records a tunnel that timed out, so that an operator can find a client
+// which waits for the server to speak first. A tunnel that its client opened in advance and closed is not recorded.
 func (s *Server) endUnused(c *tunnelConn, cause error) {
 	defer c.Close()
 	s.log.Debug("a tunnel ended before its first request", "host", c.tunnel.host, "err", cause)
@@ -260,9 +262,9 @@ func (s *Server) endUnused(c *tunnelConn, cause error) {
 	}
 }
 
-// upgrade returns the connection for the inner server. The first byte tells TLS, whose handshake begins with 0x16 (RFC 8446
-// section 5.1), from HTTP without TLS. It must arrive within HeaderTimeout: in some protocols, such as SMTP, the client
-// waits for the server.
+// upgrade returns the connection for the inner server. The first byte tells TLS, whose handshake begins with 0x16 (RFC
+// 8446 section 5.1), from HTTP without TLS. It must arrive within HeaderTimeout: in some protocols, such as SMTP, the
+// client waits for the server.
 func (s *Server) upgrade(c *tunnelConn) (net.Conn, error) {
 	if err := s.established(c); err != nil {
 		return nil, err
@@ -278,8 +280,8 @@ func (s *Server) upgrade(c *tunnelConn) (net.Conn, error) {
 	return s.newInnerConn(c, c.tunnel, c.tunnel.clear), c.SetDeadline(time.Time{})
 }
 
-// handshake terminates the client's TLS, within another HeaderTimeout. The inner server could do it, but would not report why a
-// handshake failed.
+// handshake terminates the client's TLS, within another HeaderTimeout. The inner server could do it, but would not
+// report why a handshake failed.
 func (s *Server) handshake(c *tunnelConn) (net.Conn, error) {
 	if err := c.SetDeadline(time.Now().Add(s.options.HeaderTimeout)); err != nil {
 		return nil, err
@@ -303,7 +305,8 @@ func (s *Server) handshake(c *tunnelConn) (net.Conn, error) {
 	return s.newInnerConn(secure, c.tunnel, c.tunnel.secure), nil
 }
 
-// tlsConfig returns the configuration for all tunnels. They share one so that a client can resume its session in the next tunnel.
+// tlsConfig returns the configuration for all tunnels. They share one so that a client can resume its session in the
+// next tunnel.
 func (s *Server) tlsConfig() *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS12,
@@ -315,9 +318,9 @@ func (s *Server) tlsConfig() *tls.Config {
 	}
 }
 
-// checkServerName fails the handshake if the client's server name is not the host of its CONNECT. A handshake without a server
-// name passes. (GetCertificate would not do: a resumed session does not call it.) The client gets the alert internal_error,
-// since crypto/tls does not let a callback choose another.
+// checkServerName fails the handshake if the client's server name is not the host of its CONNECT. A handshake without a
+// server name passes. (GetCertificate would not do: a resumed session does not call it.) The client gets the alert
+// internal_error, since crypto/tls does not let a callback choose another.
 func (s *Server) checkServerName(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	c := hello.Conn.(*tunnelConn)
 	if hello.ServerName == "" {
@@ -331,7 +334,8 @@ func (s *Server) checkServerName(hello *tls.ClientHelloInfo) (*tls.Config, error
 	return nil, err
 }
 
-// recordTunnel records a tunnel that ended before its first request. The client gets no answer but the end of the connection.
+// recordTunnel records a tunnel that ended before its first request. The client gets no answer but the end of the
+// connection.
 func (s *Server) recordTunnel(c *tunnelConn, ref *Refusal) {
 	if !s.handlers.begin() {
 		return

@@ -18,8 +18,9 @@ func isConnectionScheme(name string) bool {
 	return false
 }
 
-// ConnectionScheme returns the scheme of credentials in Authorization that would authenticate the connection to the origin,
-// or "" if there are none. The proxy's connections are shared: the next client's requests would have these credentials.
+// ConnectionScheme returns the scheme of credentials in Authorization that would authenticate the connection to the
+// origin, or "" if there are none. The proxy's connections are shared: the next client's requests would have these
+// credentials.
 func ConnectionScheme(h http.Header) string {
 	for _, v := range h["Authorization"] {
 		for _, c := range challenges(v) {
@@ -31,8 +32,8 @@ func ConnectionScheme(h http.Header) string {
 	return ""
 }
 
-// DropConnectionAuth removes from WWW-Authenticate the challenges that ask for authentication of the connection. It reports
-// whether it removed all challenges that h had.
+// DropConnectionAuth removes from WWW-Authenticate the challenges that ask for authentication of the connection. It
+// reports whether it removed all challenges that h had.
 func DropConnectionAuth(h http.Header) (all bool) {
 	values := h["Www-Authenticate"]
 	if len(values) == 0 {
@@ -65,8 +66,8 @@ type challenge struct {
 	text   string // the whole member, unchanged
 }
 
-// challenges splits the value of a field. A comma separates both challenges and the parameters of one challenge: an element
-// that is not a parameter begins a challenge.
+// challenges splits the value of a field. A comma separates both challenges and the parameters of one challenge: an
+// element that is not a parameter begins a challenge.
 func challenges(value string) (all []challenge) {
 	for _, element := range splitList(value) {
 		scheme := schemeOf(element)
@@ -80,8 +81,8 @@ func challenges(value string) (all []challenge) {
 	return all
 }
 
-// schemeOf returns the scheme that begins an element, or "" if the element is a parameter: a token, optional white space,
-// and "=".
+// schemeOf returns the scheme that begins an element, or "" if the element is a parameter: a token, optional white
+// space, and "=".
 func schemeOf(element string) string {
 	end := strings.IndexFunc(element, func(c rune) bool { return !httpguts.IsTokenRune(c) })
 	if end < 0 {

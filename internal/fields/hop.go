@@ -1,6 +1,6 @@
 // Package fields reads and cleans the header fields that an intermediary must not pass on as they are (RFC 9110 section
-// 7.6): fields of one connection, authentication of a connection, Proxy-Status, the handshake of a WebSocket, Retry-After
-// and RateLimit, and the preference wait.
+// 7.6): fields of one connection, authentication of a connection, Proxy-Status, the handshake of a WebSocket,
+// Retry-After and RateLimit, and the preference wait.
 //
 //	webSocket := fields.WantsWebSocket(r.Header)
 //	fields.CleanHeader(r.Header, webSocket)
@@ -37,8 +37,8 @@ func isHopField(name string) bool {
 
 func isOwnField(name string) bool { return strings.HasPrefix(name, OwnPrefix) }
 
-// CleanHeader removes from h the fields of the connection that h came by, the fields that Connection names, and the proxy's own
-// fields. If webSocket is true, it asks for an upgrade to a WebSocket on the next connection.
+// CleanHeader removes from h the fields of the connection that h came by, the fields that Connection names, and the
+// proxy's own fields. If webSocket is true, it asks for an upgrade to a WebSocket on the next connection.
 func CleanHeader(h http.Header, webSocket bool) {
 	for _, v := range h["Connection"] {
 		for name := range strings.SplitSeq(v, ",") {
@@ -58,14 +58,14 @@ func CleanHeader(h http.Header, webSocket bool) {
 	}
 }
 
-// WantsTrailers reports whether the client accepts trailers (RFC 9110 section 10.1.4). TE is a field of one connection, but
-// gRPC sends it for the origin, and net/http's Transport keeps trailers.
+// WantsTrailers reports whether the client accepts trailers (RFC 9110 section 10.1.4). TE is a field of one connection,
+// but gRPC sends it for the origin, and net/http's Transport keeps trailers.
 func WantsTrailers(h http.Header) bool {
 	return httpguts.HeaderValuesContainsToken(h["Te"], "trailers")
 }
 
-// DropPathFields removes the fields from which some servers (IIS, Symfony) read the path of a request instead of from its
-// target: the proxy judged the target.
+// DropPathFields removes the fields from which some servers (IIS, Symfony) read the path of a request instead of from
+// its target: the proxy judged the target.
 func DropPathFields(h http.Header) {
 	for name := range h {
 		if readsAs(name, "x-original-url") || readsAs(name, "x-rewrite-url") {
@@ -74,8 +74,8 @@ func DropPathFields(h http.Header) {
 	}
 }
 
-// readsAs reports whether a server may take name for field, which is in lower case. A server that maps fields to variables, as
-// CGI does, reads "_" as "-", and some read every byte other than a letter or a digit so.
+// readsAs reports whether a server may take name for field, which is in lower case. A server that maps fields to
+// variables, as CGI does, reads "_" as "-", and some read every byte other than a letter or a digit so.
 func readsAs(name, field string) bool {
 	if len(name) != len(field) {
 		return false
@@ -95,8 +95,8 @@ func readsAs(name, field string) bool {
 	return true
 }
 
-// CleanTrailer removes from trailers the proxy's own fields, and fields that may only stand in a header (RFC 9110 section
-// 6.5.1). A recipient that merges these into the header would read another message.
+// CleanTrailer removes from trailers the proxy's own fields, and fields that may only stand in a header (RFC 9110
+// section 6.5.1). A recipient that merges these into the header would read another message.
 func CleanTrailer(trailer http.Header) {
 	for name := range trailer {
 		if isOwnField(name) || !httpguts.ValidTrailerHeader(name) {

@@ -12,8 +12,8 @@ import (
 // OwnName is the proxy's name in Proxy-Status.
 const OwnName = "robotsproxy"
 
-// DropOwnStatus removes from Proxy-Status (RFC 9209) the members that have the proxy's name, which an origin must not use. Other
-// members pass. A line that is not a list passes unless it could be mistaken for the proxy's.
+// DropOwnStatus removes from Proxy-Status (RFC 9209) the members that have the proxy's name, which an origin must not
+// use. Other members pass. A line that is not a list passes unless it could be mistaken for the proxy's.
 func DropOwnStatus(h http.Header) {
 	lines := h["Proxy-Status"]
 	if len(lines) == 0 {
@@ -62,7 +62,8 @@ func isOwnMember(m httpsfv.Member) bool {
 	return false
 }
 
-// resemblesOwn reports whether the letters of s contain the proxy's name, with or without other characters between them.
+// resemblesOwn reports whether the letters of s contain the proxy's name, with or without other characters between
+// them.
 func resemblesOwn(s string) bool {
 	letters := strings.Map(func(c rune) rune {
 		if 'a' <= c && c <= 'z' {

@@ -10,8 +10,8 @@ import (
 	"github.com/dunglas/httpsfv"
 )
 
-// RetryAfter returns the time that Retry-After asks to wait, in either of its forms, seconds or a date (RFC 9110 section
-// 10.2.3): 0 for a date in the past and for any other text, and a week at most.
+// RetryAfter returns the time that Retry-After asks to wait, in either of its forms, seconds or a date (RFC 9110
+// section 10.2.3): 0 for a date in the past and for any other text, and a week at most.
 func RetryAfter(h http.Header, now time.Time) time.Duration {
 	v := h.Get("Retry-After")
 	if v == "" {
@@ -34,8 +34,9 @@ func seconds(n int64) time.Duration {
 }
 
 // QuotaReset returns the time until the quota that the response reports as used up is full again, and 0 if some of it
-// remains. Of several such quotas the longest time counts. It reads draft-ietf-httpapi-ratelimit-headers in its present form,
-// RateLimit: "a";r=0;t=30, and in two older ones: RateLimit: remaining=0, reset=30, and RateLimit-Remaining with RateLimit-Reset.
+// remains. Of several such quotas the longest time counts. It reads draft-ietf-httpapi-ratelimit-headers in its present
+// form, RateLimit: "a";r=0;t=30, and in two older ones: RateLimit: remaining=0, reset=30, and RateLimit-Remaining with
+// RateLimit-Reset.
 func QuotaReset(h http.Header) (longest time.Duration) {
 	quota := func(remaining, reset any) {
 		r, ok1 := remaining.(int64)
@@ -83,8 +84,8 @@ func integer(v []string) any {
 	return item.Value
 }
 
-// PreferredWait returns the first preference wait of Prefer, which is in whole seconds (RFC 7240 section 4.3), and whether
-// there is one.
+// PreferredWait returns the first preference wait of Prefer, which is in whole seconds (RFC 7240 section 4.3), and
+// whether there is one.
 func PreferredWait(h http.Header) (time.Duration, bool) {
 	for _, v := range h["Prefer"] {
 		for p := range strings.SplitSeq(v, ",") {

@@ -18,8 +18,8 @@ func WantsWebSocket(h http.Header) bool {
 		httpguts.HeaderValuesContainsToken(h["Upgrade"], "websocket")
 }
 
-// Handshake is a client's opening handshake of a WebSocket (RFC 6455 section 4.1). The proxy compares it with the origin's
-// answer: an answer that does not match changes no protocol, and after a 101 the proxy judges nothing.
+// Handshake is a client's opening handshake of a WebSocket (RFC 6455 section 4.1). The proxy compares it with the
+// origin's answer: an answer that does not match changes no protocol, and after a 101 the proxy judges nothing.
 type Handshake struct {
 	accept     string   // the Sec-WebSocket-Accept that answers the client's key
 	protocols  []string // the subprotocols that the client offers
@@ -52,8 +52,8 @@ func ReadHandshake(r *http.Request) (*Handshake, error) {
 	return &Handshake{base64.StdEncoding.EncodeToString(sum[:]), protocols, extensions}, nil
 }
 
-// Check returns an error if a 101 with the header answer does not answer h (RFC 6455 section 4.1, the list at its end). A
-// nil h stands for a request without a handshake, which no 101 answers.
+// Check returns an error if a 101 with the header answer does not answer h (RFC 6455 section 4.1, the list at its end).
+// A nil h stands for a request without a handshake, which no 101 answers.
 func (h *Handshake) Check(answer http.Header) error {
 	switch {
 	case h == nil:

@@ -30,8 +30,8 @@ const logInterval = time.Minute
 
 func (b *Bound) exceededBy(n int) bool { return b.Max > 0 && n > b.Max }
 
-// Counter counts how much of one resource clients hold. K tells clients apart; its zero value stands for no client in particular.
-// Its methods may be called by many goroutines at once.
+// Counter counts how much of one resource clients hold. K tells clients apart; its zero value stands for no client in
+// particular. Its methods may be called by many goroutines at once.
 type Counter[K comparable] struct {
 	log   *slog.Logger
 	label string
@@ -44,8 +44,8 @@ type Counter[K comparable] struct {
 	refused atomic.Int64
 }
 
-// NewCounter returns a Counter with a bound for all clients and one for each. If one is reached, log names its key and, as
-// label, the client, at most once a minute.
+// NewCounter returns a Counter with a bound for all clients and one for each. If one is reached, log names its key and,
+// as label, the client, at most once a minute.
 func NewCounter[K comparable](log *slog.Logger, label string, all, each Bound) *Counter[K] {
 	return &Counter[K]{log: log, label: label, all: all, each: each, byClient: make(map[K]int)}
 }

@@ -23,8 +23,8 @@ type Listener struct {
 // maxLingering bounds how many rejected connections are kept open for their client to read the answer.
 const maxLingering = 256
 
-// NewListener returns a Listener of the connections of l that conns allows. network returns the client network of a remote
-// address. A rejected connection gets the bytes answer, a response of HTTP/1.1.
+// NewListener returns a Listener of the connections of l that conns allows. network returns the client network of a
+// remote address. A rejected connection gets the bytes answer, a response of HTTP/1.1.
 func NewListener(l net.Listener, conns *Conns, network func(net.Addr) netip.Addr, answer []byte) *Listener {
 	return &Listener{l, conns, network, answer, make(chan struct{}, maxLingering)}
 }
@@ -43,8 +43,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// reject answers c without delaying Accept. If maxLingering connections linger already, it writes the answer and closes: the
-// answer fits the send buffer of a new socket, and most clients still read it.
+// reject answers c without delaying Accept. If maxLingering connections linger already, it writes the answer and
+// closes: the answer fits the send buffer of a new socket, and most clients still read it.
 func (l *Listener) reject(c net.Conn) {
 	select {
 	case l.linger <- struct{}{}:
@@ -56,8 +56,8 @@ func (l *Listener) reject(c net.Conn) {
 	}
 }
 
-// rejectAndLinger answers c after its request has begun, or soon: some clients, such as Go's, take an answer that arrives
-// before their request for a fault.
+// rejectAndLinger answers c after its request has begun, or soon: some clients, such as Go's, take an answer that
+// arrives before their request for a fault.
 func (l *Listener) rejectAndLinger(c net.Conn) {
 	defer func() { <-l.linger }()
 	_ = c.SetReadDeadline(time.Now().Add(http1.LingerTime / 2))

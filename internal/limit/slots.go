@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// Slots bounds concurrent work to one piece for each client and to a number in total. Unlike a Counter, it makes the others wait.
+// Slots bounds concurrent work to one piece for each client and to a number in total. Unlike a Counter, it makes the
+// others wait.
 type Slots struct {
 	all chan struct{} // one value for each slot that is taken
 
@@ -24,7 +25,8 @@ func NewSlots(n int) *Slots {
 	return &Slots{all: make(chan struct{}, max(1, n)), clients: make(map[string]*clientSlot)}
 }
 
-// Take waits for the slot of client, and then for one of all. The caller must call release. The error is the cause of the end of ctx.
+// Take waits for the slot of client, and then for one of all. The caller must call release. The error is the cause of
+// the end of ctx.
 func (s *Slots) Take(ctx context.Context, client string) (release func(), err error) {
 	own := s.enter(client)
 	select {

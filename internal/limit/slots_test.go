@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 )
 
-// TestSlots checks that a client has one slot at a time, that another client waits for one release at most, and that nothing
-// is left of a client that waited in vain.
+// TestSlots checks that a client has one slot at a time, that another client waits for one release at most, and that
+// nothing is left of a client that waited in vain.
 func TestSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slots := NewSlots(1)

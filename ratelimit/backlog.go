@@ -2,8 +2,8 @@ package ratelimit
 
 import "sync"
 
-// A backlog runs functions in the background, one at a time, in the order of add. Its goroutine ends when no function is left.
-// The zero value is an empty backlog.
+// A backlog runs functions in the background, one at a time, in the order of add. Its goroutine ends when it has run
+// all of them. The zero value is an empty backlog.
 type backlog struct {
 	// mu guards the other fields.
 	mu   sync.Mutex
@@ -27,7 +27,7 @@ func (b *backlog) add(f func(), most int) bool {
 	return true
 }
 
-// run calls the functions until none is left.
+// run calls all functions in the queue.
 func (b *backlog) run() {
 	for f := b.next(); f != nil; f = b.next() {
 		f()

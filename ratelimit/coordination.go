@@ -164,12 +164,12 @@ func (s *state) leaveLine() {
 
 // counted handles the result of a ThrottleEvent.
 func (s *state) counted(r ThrottleResult, now time.Time) {
-	rs, until := s.ensureHold(), now.Add(r.Paused)
-	if r.Paused <= 0 || until.Sub(rs.until) <= pauseGrace {
+	h, until := s.ensureHold(), now.Add(r.Paused)
+	if r.Paused <= 0 || until.Sub(h.until) <= pauseGrace {
 		return
 	}
-	rs.streak = r.Streak
-	rs.pause(until, r.PauseSource, now)
+	h.streak = r.Streak
+	h.pause(until, r.PauseSource, now)
 	s.paused(storePause, now)
 }
 
@@ -184,8 +184,8 @@ func (s *state) follow(r LeaseResult, now time.Time) {
 	if s.hold == nil && r.Override == (Override{}) {
 		return
 	}
-	rs := s.ensureHold()
-	rs.stopped, rs.stopUntil, rs.floor = r.Override.Stop, r.Override.Until, r.Override.Floor
+	h := s.ensureHold()
+	h.stopped, h.stopUntil, h.floor = r.Override.Stop, r.Override.Until, r.Override.Floor
 	s.rejectHeld(now)
 }
 

@@ -352,8 +352,8 @@ func TestThrottleEventInAPause(t *testing.T) {
 		told.Release(Outcome{Status: 503, RetryAfter: time.Hour})
 		untold.Release(Outcome{Status: 503})
 		synctest.Wait()
-		if v, _ := in[1].Peek(host); v.PausedBy != RetryAfter || pausedFor(in[1]) < time.Hour-time.Second {
-			t.Errorf("the other instance is paused for %v by %q, want an hour by what the host has said", pausedFor(in[1]), v.PausedBy)
+		if v, _ := in[1].Peek(host); v.PauseSource != RetryAfter || pausedFor(in[1]) < time.Hour-time.Second {
+			t.Errorf("the other instance is paused for %v by %q, want an hour by what the host has said", pausedFor(in[1]), v.PauseSource)
 		}
 		if c.why != RetryAfter {
 			t.Errorf("all are told that the host is paused by %q", c.why)

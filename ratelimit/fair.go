@@ -77,8 +77,8 @@ func (s *state) heldBack(client string, now time.Time) bool { return s.heldFor(c
 
 // soonest returns the shorter one of wait and the time until a client is no longer held back.
 func (s *state) soonest(wait time.Duration, now time.Time) time.Duration {
-	if rs := s.hold; rs != nil && rs.client.until.After(now) {
-		wait = min(wait, rs.client.until.Sub(now))
+	if h := s.hold; h != nil && h.client.until.After(now) {
+		wait = min(wait, h.client.until.Sub(now))
 	}
 	for client := range s.overlaps {
 		if held := s.heldByOwn(client, now); held > 0 {

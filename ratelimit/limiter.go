@@ -1,34 +1,37 @@
-// Package ratelimit paces requests: one lane per host, however many clients ask for it.
+// Package ratelimit paces requests to hosts. All requests to one host share a lane, whatever their number of clients.
 //
 //	l, err := ratelimit.New(ratelimit.Options{})
 //	...
-//	g, err := l.Acquire(ctx, ratelimit.Request{Key: "a.example", Client: "news", Delay: 10 * time.Second, MaxWait: time.Minute})
+//	r := ratelimit.Request{Key: "a.example", Client: "news", Delay: 10 * time.Second, MaxWait: time.Minute}
+//	g, err := l.Acquire(ctx, r)
 //	if err != nil {
-//		return err // *WaitError: come back later
+//		return err // *WaitError: try again later
 //	}
-//	resp, err := send(ctx, req) // and read it to its end
+//	resp, err := send(ctx, req) // and read the body to its end
 //	g.Release(ratelimit.Outcome{Status: resp.StatusCode})
 //
-// The right to send one request is a Grant. While a Delay applies, a lane has one request under way at a time, and the
-// next one starts no sooner than Delay after the end of the one before, whoever sent that. Without a Delay, a lane has
-// up to Options.MaxConcurrent requests under way. Requests that must wait stand in one queue per client, first come
-// first served, and the queues take turns by the time for which their clients hold the lane, so no client can crowd out
-// another. A request that its own client blocks gives its place to other clients: see ClientTime. Only the
-// request whose turn it is waits on the clock: one that leaves before costs nobody a slot. The waits come from token
-// buckets (golang.org/x/time/rate).
+// A Grant is the right to send one request. While a Delay applies, a lane has one request in flight at a time, and the
+// next one starts no sooner than Delay after the end of the last one, of any client. Without a Delay, a lane has up to
+// Options.MaxConcurrent requests in flight. Token buckets (golang.org/x/time/rate) measure the waits.
 //
-// A request that would wait longer than its MaxWait is rejected at once with the time at which to come back. That time is
+// Requests that must wait stand in one queue for each client, first come first served. The clients take turns so that
+// each holds the lane for about the same time, and no client can crowd out another. If a client blocks its own request,
+// other clients may go on: see ClientTime. Only the request that has the next turn waits for the clock, so a request
+// that is cancelled wastes no slot.
+//
+// A request that would wait longer than its MaxWait is rejected at once with the time after which to try again. That is
 // the client's own next place in the queue, so clients do not all come back at once. While a Delay applies, the lane
-// keeps the place for the client.
+// reserves the place for the client.
 //
-// A lane is made by the first request for its key. It is dropped when nothing of it is worth remembering: nothing waits,
-// nothing is under way, and the last request is longer ago than the longest Delay seen. There is no goroutine per lane,
-// and a timer only while somebody waits.
+// The first request for a key makes its lane. The Limiter drops a lane if it is idle for longer than its longest Delay,
+// with no requests in flight. A lane has no goroutine, and a timer only while requests wait.
 //
-// A host that answers 429 or 503 is left alone for a while, by all clients: for as long as it asks, or along a curve
-// from a minute to an hour. An operator can stop a key or slow it down while requests wait, with effect at once.
+// After a response with status 429 or 503, a host gets no requests for a while: for the time that it asks for, or for a
+// minute to an hour. Stop and SetFloor let an operator stop or slow down a key, with effect on requests that wait
+// already.
 //
-// Several processes pace as one if they have a Coordinator, such as Redis. Over a restart it keeps the long pauses, if Options.Pauses is there.
+// Several processes pace requests like one if Options.Coordinator is set. Long pauses outlive the process if
+// Options.Pauses is set.
 package ratelimit
 
 import (
@@ -39,19 +42,18 @@ import (
 	"time"
 )
 
-// A Limiter holds the lanes. Its two main methods are Acquire and Reckon; most callers want Acquire. Acquire waits
-// until the request may be sent. Reckon never waits: it says how long Acquire would have, for requests that are sent
-// whatever the answer. Stop, SetFloor and Lift are an operator's word, Peek and Paused are for who looks on, and Reload
-// changes the rules under the lanes.
+// A Limiter holds the lanes. Most callers want Acquire, which waits until the request may be sent. Reckon never waits:
+// it returns how long Acquire would wait, for requests that are sent in any case. Stop, SetFloor and Lift are for
+// operators, Peek, Paused and Stats for monitoring. Reload changes the Options.
 //
-// A Limiter is safe for concurrent use. Close it at the end.
+// A Limiter is safe for concurrent use. The caller must call Close at the end.
 type Limiter struct {
 	options atomic.Pointer[rules]
-	pauses  Pauses // nil: none are kept
+	pauses  Pauses // may be nil
 
-	coordinator  Coordinator // nil: there are no other instances
+	coordinator  Coordinator // may be nil
 	misses       misses
-	inflightPool sync.Pool // of *inflight that are not under way
+	inflightPool sync.Pool // of *inflight
 
 	throttleEvents backlog // calls of Coordinator.CountThrottle
 	stores         backlog // calls of Pauses.Keep
@@ -60,12 +62,12 @@ type Limiter struct {
 	storing  sync.Mutex
 	unstored map[string]Pause // by key; each has one call in stores
 
-	// mu guards lanes and ring, and nothing inside a lane. A lane's own lock is never waited for while mu is held.
+	// mu guards lanes and ring, but not the lanes. A goroutine that holds mu must not wait for the lock of a lane.
 	mu    sync.RWMutex
 	lanes map[string]*lane
 	ring  ring
 
-	calls      atomic.Uint64 // of Acquire and Reckon: every so many, a sweep
+	calls      atomic.Uint64 // of lane; see sweepEvery
 	waiting    atomic.Int64
 	granted    atomic.Uint64
 	cancelled  atomic.Uint64
@@ -79,7 +81,7 @@ type Limiter struct {
 	expired    atomic.Uint64
 }
 
-// New returns a Limiter whose only lanes are those of the pauses that were kept.
+// New returns a Limiter with the pauses in o.Pauses. It returns an error if o is invalid or the pauses cannot be read.
 func New(o Options) (*Limiter, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -95,8 +97,8 @@ func New(o Options) (*Limiter, error) {
 	return l, nil
 }
 
-// Reload has other rules hold from now on, for the lanes that there are as well: none loses what it knows. Pauses are kept
-// where they were, and lanes are shared with whom they were.
+// Reload replaces the Options, also for existing lanes, which keep their state. It ignores Coordinator and Pauses. It
+// returns an error and changes nothing if o is invalid.
 func (l *Limiter) Reload(o Options) error {
 	if err := o.check(); err != nil {
 		return err
@@ -106,21 +108,21 @@ func (l *Limiter) Reload(o Options) error {
 	lanes := slices.Clone(l.ring.lanes)
 	l.mu.RUnlock()
 	for _, ln := range lanes {
-		ln.tick() // who waits may start sooner now
+		ln.tick() // waiting requests may start sooner now
 	}
 	return nil
 }
 
-// Close waits until all pauses are handed to Options.Pauses and all throttle events to Options.Coordinator. Call it after the last Grant
-// is released.
+// Close waits until Options.Pauses has all pauses and Options.Coordinator has all throttle events. The caller must have
+// released all Grants.
 func (l *Limiter) Close() {
-	l.throttleEvents.wait() // first, since one may cause a pause
+	l.throttleEvents.wait() // first, since an event may cause a pause
 	l.stores.wait()
 }
 
-// rules are what holds for all lanes.
+// rules apply to all lanes.
 type rules struct {
-	Options // complete
+	Options // with defaults
 	misses  *misses
 }
 
@@ -130,7 +132,7 @@ func (l *Limiter) setOptions(o Options) {
 	l.options.Store(&rules{*o.withDefaults(), &l.misses})
 }
 
-// wake is what the Coordinator calls for a key for which it is worth asking again.
+// wake makes the lane of key ask for a lease again. The Coordinator calls it.
 func (l *Limiter) wake(key string) {
 	if ln := l.present(key); ln != nil {
 		ln.lock()
@@ -139,51 +141,54 @@ func (l *Limiter) wake(key string) {
 	}
 }
 
-// A Request asks for one place in a lane.
+// A Request asks for the right to send one request.
 type Request struct {
-	// Key names the lane: the host that the request goes to.
+	// Key names the lane, usually the host of the request.
 	Key string
 
-	// Client is who asks. Clients of one key take turns.
+	// Client names the sender. Clients of one key take turns.
 	Client string
 
-	// Delay is the spacing that applies to this request, such as the host's Crawl-delay. It may differ from one request
-	// to the next: what counts is the Delay of the request whose turn it is, reckoned from the request before. If zero,
-	// DefaultDelay and MaxConcurrent hold. More than a year is taken as a year.
+	// Delay is the least time between the previous request of the lane and this one, such as the host's Crawl-delay. It
+	// may differ from one request to the next. If zero or negative, DefaultDelay and MaxConcurrent apply. A Delay of more
+	// than a year counts as a year.
 	Delay time.Duration
 
-	// MaxWait is the longest wait that is worth beginning: if more is foreseen, Acquire returns a *WaitError at once. If
-	// zero, the request does not wait, except for a second at most if it claims a reservation. A request that has begun to
-	// wait goes on even if those before it take longer than foreseen; the context's deadline bounds that.
+	// MaxWait is the longest predicted wait: if the request would wait longer, Acquire returns a *WaitError at once. If
+	// zero, the request does not wait, except for a second at most if it claims a reservation. MaxWait does not bound the
+	// wait itself, which is longer if other requests take longer than predicted; the deadline of the context does.
 	MaxWait time.Duration
 
-	// ClientTime measures how long the request waits for its own client. After a second in all, the request gives its place to
-	// requests of other clients: see ClientTime. If nil, it never does.
+	// ClientTime measures how long the request waits for its own client. After a second in total, other clients may go on.
+	// If nil, they never do.
 	ClientTime *ClientTime
 
-	// Once says that the request is not made again if it is turned away: it gets no reservation, and does not claim one of
+	// Once says that the request is not made again if it is rejected: it gets no reservation, and does not claim that of
 	// another request of Client.
 	Once bool
 }
 
-// longestDelay is longer than anybody waits, and far from where durations overflow.
+// longestDelay bounds Request.Delay, so that sums of durations do not overflow.
 const longestDelay = 365 * 24 * time.Hour
 
 // delay returns r.Delay within its bounds.
 func (r Request) delay() time.Duration { return min(max(r.Delay, 0), longestDelay) }
 
-// Acquire waits until r may be sent. The caller then sends it and calls Release when it has ended, or Cancel if it was
-// not sent after all; and since time passes between the grant and the sending, it looks at ctx once more before it sends.
+// Acquire waits until r may be sent. The caller then sends it and calls Release when it has ended, or calls Cancel if
+// it does not send it. Since time passes after the Grant, the caller should check ctx before it sends.
 //
-// The error is ctx.Err() if ctx ends first, even if the way is free; a *WaitError, at once, if the wait foreseen is
-// longer than r.MaxWait or the queue is full, and later if the host is paused meanwhile for longer than r.MaxWait; a
-// *StoppedError, at once or later, if an operator has stopped the key; ErrTooManyLanes; or what Options.Coordinator says, such as
-// an *UnavailableError.
+// The error is
+//   - ctx.Err() if ctx ends first, even if r could start at once;
+//   - a *WaitError if the predicted wait is longer than r.MaxWait, if the queue is full, or if the host is paused during
+//     the wait for longer than r.MaxWait;
+//   - a *StoppedError if an operator has stopped the key, also during the wait;
+//   - ErrTooManyLanes;
+//   - the error of Options.Coordinator, such as an *UnavailableError.
 //
-// The wait is foreseen from the requests that come before r in the order of turns, each with its own Delay, and from how
-// long requests of this lane have taken of late (a moving average, or the age of the oldest one under way if that is
-// more). It is at least the time to the next start plus one Delay for each request between. Clients that join the lane
-// later take turns too, which nobody can foresee.
+// The prediction counts the requests that have their turn before r, each with its Delay, and the usual duration of
+// requests in this lane (a moving average, or the age of the oldest request in flight if that is longer). It is at
+// least the time to the next start plus one Delay for each request between. It does not count clients that come later
+// and take turns too.
 func (l *Limiter) Acquire(ctx context.Context, r Request) (Grant, error) {
 	if err := ctx.Err(); err != nil {
 		l.abandoned.Add(1)
@@ -213,8 +218,8 @@ func (l *Limiter) Acquire(ctx context.Context, r Request) (Grant, error) {
 	return l.wait(ctx, ln, w)
 }
 
-// wait waits until w is woken or ctx ends, and then claims the Grant. If both happen at once, select may see either. The
-// claim decides, under the lane's lock: no request is sent for a client that has left, or after an operator's stop.
+// wait waits until w is woken or ctx ends, and then claims the Grant. If both happen at once, select may choose either.
+// The claim decides, with the lane locked: no Grant is returned after the end of ctx or an operator's stop.
 func (l *Limiter) wait(ctx context.Context, ln *lane, w *waiter) (Grant, error) {
 	l.waiting.Add(1)
 	defer l.waiting.Add(-1)
@@ -241,15 +246,15 @@ func (l *Limiter) wait(ctx context.Context, ln *lane, w *waiter) (Grant, error) 
 	return Grant{}, err
 }
 
-// Reckon says how long Acquire would have made r wait if all requests like it had been paced, and whether it would have
-// let r wait at all. It is for requests that are only reported on: sent at once, whatever the answer. It never blocks.
+// Reckon returns how long Acquire would have waited if all requests of this kind had been paced, and in ok whether
+// Acquire would have waited at all. It is for requests that are sent at once in any case. It never blocks.
 //
-// The slots of such requests are kept in a ledger of the lane's own, by the same spacing, from start to start, because
-// their ends are not known here. A request that would have been turned away (ok is false) takes no slot.
+// Reckon assigns each request a slot, apart from the slots of paced requests. It spaces the slots from start to start,
+// since it does not learn the ends. A request with ok == false takes no slot.
 //
-// What is sent is sent: the call counts as a request to the host, so the next one paced by Acquire keeps its Delay from
-// it. Only a request that is already waiting is not put off, or a busy client in report mode would starve the others. The
-// gap is as that of a Grant, and negative where the lane knows of no previous request.
+// The call counts as a request to the host: the next request that calls Acquire keeps its Delay from it. A request that
+// waits already is not delayed, or a busy client in report mode would starve the others. The gap is that of Grant.Gap,
+// or negative if the lane knows no previous request.
 func (l *Limiter) Reckon(r Request) (wait, gap time.Duration, ok bool) {
 	l.reckoned.Add(1)
 	ln, err := l.lane(r.Key)
@@ -260,8 +265,8 @@ func (l *Limiter) Reckon(r Request) (wait, gap time.Duration, ok bool) {
 	return ln.reckon(r, time.Now())
 }
 
-// Hear tells what a host answered to a request of client that was sent without a Grant. It is for requests that are only
-// reckoned: their answers are signs of the host as well.
+// Hear handles the response to a request of client that was sent without a Grant, after Reckon. It may pause the host
+// for all clients.
 func (l *Limiter) Hear(key, client string, o Outcome) {
 	if !o.pushesBack() && o.pauseAsked() == 0 {
 		return
@@ -275,24 +280,25 @@ func (l *Limiter) Hear(key, client string, o Outcome) {
 	ln.answered(o, client, now, now)
 }
 
-// Stats are the counts of a Limiter since it was made, and its present size.
+// Stats are counts of a Limiter since New, and its present size.
 type Stats struct {
-	Lanes   int // kept now
-	Waiting int // requests waiting now
+	Lanes   int // at present
+	Waiting int // requests that wait at present
 
 	Granted    uint64 // requests that got a Grant
-	Cancelled  uint64 // Grants given back unused, so that Granted-Cancelled were sent
-	Throttled  uint64 // requests turned away: a *WaitError, a *StoppedError or ErrTooManyLanes
+	Cancelled  uint64 // Grants that were cancelled; Granted-Cancelled requests were sent
+	Throttled  uint64 // requests that were rejected with an error other than ctx.Err()
 	Abandoned  uint64 // requests whose context ended before they were sent
 	Reckoned   uint64 // calls of Reckon
-	PushedBack uint64 // answers of 429 and 503
-	Paused     uint64 // pauses that were begun or made longer
-	Unkept     uint64 // of these, the long ones that Options.Pauses could not keep
-	Reserved   uint64 // reservations for clients that were turned away
-	Expired    uint64 // of these, the ones that were not claimed in time
+	PushedBack uint64 // responses with status 429 and 503
+	Paused     uint64 // pauses that began or became longer
+	Unkept     uint64 // of these, the long ones that Options.Pauses could not store
+	Reserved   uint64 // reservations for rejected requests
+	Expired    uint64 // reservations that were not claimed in time
 }
 
-// Stats returns the counts. They are read one after the other, so they may differ by requests under way.
+// Stats returns the counts. It reads them one after the other, so they may not agree with each other while requests
+// come.
 func (l *Limiter) Stats() Stats {
 	l.mu.RLock()
 	lanes := len(l.lanes)

@@ -2,25 +2,24 @@ package ratelimit
 
 import "time"
 
-// A View is a lane as it stands at one moment, for people to look at.
+// A View is the state of a lane at one moment, for display.
 type View struct {
 	Waiting  int // requests that wait
 	Clients  int // with requests that wait, or reservations
-	Reserved int // reservations for clients that were turned away
-	UnderWay int
+	Reserved int // reservations for rejected requests
+	InFlight int // requests in flight
 
-	Last  time.Time     // the last start or end of a request; zero: none is remembered
-	Took  time.Duration // how long requests have taken of late
+	Last  time.Time     // the last start or end of a request; zero: unknown
+	Took  time.Duration // the usual duration of a request
 	Floor time.Duration // an operator's least Delay
 
 	PausedUntil  time.Time // zero: the host is not paused
-	PausedBy     Source    // Backoff or RetryAfter
+	PauseSource  Source    // Backoff or RetryAfter
 	Stopped      bool
-	StoppedUntil time.Time // zero: until the stop is lifted
+	StoppedUntil time.Time // zero: until Lift
 }
 
-// Peek returns how the lane of key stands now, and false if there is none, which is as good as an idle one. Like
-// every look at a lane, it takes what has gone on for longer than ReleaseAfter for ended, and it changes nothing else.
+// Peek returns the state of the lane of key. It returns false if key has no lane, as an idle key may.
 func (l *Limiter) Peek(key string) (View, bool) {
 	ln := l.present(key)
 	if ln == nil {
@@ -30,7 +29,7 @@ func (l *Limiter) Peek(key string) (View, bool) {
 	defer ln.unlock()
 	now := time.Now()
 	ln.expireOverdue(now)
-	v := View{UnderWay: ln.inflights.n, Last: ln.gapFrom, Took: ln.avgDuration}
+	v := View{InFlight: ln.inflights.n, Last: ln.gapFrom, Took: ln.avgDuration}
 	if ln.queue != nil {
 		clients := make(map[string]bool)
 		for w := range ln.queue.all() {
@@ -43,13 +42,13 @@ func (l *Limiter) Peek(key string) (View, bool) {
 		}
 		v.Clients = len(clients)
 	}
-	if rs := ln.hold; rs != nil {
-		v.Floor, v.Stopped = rs.floor, rs.stop(now) != nil
+	if h := ln.hold; h != nil {
+		v.Floor, v.Stopped = h.floor, h.stop(now) != nil
 		if v.Stopped {
-			v.StoppedUntil = rs.stopUntil
+			v.StoppedUntil = h.stopUntil
 		}
-		if rs.pauseLeft(now) > 0 {
-			v.PausedUntil, v.PausedBy = rs.until, rs.source
+		if h.pauseLeft(now) > 0 {
+			v.PausedUntil, v.PauseSource = h.until, h.source
 		}
 	}
 	return v, true

@@ -26,7 +26,7 @@ func TestPeek(t *testing.T) {
 		if err := l.SetFloor(host, 2*minute); err != nil {
 			t.Fatal(err)
 		}
-		want := View{Waiting: 3, Clients: 3, Reserved: 1, UnderWay: 1, Last: begin, Floor: 2 * minute, PausedUntil: begin.Add(time.Hour + 2*time.Second), PausedBy: RetryAfter}
+		want := View{Waiting: 3, Clients: 3, Reserved: 1, InFlight: 1, Last: begin, Floor: 2 * minute, PausedUntil: begin.Add(time.Hour + 2*time.Second), PauseSource: RetryAfter}
 		if v, ok := l.Peek(host); !ok || !cmp.Equal(v, want) {
 			t.Errorf("Peek while some wait: %s", cmp.Diff(want, v))
 		}

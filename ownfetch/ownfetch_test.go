@@ -286,7 +286,7 @@ func TestAreJudgedAgain(t *testing.T) {
 				} else {
 					v.End(robots.Outcome{})
 				}
-				if view, _ := r.limiter.Peek("victim.example"); view.UnderWay != 0 || view.Waiting != 0 {
+				if view, _ := r.limiter.Peek("victim.example"); view.InFlight != 0 || view.Waiting != 0 {
 					t.Errorf("the lane has %+v, want nobody", view)
 				}
 			})

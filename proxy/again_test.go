@@ -110,8 +110,8 @@ func TestRulesThatChangeDuringTheWait(t *testing.T) {
 			t.Errorf("record: %+v", rec)
 		}
 	}
-	if v, ok := q.limiter.Peek("a.example"); ok && v.UnderWay != 0 {
-		t.Errorf("%d places are not given back", v.UnderWay)
+	if v, ok := q.limiter.Peek("a.example"); ok && v.InFlight != 0 {
+		t.Errorf("%d places are not given back", v.InFlight)
 	}
 }
 
@@ -249,8 +249,8 @@ func TestStoppedWhileTheDecisionIsRecorded(t *testing.T) {
 			if rec := r.last(1); rec.Reason != policy.ReasonStopped || rec.Decision != policy.Deny || !rec.SentAt.IsZero() {
 				t.Errorf("record: %+v", rec)
 			}
-			if v, _ := r.limiter.Peek("a.example"); v.UnderWay != 0 {
-				t.Errorf("%d places are not given back", v.UnderWay)
+			if v, _ := r.limiter.Peek("a.example"); v.InFlight != 0 {
+				t.Errorf("%d places are not given back", v.InFlight)
 			}
 		})
 	}

@@ -187,8 +187,8 @@ func TestConnectionChallenges(t *testing.T) {
 			if rec := r.last(1); rec.Status != row.status || rec.SentAt.IsZero() || row.status == 403 && rec.Reason != policy.ReasonConnectionAuth {
 				t.Errorf("record: %+v", rec)
 			}
-			if v, ok := r.limiter.Peek("a.example"); ok && v.UnderWay != 0 {
-				t.Errorf("%d places are not given back", v.UnderWay)
+			if v, ok := r.limiter.Peek("a.example"); ok && v.InFlight != 0 {
+				t.Errorf("%d places are not given back", v.InFlight)
 			}
 		})
 	}

@@ -241,8 +241,8 @@ func TestRepeatsThatMayNotBeSent(t *testing.T) {
 			if rec := r.last(3); rec.Reason != row.reason || !rec.SentAt.IsZero() {
 				t.Errorf("the record of what was not sent: %+v", rec)
 			}
-			if v, _ := r.limiter.Peek("a.example"); v.UnderWay != 0 {
-				t.Errorf("%d places are not given back", v.UnderWay)
+			if v, _ := r.limiter.Peek("a.example"); v.InFlight != 0 {
+				t.Errorf("%d places are not given back", v.InFlight)
 			}
 		})
 	}

@@ -32,13 +32,13 @@ type batchAnswer struct {
 	Rule       string   `json:"rule"`
 	CrawlDelay *float64 `json:"crawl_delay"` // seconds
 	Sitemaps   []string `json:"sitemaps"`
-	TooComplex bool     `json:"too_complex,omitempty"` // the verdict takes too many steps, which refuses
+	TooComplex bool     `json:"too_complex,omitempty"` // the verdict takes too many steps, so the URL is refused
 }
 
 // batch answers questions, one JSON object per line, in their order. It keeps the parsed file of the last question,
 // since the next one is often about the same file.
 type batch struct {
-	dialect rules.Dialect // of questions that name none
+	dialect rules.Dialect // of questions without a dialect
 
 	source batchSource // of rules
 	rules  *rules.Ruleset
@@ -108,7 +108,9 @@ func (b *batch) judge(line []byte) (*batchAnswer, error) {
 	}
 	agent := b.rules.Agent(*q.UA)
 	v := agent.Verdict(target)
-	a := &batchAnswer{Allowed: v.Allowed, Line: v.Line, Rule: v.Rule, TooComplex: v.TooComplex, Sitemaps: b.rules.Sitemaps()}
+	a := &batchAnswer{
+		Allowed: v.Allowed, Line: v.Line, Rule: v.Rule, TooComplex: v.TooComplex, Sitemaps: b.rules.Sitemaps(),
+	}
 	if a.Sitemaps == nil {
 		a.Sitemaps = []string{} // [] and not null
 	}
@@ -134,7 +136,9 @@ func (b *batch) open(q *question) error {
 			return fmt.Errorf("reading robots_b64: %w", err)
 		}
 	}
-	b.source, b.rules = source, rules.Parse(body, rules.Options{Dialect: source.dialect, RobotsURL: source.robotsURL, ContentType: rawType(body)})
+	b.source, b.rules = source, rules.Parse(body, rules.Options{
+		Dialect: source.dialect, RobotsURL: source.robotsURL, ContentType: rawType(body),
+	})
 	return nil
 }
 

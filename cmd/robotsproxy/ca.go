@@ -19,22 +19,23 @@ func newCA(std stdio) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ca",
 		Short: "The certificate that clients must trust",
-		Long:  "The certificate that clients must trust, so that the paths of HTTPS requests can be judged. It is made at the first use.",
-		Args:  cobra.ArbitraryArgs,
-		RunE:  subcommandsOnly,
+		Long: `The certificate that clients must trust, so that the proxy can judge the paths of HTTPS requests. The first use
+creates it.`,
+		Args: cobra.ArbitraryArgs,
+		RunE: subcommandsOnly,
 	}
 	cmd.AddCommand(
-		newCAAction(std, "show", "Show the CA: subject, fingerprint, validity, and what a rotation does", func(ca *certs.Authority) error {
-			return showCA(std, ca, time.Now())
-		}),
-		newCAAction(std, "path", "Print where the certificate is", func(ca *certs.Authority) error {
+		newCAAction(std, "show", "Show the CA: subject, fingerprint, validity, and the state of a rotation",
+			func(ca *certs.Authority) error { return showCA(std, ca, time.Now()) }),
+		newCAAction(std, "path", "Print the path of the certificate", func(ca *certs.Authority) error {
 			_, err := fmt.Fprintln(std.out, ca.CertFile())
 			return err
 		}),
-		newCAAction(std, "export", "Print the certificate as PEM (never the key); while a rotation lasts, both", func(ca *certs.Authority) error {
-			_, err := std.out.Write(ca.PEM())
-			return err
-		}),
+		newCAAction(std, "export", "Print the certificate, during a rotation both, as PEM (never the key)",
+			func(ca *certs.Authority) error {
+				_, err := std.out.Write(ca.PEM())
+				return err
+			}),
 		newCAInstall(std), newCAUninstall(std), newCARotate(std),
 	)
 	return cmd
@@ -45,7 +46,7 @@ func newCAAction(std stdio, name, short string, do func(*certs.Authority) error)
 	return withCA(cmd, std, openCA, func(o *openedCA) error { return do(o.ca) })
 }
 
-// openedCA is the configured CA, and the flags by which another command finds the same one.
+// openedCA is the configured CA, and the flags that select it in another command.
 type openedCA struct {
 	cfg   *config.Config
 	ca    *certs.Authority
@@ -55,7 +56,7 @@ type openedCA struct {
 // caOpener is openCA or existingCA.
 type caOpener func(*config.Config, *slog.Logger) (*certs.Authority, error)
 
-// withCA lets cmd work on the configured CA, as open finds it.
+// withCA makes cmd open the configured CA with open and call do.
 func withCA(cmd *cobra.Command, std stdio, open caOpener, do func(*openedCA) error) *cobra.Command {
 	settings := configFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -76,7 +77,7 @@ func withCA(cmd *cobra.Command, std stdio, open caOpener, do func(*openedCA) err
 	return cmd
 }
 
-// openCA loads the configured CA, or makes one in the data directory.
+// openCA loads the configured CA, or creates one in the data directory.
 func openCA(cfg *config.Config, log *slog.Logger) (*certs.Authority, error) {
 	if err := checkData(cfg); err != nil {
 		return nil, err
@@ -88,7 +89,7 @@ func openCA(cfg *config.Config, log *slog.Logger) (*certs.Authority, error) {
 	return ca, nil
 }
 
-// existingCA loads the configured CA, and makes none.
+// existingCA loads the configured CA. It returns an error if there is no CA.
 func existingCA(cfg *config.Config, log *slog.Logger) (*certs.Authority, error) {
 	if err := checkData(cfg); err != nil {
 		return nil, err
@@ -97,7 +98,7 @@ func existingCA(cfg *config.Config, log *slog.Logger) (*certs.Authority, error) 
 	o.Existing = true
 	ca, err := certs.Open(o)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, usage(fmt.Errorf("there is no CA to begin with; another folder is named by --data-dir or --config: %w", err))
+		return nil, usage(fmt.Errorf("there is no CA to begin with; --data-dir or --config selects another folder: %w", err))
 	}
 	if err != nil {
 		return nil, usage(err)
@@ -109,27 +110,28 @@ func caOptions(cfg *config.Config, log *slog.Logger) certs.Options {
 	return certs.Options{Dir: cfg.DataDir, CertFile: cfg.Intercept.CACert, KeyFile: cfg.Intercept.CAKey, Logger: log}
 }
 
-// faultLog is for commands that say themselves what they do.
+// errorLog returns a log of errors only, for commands that write messages.
 func errorLog(std stdio, cfg *config.Config) *slog.Logger {
 	faults := cfg.Log
 	faults.Level = slog.LevelError
 	return newLog(std.err, faults)
 }
 
-// caNotice is how long before the end of the CA it is said. The program never rotates by itself: it cannot know which
-// clients still have to be told to trust the next CA.
+// expiryNoticePeriod is the time before the end of the CA in which warnings are given. The program does not rotate
+// automatically: it cannot know which clients trust the next CA already.
 const expiryNoticePeriod = 30 * 24 * time.Hour
 
-// endNotice says that ca ends soon and what to do, or nothing.
+// expiryNotice returns the warning that ca expires soon, or "".
 func expiryNotice(ca *certs.Authority, now time.Time) string {
 	end := ca.Ends()
 	if end.Sub(now) > expiryNoticePeriod {
 		return ""
 	}
-	return fmt.Sprintf("the CA ends on %s, in %s; from then on no client accepts what it signs: run robotsproxy ca rotate, or have your own CA renewed", day(end), approximate(end.Sub(now)))
+	return fmt.Sprintf("the CA ends on %s, in %s; from then on clients reject its certificates: "+
+		"run robotsproxy ca rotate, or renew your own CA", day(end), approximate(end.Sub(now)))
 }
 
-// warnOfEnd tells the log when ca ends soon.
+// warnExpiry logs a warning if ca expires soon.
 func warnExpiry(ca *certs.Authority, log *slog.Logger) {
 	if notice := expiryNotice(ca, time.Now()); notice != "" {
 		log.Warn(notice)
@@ -159,15 +161,17 @@ func writeCA(w io.Writer, c certs.CA, now time.Time) error {
 		certs.Previous: "never again: its key is destroyed",
 	}
 	cert := c.Certificate
-	_, err := fmt.Fprintf(w, "%-9s %s\n  SHA-256 %s\n  serial  %X\n  valid   %s to %s (%s left)\n  signs   %s\n  file    %s\n",
-		c.Role, cert.Subject, certs.Fingerprint(cert), cert.SerialNumber, day(cert.NotBefore), day(cert.NotAfter), approximate(cert.NotAfter.Sub(now)), signs[c.Role], c.File)
+	const format = "%-9s %s\n  SHA-256 %s\n  serial  %X\n  valid   %s to %s (%s left)\n  signs   %s\n  file    %s\n"
+	_, err := fmt.Fprintf(w, format,
+		c.Role, cert.Subject, certs.Fingerprint(cert), cert.SerialNumber,
+		day(cert.NotBefore), day(cert.NotAfter), approximate(cert.NotAfter.Sub(now)), signs[c.Role], c.File)
 	return err
 }
 
 func day(t time.Time) string       { return t.UTC().Format(time.DateOnly) }
 func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// span tells people how long something takes: in days, or below two of them by the minute.
+// approximate formats d in days, or, if it is less than two days, to the minute.
 func approximate(d time.Duration) string {
 	if d >= 48*time.Hour {
 		return fmt.Sprintf("%d days", d/(24*time.Hour))

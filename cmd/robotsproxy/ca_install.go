@@ -18,12 +18,12 @@ import (
 func newCAInstall(std stdio) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "install",
-		Short: "Let this machine's programs trust the CA",
-		Long: `Let this machine's programs trust the CA: put it into the system's store and, where they are there, into the NSS databases
-of Firefox and Chromium. While a rotation lasts both CAs go in. What is in already stays; to do it twice does no harm.
+		Short: "Make this machine's programs trust the CA",
+		Long: `Make this machine's programs trust the CA: add it to the system's store and to existing NSS databases of Firefox
+and Chromium. During a rotation it adds both CAs. It can be repeated: a CA that is in a store already stays.
 
-The system's store is root's: sudo is asked where it is there. The NSS databases are those of the user who runs this.
-Programs that read the variables of "robotsproxy env" need none of it.`,
+The system's store needs root; the command uses sudo if that is installed. The NSS databases are those of the user who
+runs the command. Programs that read the variables of "robotsproxy env" do not need it.`,
 		Args: noArgs,
 	}
 	return withStores(cmd, std, openCA, func(s rootStore, c certs.CA) (string, error) {
@@ -40,19 +40,22 @@ Programs that read the variables of "robotsproxy env" need none of it.`,
 func newCAUninstall(std stdio) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "uninstall",
-		Short: "Take the CA out of this machine's trust stores",
-		Long: `Take the CA, and those that were rotated away, out of the stores that "ca install" knows. No other certificate is touched, and
+		Short: "Remove the CA from this machine's trust stores",
+		Long: `Remove the CA, and those before earlier rotations, from the stores that "ca install" uses. Other certificates and
 the files in the data directory stay.`,
 		Args: noArgs,
 	}
 	return withStores(cmd, std, existingCA, func(s rootStore, c certs.CA) (string, error) {
-		return "not in any more", s.remove(c.Certificate) // whether it was in, not every store can tell
+		return "not in any more", s.remove(c.Certificate) // some stores cannot report whether it was in
 	})
 }
 
-// withStores does something with each of our CAs in each store that the flags name. One store's fault does not keep the
-// others from being done.
-func withStores(cmd *cobra.Command, std stdio, open caOpener, do func(rootStore, certs.CA) (done string, err error)) *cobra.Command {
+// storeAction changes a CA in a store, and returns the result for the output.
+type storeAction func(rootStore, certs.CA) (done string, err error)
+
+// withStores makes cmd call do for each CA in each store that the flags select. After an error it continues with the
+// next store.
+func withStores(cmd *cobra.Command, std stdio, open caOpener, do storeAction) *cobra.Command {
 	wanted := make(map[string]*bool)
 	withCA(cmd, std, open, func(o *openedCA) error {
 		all, err := o.ca.CAs()
@@ -66,17 +69,17 @@ func withStores(cmd *cobra.Command, std stdio, open caOpener, do func(rootStore,
 		return errors.Join(errs...)
 	})
 	for _, s := range stores {
-		wanted[s.name] = cmd.Flags().Bool(s.name, false, "only "+s.title+", or those of these flags that are given")
+		wanted[s.name] = cmd.Flags().Bool(s.name, false, "use "+s.title+", and only the stores with such a flag")
 	}
 	return cmd
 }
 
-// rootStore is a place where programs of this machine look for the CAs that they trust.
+// rootStore is a store of the CAs that programs of this machine trust.
 type rootStore struct {
-	name   string // its flag's
+	name   string // of its flag
 	title  string
-	byFlag bool         // it is used only if its flag is given
-	check  func() error // says why it cannot be used
+	byFlag bool         // used only if its flag is given
+	check  func() error // returns the reason if the store cannot be used
 	has    func(*x509.Certificate) bool
 	add    func(*x509.Certificate) error
 	remove func(*x509.Certificate) error
@@ -85,22 +88,24 @@ type rootStore struct {
 var stores = []rootStore{
 	{
 		name: "system", title: "the system's store",
-		check:  func() error { return nil }, // only the attempt tells
+		check:  func() error { return nil }, // only an attempt can show it
 		has:    func(*x509.Certificate) bool { return false },
 		add:    func(c *x509.Certificate) error { return truststore.Install(c) },
 		remove: func(c *x509.Certificate) error { return truststore.Uninstall(c) },
 	},
-	trustStore("nss", "this user's NSS databases (~/.pki/nssdb of Chromium, the profiles of Firefox)", false, checkNSS, func() truststore.Trust {
-		t, _ := truststore.NewNSSTrust() // lookNSS has said why there is none
-		return t
-	}),
+	trustStore("nss", "this user's NSS databases (~/.pki/nssdb of Chromium, the profiles of Firefox)", false, checkNSS,
+		func() truststore.Trust {
+			t, _ := truststore.NewNSSTrust() // checkNSS has reported an error
+			return t
+		}),
 	trustStore("java", "the key store of the Java in JAVA_HOME", true, checkJava, func() truststore.Trust {
 		t, _ := truststore.NewJavaTrust()
 		return t
 	}),
 }
 
-// trustStore is a store of the library's other kind. It is opened at each use, since most commands use none.
+// trustStore returns a store that the library calls a Trust. It is opened at each use, because most commands do not use
+// it.
 func trustStore(name, title string, byFlag bool, look func() error, open func() truststore.Trust) rootStore {
 	return rootStore{
 		name: name, title: title, byFlag: byFlag, check: look,
@@ -117,12 +122,14 @@ func trustStore(name, title string, byFlag bool, look func() error, open func() 
 func checkNSS() error {
 	t, err := truststore.NewNSSTrust()
 	if err != nil {
-		return errors.New(`certutil is not here; install it: apt install libnss3-tools, dnf install nss-tools or brew install nss`)
+		return errors.New("certutil is not here; install it: " +
+			"apt install libnss3-tools, dnf install nss-tools or brew install nss")
 	}
 	if t.PreCheck() != nil {
-		home, _ := os.UserHomeDir() // as good as none in a hint
+		home, _ := os.UserHomeDir() // only for the hint
 		db := filepath.Join(home, ".pki", "nssdb")
-		return fmt.Errorf("there is no NSS database; start Firefox or Chromium once, or make one: mkdir -p %[1]s && certutil -d sql:%[1]s -N --empty-password", db)
+		return fmt.Errorf("there is no NSS database; start Firefox or Chromium once, or create one: "+
+			"mkdir -p %[1]s && certutil -d sql:%[1]s -N --empty-password", db)
 	}
 	return nil
 }
@@ -134,8 +141,8 @@ func checkJava() error {
 	return nil
 }
 
-// chosen returns the stores whose flags are given, or, without any, those of this machine. Of the others it is said why
-// they are passed over.
+// chosenStores returns the stores whose flags are given, or, without such a flag, those that can be used. It reports
+// why the others cannot.
 func chosenStores(std stdio, wanted map[string]*bool) (all []rootStore) {
 	asked := false
 	for _, given := range wanted {
@@ -152,7 +159,7 @@ func chosenStores(std stdio, wanted map[string]*bool) (all []rootStore) {
 			continue
 		}
 		if err := s.check(); err != nil {
-			fmt.Fprintf(std.err, "robotsproxy: not done with %s: %v\n", s.title, err)
+			fmt.Fprintf(std.err, "robotsproxy: skipping %s: %v\n", s.title, err)
 			continue
 		}
 		all = append(all, s)
@@ -160,8 +167,8 @@ func chosenStores(std stdio, wanted map[string]*bool) (all []rootStore) {
 	return all
 }
 
-// each does something with every CA in s and says what was done. again is the command for s alone.
-func (s rootStore) each(std stdio, all []certs.CA, do func(rootStore, certs.CA) (string, error), again string) error {
+// each calls do for every CA and prints the results. again is the command that uses s only.
+func (s rootStore) each(std stdio, all []certs.CA, do storeAction, again string) error {
 	if err := s.check(); err != nil {
 		return fmt.Errorf("%s: %w", s.title, err)
 	}
@@ -171,16 +178,17 @@ func (s rootStore) each(std stdio, all []certs.CA, do func(rootStore, certs.CA) 
 			return fmt.Errorf("%s: %w", s.title, withHint(err, again))
 		}
 		if done != "" {
-			fmt.Fprintf(std.out, "%-15s  %s (SHA-256 %.11s...)  %s\n", done, c.Certificate.Subject.CommonName, certs.Fingerprint(c.Certificate), s.title)
+			fmt.Fprintf(std.out, "%-15s  %s (SHA-256 %.11s...)  %s\n",
+				done, c.Certificate.Subject.CommonName, certs.Fingerprint(c.Certificate), s.title)
 		}
 	}
 	return nil
 }
 
-// withRemedy puts what a program said that the library ran into its error, and what to do where that helps.
+// withHint adds to an error the output of the program that the library ran, and a hint if there is one.
 func withHint(err error, again string) error {
 	if errors.Is(err, truststore.ErrNotSupported) {
-		return fmt.Errorf("%w: robotsproxy ca export prints the certificate, which can be put in by hand", err)
+		return fmt.Errorf("%w: robotsproxy ca export prints the certificate, which you can add by hand", err)
 	}
 	var cmd *truststore.CmdError
 	if !errors.As(err, &cmd) {

@@ -22,9 +22,9 @@ func newCARotate(std stdio) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate",
 		Short: "Create the next CA, which signs after an overlap in which clients learn to trust it",
-		Long: `Create the next CA. From now on everything that clients get (env, /ca.pem, ca export) holds both certificates. The old CA
-signs until the overlap ends; then the new one signs, and the key of the old one is destroyed. A running proxy follows
-without a restart.
+		Long: `Create the next CA. From now on clients get both certificates (env, /ca.pem, ca export). The old CA signs until
+the overlap ends; then the new one signs, and the key of the old one is destroyed. A running proxy follows without a
+restart.
 
   --now  skips the overlap, or ends a running one. Use it if others may have seen the key. Clients that do not trust the
          new CA yet fail from then on. If the key was exposed during an overlap, so was the key of the next CA: run
@@ -34,7 +34,8 @@ without a restart.
 	}
 	withCA(cmd, std, openCA, func(o *openedCA) error {
 		if o.cfg.Intercept.CACert != "" {
-			return usage(fmt.Errorf("the CA in intercept.ca_cert (%s) is your own: create the next one with your own tools, set intercept.ca_cert and ca_key to its files, and restart", o.cfg.Intercept.CACert))
+			return usage(fmt.Errorf("the CA in intercept.ca_cert (%s) is your own: create the next one with your own tools, "+
+				"set intercept.ca_cert and ca_key to its files, and restart", o.cfg.Intercept.CACert))
 		}
 		lasts, err := readOverlap(overlap, now, cmd.Flags().Changed("overlap"))
 		if err != nil {
@@ -52,12 +53,12 @@ without a restart.
 		fmt.Fprintln(std.err, rotatedHint)
 		return nil
 	})
-	cmd.Flags().StringVar(&overlap, "overlap", defaultOverlap, "how long the old CA still signs: a `time` such as 72h or 7d")
+	cmd.Flags().StringVar(&overlap, "overlap", defaultOverlap, "let the old CA sign for this `time`, such as 72h or 7d")
 	cmd.Flags().BoolVar(&now, "now", false, "let the new CA sign at once; ends a running overlap")
 	return cmd
 }
 
-// readOverlap returns how long the old CA still signs. given says whether --overlap was given.
+// readOverlap returns the time for which the old CA still signs. given reports whether --overlap was given.
 func readOverlap(text string, now, given bool) (time.Duration, error) {
 	switch {
 	case now && given:

@@ -12,7 +12,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/safetext"
 )
 
-// This file writes what "cache" shows for people.
+// This file has the text output of the command cache.
 
 func showFiles(w io.Writer, files []admin.File, now time.Time) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -22,20 +22,21 @@ func showFiles(w io.Writer, files []admin.File, now time.Time) error {
 			fmt.Fprintf(t, "%s\t%s\t-\t-\t-\t-\t-\n", f.Origin, f.State)
 			continue
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", f.Origin, stateText(f), statusText(f.Status), since(f.Fetched, now), refreshText(f, now), f.Size, shortHash(f.SHA256))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", f.Origin, stateText(f), statusText(f.Status),
+			since(f.Fetched, now), refreshText(f, now), f.Size, shortHash(f.SHA256))
 	}
 	return t.Flush()
 }
 
-// isLost reports whether f could not be had: there is not even a failure of its site to show.
+// isMissing reports whether f was never fetched, not even with a failure.
 func isMissing(f admin.File) bool { return f.Fetched.IsZero() }
 
 func hasError(f admin.File) bool { return f.Error != "" }
 
-// showTrouble says what is wrong with the files that tell picks.
-func showErrors(w io.Writer, files []admin.File, tell func(admin.File) bool) {
+// showErrors writes the errors of the files that report selects.
+func showErrors(w io.Writer, files []admin.File, report func(admin.File) bool) {
 	for _, f := range files {
-		if tell(f) {
+		if report(f) {
 			fmt.Fprintf(w, "robotsproxy: %s: %s\n", f.Origin, safetext.Text(f.Error))
 		}
 	}
@@ -43,7 +44,8 @@ func showErrors(w io.Writer, files []admin.File, tell func(admin.File) bool) {
 
 func showBody(w io.Writer, files []admin.FileDetails) error {
 	if len(files) != 1 {
-		return usage(fmt.Errorf("--body shows one file, and %d origins of this host are kept: name one, such as %s", len(files), files[0].Origin))
+		return usage(fmt.Errorf("--body shows one file, and %d origins of this host are kept: name one, such as %s",
+			len(files), files[0].Origin))
 	}
 	_, err := w.Write(files[0].Body)
 	return err
@@ -68,22 +70,25 @@ func showDetails(w io.Writer, f admin.FileDetails, now time.Time) error {
 	}
 	line("next refresh", "%s", refreshText(f.File, now))
 	if f.Cause != "" {
-		line("trouble", "%s since %s%s: %s", f.Cause, f.Since.Format(time.RFC3339), inARow(f.Failures), safetext.Text(f.Error))
+		line("trouble", "%s since %s%s: %s", f.Cause,
+			f.Since.Format(time.RFC3339), inARow(f.Failures), safetext.Text(f.Error))
 	}
 	if f.SHA256 != "" {
 		line("SHA-256", "%s", f.SHA256)
 		line("size", "%d octets", f.Size)
 	}
 	for _, v := range f.Versions {
-		line("version", "%s  %d octets  %s to %s", shortHash(v.SHA256), v.Size, v.FirstSeen.Format(time.RFC3339), v.LastSeen.Format(time.RFC3339))
+		line("version", "%s  %d octets  %s to %s", shortHash(v.SHA256), v.Size,
+			v.FirstSeen.Format(time.RFC3339), v.LastSeen.Format(time.RFC3339))
 	}
 	for _, c := range f.Changes {
-		line("change", "%s  %s %s -> %s %s", c.Time.Format(time.RFC3339), c.OldState, shortHash(c.OldSHA256), c.NewState, shortHash(c.NewSHA256))
+		line("change", "%s  %s %s -> %s %s", c.Time.Format(time.RFC3339),
+			c.OldState, shortHash(c.OldSHA256), c.NewState, shortHash(c.NewSHA256))
 	}
 	return errors.Join(t.Flush(), showNumbered(w, f.Body))
 }
 
-// inARow counts failures, of which there is none where a host is only left alone.
+// inARow returns the number of consecutive failures, or "" for 0: a paused host has not failed.
 func inARow(failures int) string {
 	if failures == 0 {
 		return ""
@@ -91,22 +96,23 @@ func inARow(failures int) string {
 	return fmt.Sprintf(", %d in a row", failures)
 }
 
-// lineEnds writes each way to end a line as one (RFC 9309 section 2.2, EOL).
+// lineEnds replaces all forms of EOL (RFC 9309 section 2.2) with LF.
 var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
-// showNumbered writes the file with the numbers of its lines, which are those of the rules in records and refusals.
+// showNumbered writes the file with line numbers. Records and refusals name rules by the same numbers.
 func showNumbered(w io.Writer, body []byte) error {
 	n := 0
 	for line := range strings.Lines(lineEnds.Replace(string(body))) {
 		n++
-		if _, err := fmt.Fprintf(w, "%6d  %s\n", n, safetext.Text(strings.ReplaceAll(strings.TrimSuffix(line, "\n"), "\t", " "))); err != nil {
+		line = strings.ReplaceAll(strings.TrimSuffix(line, "\n"), "\t", " ")
+		if _, err := fmt.Fprintf(w, "%6d  %s\n", n, safetext.Text(line)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// stateText is the state with what is worth knowing beside it: "unavailable (redirect-loop)".
+// stateText returns the state with its marks: "unavailable (redirect-loop)".
 func stateText(f admin.File) string {
 	if f.Marks == "" || f.Marks == f.State {
 		return f.State
@@ -121,7 +127,7 @@ func statusText(status int) string {
 	return fmt.Sprint(status)
 }
 
-// since is the time from one moment to another in a few characters: 35s, 4m10s, 3h20m, 12d.
+// since formats the time between two moments: 35s, 4m10s, 3h20m, 12d.
 func since(from, to time.Time) string {
 	d := max(0, to.Sub(from))
 	switch {
@@ -133,7 +139,7 @@ func since(from, to time.Time) string {
 	return fmt.Sprintf("%dd", d/(24*time.Hour))
 }
 
-// refreshText says when a file is asked for again: in the background, if it is in use, or by the first request after.
+// refreshText returns when a file is fetched again: in the background if it is in use, else at the next request.
 func refreshText(f admin.File, now time.Time) string {
 	switch {
 	case f.Expires == nil:

@@ -26,27 +26,28 @@ func newCheck(std stdio) *cobra.Command {
 	var explain, inBatch bool
 	cmd := &cobra.Command{
 		Use:   "check URL... [-A AGENT] [--robots FILE|-] [--dialect NAME] [--explain] | check --batch",
-		Short: "May this agent fetch this URL, and which line of robots.txt says so?",
-		Long: `Say whether an agent may fetch URLs, and which line of robots.txt decides. The file is fetched from the URL's own origin,
-unless hosts has a robots_file for it, or read with --robots. This is your own question, so the guard on addresses does not
-apply to the URL's host; it does to where that redirects.
+		Short: "Check whether an agent may fetch a URL, and which line of robots.txt decides",
+		Long: `Check whether an agent may fetch URLs, and print the line of robots.txt that decides. The file is fetched from the
+URL's origin, unless hosts has a robots_file for it or --robots is given. You may ask about any host, so the guard on
+addresses does not apply to the host of the URL, only to the targets of redirects.
 
-With --explain it also says why that line decides, which others match, and which would have in another group.
+--explain adds the reason, the other rules that match, and those that match in groups of other agents.
 
-With --batch, each line of standard input is a JSON object {"robots" or "robots_b64", "ua", "url" or "url_b64"}, optionally with
-"dialect" and "robots_url". The answer is one line for each: {"allowed", "line", "rule", "crawl_delay" (in seconds, or null),
-"sitemaps"}, or {"error"} if the line cannot be read.
+With --batch, each line of standard input is a JSON object {"robots" or "robots_b64", "ua", "url" or "url_b64"},
+optionally with "dialect" and "robots_url". The output has one line for each: {"allowed", "line", "rule", "crawl_delay"
+(in seconds, or null), "sitemaps"}, or {"error"} if the line cannot be read.
 
-The exit status is 0 where all URLs are allowed, 1 where one is refused, 4 where a robots.txt could not be known.`,
-		Example: "  robotsproxy check https://a.example/private/x -A NewsBot\n  robotsproxy check /private/x -A NewsBot --robots robots.txt",
-		Args:    cobra.ArbitraryArgs,
+The exit status is 0 if all URLs are allowed, 1 if one is refused, and 4 if a robots.txt could not be fetched.`,
+		Example: `  robotsproxy check https://a.example/private/x -A NewsBot
+  robotsproxy check /private/x -A NewsBot --robots robots.txt`,
+		Args: cobra.ArbitraryArgs,
 	}
 	settings := configFlags(cmd)
 	cmd.Flags().StringVarP(&agent, "agent", "A", "*", "product token or whole User-Agent of the `crawler`")
 	cmd.Flags().StringVar(&file, "robots", "", "judge by this `file` (- for standard input) instead of fetching one")
 	cmd.Flags().StringVar(&format, "format", "text", "`text` or json, one line for each URL")
-	cmd.Flags().StringVar(&dialect, "dialect", "", "whose `reading` of robots.txt counts, in place of robots.dialect")
-	cmd.Flags().BoolVar(&explain, "explain", false, "say why, and what else matches")
+	cmd.Flags().StringVar(&dialect, "dialect", "", "read robots.txt in this `dialect` instead of robots.dialect")
+	cmd.Flags().BoolVar(&explain, "explain", false, "show the reason and all rules that match")
 	cmd.Flags().BoolVar(&inBatch, "batch", false, "answer the JSON lines of standard input")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := batchAlone(cmd, inBatch); err != nil {
@@ -84,7 +85,7 @@ The exit status is 0 where all URLs are allowed, 1 where one is refused, 4 where
 	return cmd
 }
 
-// batchAlone refuses flags that --batch would ignore: every line has its own agent and file.
+// batchAlone rejects flags that --batch would ignore: every line has its own agent and file.
 func batchAlone(cmd *cobra.Command, inBatch bool) error {
 	for _, name := range []string{"agent", "explain", "format", "robots"} {
 		if inBatch && cmd.Flags().Changed(name) {
@@ -94,14 +95,14 @@ func batchAlone(cmd *cobra.Command, inBatch bool) error {
 	return nil
 }
 
-// answer is what is said of one URL.
+// answer is the result for one URL.
 type answer struct {
 	URL          string   `json:"url"`
 	Agent        string   `json:"agent"`
-	Allowed      *bool    `json:"allowed"` // null where it cannot be known
+	Allowed      *bool    `json:"allowed"` // null if the file could not be fetched
 	Line         int      `json:"line,omitempty"`
 	Rule         string   `json:"rule,omitempty"`
-	TooComplex   bool     `json:"too_complex,omitempty"` // the verdict takes too many steps, which refuses
+	TooComplex   bool     `json:"too_complex,omitempty"` // the verdict takes too many steps, so the URL is refused
 	GroupLine    int      `json:"group_line,omitempty"`
 	GroupAgents  string   `json:"group_agents,omitempty"`
 	CrawlDelay   *float64 `json:"crawl_delay"` // seconds
@@ -110,26 +111,26 @@ type answer struct {
 	RobotsStatus int      `json:"robots_status,omitempty"`
 	RobotsSHA256 string   `json:"robots_sha256,omitempty"`
 	Redirects    []string `json:"redirects,omitempty"`
-	Cause        string   `json:"cause,omitempty"`  // why it cannot be known
-	Tunnel       string   `json:"tunnel,omitempty"` // tunnel or refuse, where a proxy with this configuration opens no tunnel to the host
+	Cause        string   `json:"cause,omitempty"`  // the reason if Allowed is null
+	Tunnel       string   `json:"tunnel,omitempty"` // tunnel or refuse, if the proxy does not intercept the host
 
-	RobotsOwn       bool       `json:"robots_own,omitempty"` // it is a robots_file of the operator's
+	RobotsOwn       bool       `json:"robots_own,omitempty"` // it is a robots_file of the operator
 	RobotsMarks     string     `json:"robots_marks,omitempty"`
 	RobotsFetchedAt *time.Time `json:"robots_fetched_at,omitempty"`
 	RobotsAge       *float64   `json:"robots_age,omitempty"`          // seconds
-	NextRefresh     *time.Time `json:"robots_next_refresh,omitempty"` // when a proxy that uses it asks again
+	NextRefresh     *time.Time `json:"robots_next_refresh,omitempty"` // when a proxy that uses it fetches it again
 
 	Explanation *explanation `json:"explanation,omitempty"`
 }
 
-// checker answers for one agent.
+// checker checks URLs for one agent.
 type checker struct {
 	agent   string
 	dialect rules.Dialect
 	judge   *policy.Policy
 	tunnels func(host string) policy.Interception
 	lookUp  func(context.Context, origin.Origin) (*robots.Snapshot, error)
-	local   bool // lookUp reads a file: any path may be asked for
+	local   bool // lookUp reads a file, and a URL may be a path alone
 	explain bool
 }
 
@@ -142,7 +143,9 @@ func newChecker(cfg *config.Config, std stdio, agent, file string) (*checker, er
 	if err != nil {
 		return nil, usage(err)
 	}
-	c := &checker{agent: agent, dialect: cfg.Robots.Dialect, judge: judge, tunnels: configured.Interception, local: file != ""}
+	c := &checker{
+		agent: agent, dialect: cfg.Robots.Dialect, judge: judge, tunnels: configured.Interception, local: file != "",
+	}
 	if c.local {
 		c.lookUp, err = fromFile(file, std.in)
 	} else {
@@ -165,13 +168,13 @@ func fromFile(file string, stdin io.Reader) (func(context.Context, origin.Origin
 	return func(_ context.Context, o origin.Origin) (*robots.Snapshot, error) {
 		snap := fileSnapshot(body)
 		if o != anyOrigin && snap.ContentType == "" {
-			snap.Origin, snap.ContentType = o, "text/plain; charset=utf-8" // values may be URLs of it
+			snap.Origin, snap.ContentType = o, "text/plain; charset=utf-8" // values of rules may be URLs of o
 		}
 		return snap, nil
 	}, nil
 }
 
-// all answers for each URL. One refused makes the exit status 1, else one unknown makes it 4.
+// all checks each URL. It returns the exit status 1 if one is refused, else 4 if one is unknown.
 func (c *checker) all(ctx context.Context, urls []string, show func(answer) error) error {
 	var refused, unknown bool
 	for _, u := range urls {
@@ -194,7 +197,7 @@ func (c *checker) all(ctx context.Context, urls []string, show func(answer) erro
 	return nil
 }
 
-// anyOrigin stands for the origin of a path that is asked about alone.
+// anyOrigin is the origin of a URL that is a path alone.
 var anyOrigin, _ = origin.Parse("https://robots.invalid")
 
 func (c *checker) one(ctx context.Context, raw string) (answer, error) {
@@ -214,7 +217,7 @@ func (c *checker) one(ctx context.Context, raw string) (answer, error) {
 	}
 	if c.explain && a.Allowed != nil {
 		e := snap.RulesFor(c.dialect).Agent(c.agent).Explain(target)
-		if d.Verdict.TooComplex { // maybe in another form of the path, which Explain does not look at
+		if d.Verdict.TooComplex { // perhaps in another form of the path, which Explain does not judge
 			e.Why, e.Matches, e.OtherAgents = rules.ReasonTooComplex, nil, nil
 		}
 		a.Explanation = explained(e)
@@ -222,7 +225,7 @@ func (c *checker) one(ctx context.Context, raw string) (answer, error) {
 	return a, nil
 }
 
-// parse reads a URL, or a path where a file is judged by, which is taken as it stands. The target has no fragment.
+// parse parses a URL or, if c.local is set, a path, which it returns as written. It removes a fragment.
 func (c *checker) parse(raw string) (target string, o origin.Origin, err error) {
 	if c.local && strings.HasPrefix(raw, "/") {
 		target, _, _ = strings.Cut(raw, "#")
@@ -264,14 +267,14 @@ func (c *checker) answer(raw string, o origin.Origin, d policy.Decision, snap *r
 	return a
 }
 
-// fetched adds what is known of a file that was fetched.
+// fetched sets the fields about a file that was fetched.
 func (a *answer) fetched(o origin.Origin, snap *robots.Snapshot, now time.Time) {
 	age, next := now.Sub(snap.Fetched).Seconds(), snap.Renewal()
 	a.RobotsURL, a.RobotsMarks = o.String()+"/robots.txt", snap.Marks.String()
 	a.RobotsFetchedAt, a.RobotsAge, a.NextRefresh = &snap.Fetched, &age, &next
 }
 
-// cause says why a robots.txt could not be known, as precisely as is known.
+// cause returns the reason for which a robots.txt could not be fetched.
 func cause(snap *robots.Snapshot) string {
 	if snap.Err != nil {
 		return snap.Err.Error()
@@ -292,17 +295,19 @@ func showText(w io.Writer, a answer) error {
 	if a.Allowed != nil {
 		word = map[bool]string{true: "allowed", false: "refused"}[*a.Allowed]
 	}
-	_, err := fmt.Fprintf(w, "%s  %s  %s\n%s%s%s", word, safetext.Text(a.URL), safetext.Text(a.why()), a.source(time.Now()), tunnelText[a.Tunnel], a.Explanation.text())
+	_, err := fmt.Fprintf(w, "%s  %s  %s\n%s%s%s", word, safetext.Text(a.URL), safetext.Text(a.why()),
+		a.source(time.Now()), tunnelText[a.Tunnel], a.Explanation.text())
 	return err
 }
 
-// tunnelText says on a line of its own where a proxy cannot hold a client to the answer.
+// tunnelText is the line for a host whose requests a proxy does not see.
 var tunnelText = map[string]string{
-	policy.Tunnel.String():   "  tunnel: a proxy with this configuration passes it on unread, and refuses it only where robots.txt disallows everything\n",
+	policy.Tunnel.String(): "  tunnel: a proxy with this configuration passes it on unread, " +
+		"and refuses it only where robots.txt disallows everything\n",
 	policy.NoTunnel.String(): "  tunnel: a proxy with this configuration lets none to this host through\n",
 }
 
-// source says on a line of its own where the file that decided came from, and for how long it counts.
+// source returns the line about the file: its URL, state and age, and when it is fetched again.
 func (a answer) source(now time.Time) string {
 	switch {
 	case a.RobotsOwn:
@@ -317,14 +322,15 @@ func (a answer) source(now time.Time) string {
 	if a.RobotsStatus != 0 {
 		state += fmt.Sprintf(", status %d", a.RobotsStatus)
 	}
-	s := fmt.Sprintf("  %s: %s, fetched %s ago, asked for again in %s", a.RobotsURL, state, since(*a.RobotsFetchedAt, now), since(now, *a.NextRefresh))
+	s := fmt.Sprintf("  %s: %s, fetched %s ago, asked for again in %s",
+		a.RobotsURL, state, since(*a.RobotsFetchedAt, now), since(now, *a.NextRefresh))
 	for _, u := range a.Redirects {
 		s += "\n    redirected to " + safetext.Text(u)
 	}
 	return s + "\n"
 }
 
-// why explains the word in front of it.
+// why returns the reason of the result.
 func (a answer) why() string {
 	var s string
 	switch {

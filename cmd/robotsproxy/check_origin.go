@@ -13,9 +13,9 @@ import (
 	"github.com/robotsproxy/robotsproxy/robots"
 )
 
-// fromOrigin returns the operator's own file, or fetches as the proxy does, by the same upstream proxy. A redirect to
-// a page of another host is judged by the rules and the exemptions that the proxy goes by, and keeps a pace of its
-// own.
+// fromOrigin returns a function that returns the operator's own file for an origin, or fetches it as the proxy does,
+// through the same upstream proxy. The targets of redirects to other hosts are judged by the proxy's configuration, and
+// paced.
 func fromOrigin(cfg *config.Config) (func(context.Context, origin.Origin) (*robots.Snapshot, error), error) {
 	own, err := readOwn(cfg.Hosts)
 	if err != nil {
@@ -35,7 +35,8 @@ func fromOrigin(cfg *config.Config) (func(context.Context, origin.Origin) (*robo
 	}
 	f := &files{own: own}
 	fetches := ownfetch.New(ownfetch.Options{Rules: f, Policy: judge, Client: ownClient(cfg), Limiter: limiter})
-	if f.Cache, err = newCache(cfg, transport, func(o *robots.FetcherOptions, _ *robots.CacheOptions) { o.Admit = fetches.Admit }); err != nil {
+	option := func(o *robots.FetcherOptions, _ *robots.CacheOptions) { o.Admit = fetches.Admit }
+	if f.Cache, err = newCache(cfg, transport, option); err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context, o origin.Origin) (*robots.Snapshot, error) {
@@ -44,8 +45,8 @@ func fromOrigin(cfg *config.Config) (func(context.Context, origin.Origin) (*robo
 	}, nil
 }
 
-// typed sends requests to hosts that a person has typed, who may ask about any, without the guard on addresses. Where
-// they redirect to a stranger has written, and is guarded as in the proxy.
+// commandLineTransport sends requests to the hosts of the command line without the guard on addresses: the user may ask
+// about any host. Redirects are chosen by sites, so it guards their targets as the proxy does.
 type commandLineTransport struct {
 	hosts         sync.Map // canonical
 	free, guarded http.RoundTripper
@@ -64,11 +65,11 @@ func newCommandLineTransport(cfg *config.Config) (*commandLineTransport, error) 
 	if err != nil {
 		return nil, err
 	}
-	none := egress.New(egress.Options{
+	unguarded := egress.New(egress.Options{
 		Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},
 		Ports: []egress.PortRange{{First: 1, Last: 65535}}, Resolve: cfg.Egress.Resolve, Upstream: upstream,
 	})
-	free, err := newTransport(cfg, none, "")
+	free, err := newTransport(cfg, unguarded, "")
 	if err != nil {
 		return nil, err
 	}

@@ -7,11 +7,11 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/durable"
 )
 
-// dataFiles are the files that robotsproxy makes in its data directory, as patterns of filepath.Match.
+// dataFiles are the files that robotsproxy creates in its data directory, as patterns of filepath.Match.
 var dataFiles = []string{"admin.token", "audit.jsonl", "ca*.pem", "state.db*", "truststore.p12", "wgetrc"}
 
-// checkData refuses a data directory whose files others could have put there: with a CA of theirs they read the traffic
-// of every client, and a link makes us write over another file.
+// checkData returns an error if others could have put files into the data directory. A CA of an attacker could read
+// the traffic of all clients, and through a link the program would overwrite another file.
 func checkData(cfg *config.Config) error {
 	if err := durable.CheckFolder(cfg.DataDir, dataFiles...); err != nil {
 		return usage(fmt.Errorf("data_dir: %w", err))
@@ -19,8 +19,8 @@ func checkData(cfg *config.Config) error {
 	return nil
 }
 
-// checkOwnData is checkData for a proxy that is to run, whose data directory nobody but its own user may write to.
-// (root may look after the CA of a proxy that runs as another user.)
+// checkOwnData is checkData for running a proxy: only its user may write to the data directory. (Other commands may
+// run as root, for the CA of a proxy that runs as another user.)
 func checkOwnData(cfg *config.Config) error {
 	if err := durable.CheckOwner(cfg.DataDir); err != nil {
 		return usage(fmt.Errorf("data_dir: %w", err))

@@ -2,5 +2,5 @@
 
 package main
 
-// descriptors does not know of a limit here.
+// descriptors returns false: the limit of this system is not known.
 func descriptors() (n int, known bool) { return 0, false }

@@ -4,7 +4,8 @@ package main
 
 import "syscall"
 
-// descriptors returns how many the process may have open. The Go runtime has raised the soft limit to the hard one.
+// descriptors returns the maximum number of open file descriptors. The Go runtime has raised the soft limit to the hard
+// limit.
 func descriptors() (n int, known bool) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

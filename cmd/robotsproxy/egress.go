@@ -35,10 +35,12 @@ func newTransport(cfg *config.Config, guard *egress.Guard, pseudonym string) (*e
 	if err != nil {
 		return nil, usage(err)
 	}
-	return egress.NewTransport(egress.TransportOptions{Guard: guard, RootCAs: roots, InsecureHosts: cfg.Egress.InsecureHosts, Pseudonym: pseudonym}), nil
+	return egress.NewTransport(egress.TransportOptions{
+		Guard: guard, RootCAs: roots, InsecureHosts: cfg.Egress.InsecureHosts, Pseudonym: pseudonym,
+	}), nil
 }
 
-// originRoots returns the system's roots and those of file, or nil, which means the system's.
+// originRoots returns the system's roots and those of file, or, without a file, nil, which means the system's.
 func originRoots(file string) (*x509.CertPool, error) {
 	if file == "" {
 		return nil, nil
@@ -57,8 +59,8 @@ func originRoots(file string) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// newUpstream returns the proxy behind this one, or nil. That of the environment is not it: users put this very proxy
-// there.
+// newUpstream returns the upstream proxy, or nil. It ignores the variables of the environment, in which users set this
+// proxy.
 func newUpstream(cfg *config.Config) (*egress.Upstream, error) {
 	if cfg.Egress.UpstreamProxy == "" {
 		return nil, nil
@@ -79,10 +81,12 @@ func newUpstream(cfg *config.Config) (*egress.Upstream, error) {
 	return u, nil
 }
 
-// notResolved is what is said of an upstream proxy that has no address.
-const unresolvedUpstream = "the name of egress.upstream_proxy cannot be resolved; as long as that is so, every request fails"
+// unresolvedUpstream is the warning for an upstream proxy without an address.
+const unresolvedUpstream = "the name of egress.upstream_proxy cannot be resolved; " +
+	"as long as that is so, every request fails"
 
-// checkUpstream returns what is wrong with the upstream proxy for certain, and warns of what may pass.
+// checkUpstream returns an error if the upstream proxy is this proxy. It passes other errors, which may be temporary,
+// to warn.
 func checkUpstream(guard *egress.Guard, warn func(error)) error {
 	err := guard.CheckUpstream(context.Background())
 	if err == nil || errors.Is(err, egress.ErrOurselves) {
@@ -92,8 +96,8 @@ func checkUpstream(guard *egress.Guard, warn func(error)) error {
 	return nil
 }
 
-// protectListeners tells guard what will be listened at, where nothing is yet. A name that cannot be resolved is left
-// to who listens.
+// protectListeners protects the configured addresses of the listeners, before they are open. It ignores a name that
+// cannot be resolved: opening the listener will report it.
 func protectListeners(guard *egress.Guard, cfg *config.Config) {
 	for _, address := range []string{cfg.Listen, cfg.Admin.Listen} {
 		at, err := net.ResolveTCPAddr("tcp", address)
@@ -101,13 +105,13 @@ func protectListeners(guard *egress.Guard, cfg *config.Config) {
 			continue
 		}
 		if at.IP == nil {
-			at.IP = net.IPv6unspecified // as a listener without a host says of itself
+			at.IP = net.IPv6unspecified // the address that a listener without a host reports
 		}
 		guard.Protect(at)
 	}
 }
 
-// readUserinfo reads a file of one line, user:password. Its errors repeat nothing of that.
+// readUserinfo reads a file with one line, user:password. Its errors do not contain that line.
 func readUserinfo(path string) (*url.Userinfo, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -25,7 +25,8 @@ env creates the CA if there is none, and writes the files that the variables nam
 	}
 	settings := configFlags(cmd, "listen")
 	cmd.Flags().StringVar(&shell, "shell", "sh", "write the syntax of `sh`, fish or pwsh")
-	_ = cmd.RegisterFlagCompletionFunc("shell", cobra.FixedCompletions(clientenv.Shells(), cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+	shells := cobra.FixedCompletions(clientenv.Shells(), cobra.ShellCompDirectiveNoFileComp)
+	_ = cmd.RegisterFlagCompletionFunc("shell", shells) // the flag exists
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		assignment, err := clientenv.Assignment(shell)
 		if err != nil {

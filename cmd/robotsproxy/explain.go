@@ -8,14 +8,14 @@ import (
 	"github.com/robotsproxy/robotsproxy/rules"
 )
 
-// explanation is why an answer is what it is.
+// explanation is a rules.Explanation for the output.
 type explanation struct {
-	Dialect rules.Dialect `json:"dialect"`
-	Token   string        `json:"token"` // of the group that applies
-	Path    string        `json:"path"`  // as it was compared
-	Why     string        `json:"why"`
-	Matches []match       `json:"matches"` // of the agent's rules, the one that decides first
-	Lost    []match       `json:"lost"`    // of the rules for other agents
+	Dialect     rules.Dialect `json:"dialect"`
+	Token       string        `json:"token"` // of the group that applies
+	Path        string        `json:"path"`  // in the form that is compared with patterns
+	Why         string        `json:"why"`
+	Matches     []match       `json:"matches"` // rules of the agent, in order of precedence
+	OtherAgents []match       `json:"lost"`    // rules of other agents
 }
 
 type match struct {
@@ -28,19 +28,23 @@ type match struct {
 
 func explained(e rules.Explanation) *explanation {
 	return &explanation{
-		Dialect: e.Dialect, Token: safetext.UTF8(e.Token), Path: safetext.UTF8(e.Path), Why: e.Why.String(), Matches: matchesOf(e.Matches), Lost: matchesOf(e.OtherAgents),
+		Dialect: e.Dialect, Token: safetext.UTF8(e.Token), Path: safetext.UTF8(e.Path), Why: e.Why.String(),
+		Matches: matchesOf(e.Matches), OtherAgents: matchesOf(e.OtherAgents),
 	}
 }
 
 func matchesOf(all []rules.Match) []match {
 	matches := make([]match, len(all))
 	for i, m := range all {
-		matches[i] = match{Line: m.Line, Rule: safetext.UTF8(m.Rule), Octets: m.Octets, GroupLine: m.Group.Line, GroupAgents: safetext.UTF8(m.Group.Agents)}
+		matches[i] = match{
+			Line: m.Line, Rule: safetext.UTF8(m.Rule), Octets: m.Octets,
+			GroupLine: m.Group.Line, GroupAgents: safetext.UTF8(m.Group.Agents),
+		}
 	}
 	return matches
 }
 
-// text returns the lines that stand below an answer.
+// text returns the lines after the answer, or "" if e is nil.
 func (e *explanation) text() string {
 	if e == nil {
 		return ""
@@ -55,7 +59,7 @@ func (e *explanation) text() string {
 	for _, m := range e.Matches {
 		fmt.Fprintf(&b, "  matches: %s\n", m.text())
 	}
-	for _, m := range e.Lost {
+	for _, m := range e.OtherAgents {
 		fmt.Fprintf(&b, "  for others: %s\n", m.text())
 	}
 	return b.String()

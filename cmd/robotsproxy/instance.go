@@ -21,7 +21,7 @@ import (
 
 // instance is a running robotsproxy, as a client of its admin API.
 type instance struct {
-	address string // of the operator's listener
+	address string // of the admin listener
 	token   string
 	client  *http.Client
 }
@@ -38,7 +38,8 @@ func findInstance(cfg *config.Config) (*instance, error) {
 	path := tokenFile(cfg)
 	token, err := durable.ReadSecret(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &exitError{exitNotRunning, fmt.Errorf("there is no token at %s, so no robotsproxy has run with this data_dir; see --data-dir and --config", path)}
+		return nil, &exitError{exitNotRunning, fmt.Errorf("there is no token at %s, "+
+			"so no robotsproxy has run with this data_dir; see --data-dir and --config", path)}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the token: %w", err)
@@ -75,7 +76,8 @@ func (i *instance) call(ctx context.Context, method, path string, query url.Valu
 	var dial *net.OpError
 	switch {
 	case errors.As(err, &dial) && dial.Op == "dial":
-		return &exitError{exitNotRunning, fmt.Errorf("no robotsproxy answers at %s (admin.listen): %w; start it with robotsproxy serve", i.address, err)}
+		return &exitError{exitNotRunning, fmt.Errorf("no robotsproxy answers at %s (admin.listen): %w; "+
+			"start it with robotsproxy serve", i.address, err)}
 	case err != nil:
 		return fmt.Errorf("asking robotsproxy: %w", err)
 	}

@@ -7,17 +7,17 @@ import (
 	"github.com/robotsproxy/robotsproxy/proxy"
 )
 
-// fewConnections are so few that an operator should know.
+// minConnections is the limit of connections below which the log has a warning.
 const minConnections = 1000
 
-// spareDescriptors are kept for what is no connection of a client: files, listeners, the operator.
+// spareDescriptors are reserved for files, listeners and the operator.
 const spareDescriptors = 128
 
-// idleDescriptors are for idle connections to origins (512), for clients that get a 503 (256), and for fetches of
-// robots.txt. If the system grants few, at most a quarter is for them and for the admin listener.
+// idleDescriptors are reserved for idle connections to origins (512), for clients that get a 503 (256), and for fetches
+// of robots.txt. Together with those of the admin listener they are at most a quarter of all descriptors.
 const idleDescriptors = 512 + 256 + defaultMaxFetches
 
-// mostFetches is how many robots.txt files are fetched at once.
+// defaultMaxFetches is the maximum number of concurrent fetches of robots.txt.
 const defaultMaxFetches = 1024
 
 // maxFetches returns mostFetches, or an eighth of the descriptors that the system grants if that is less.
@@ -29,9 +29,9 @@ func maxFetches() int {
 	return min(defaultMaxFetches, max(1, descriptors/8))
 }
 
-// newLimits returns the configured limits, as far as the system grants the descriptors: a connection of a client needs
-// another one to an origin. (One of HTTP/2 may need more, to an origin that speaks HTTP/1.1; most need none for long.)
-// A proxy that runs out of them cannot even say so.
+// newLimits returns the configured limits. It lowers the limit of connections if the system grants too few descriptors:
+// a connection of a client needs a second one to an origin, and a proxy without descriptors cannot even answer 503. (An
+// HTTP/2 connection may need several to an origin with HTTP/1.1, usually for a short time.)
 func newLimits(cfg *config.Config, log *slog.Logger) proxy.Limits {
 	l := proxy.Limits{
 		Connections: cfg.Limits.Connections, ConnectionsPerClient: cfg.Limits.ConnectionsPerClient,
@@ -48,9 +48,11 @@ func newLimits(cfg *config.Config, log *slog.Logger) proxy.Limits {
 		return l
 	}
 	if most >= minConnections {
-		log.Info("connections are limited to what the granted descriptors allow", "descriptors", descriptors, "connections", most, "configured", l.Connections)
+		log.Info("connections are limited to what the granted descriptors allow",
+			"descriptors", descriptors, "connections", most, "configured", l.Connections)
 	} else {
-		log.Warn("few descriptors are granted, which limits connections; raise ulimit -n or LimitNOFILE", "descriptors", descriptors, "connections", most)
+		log.Warn("few descriptors are granted, which limits connections; raise ulimit -n or LimitNOFILE",
+			"descriptors", descriptors, "connections", most)
 	}
 	l.Connections = most
 	return l

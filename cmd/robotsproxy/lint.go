@@ -23,18 +23,19 @@ func newLint(std stdio) *cobra.Command {
 	var format, dialect string
 	cmd := &cobra.Command{
 		Use:   "lint FILE|URL|-...",
-		Short: "What in this robots.txt is not what its author meant?",
-		Long: `Tell the faults of robots.txt files: what is not understood, has no effect, or is read differently by some crawlers. A URL
-stands for the robots.txt of its origin; this is your own question, so the guard on addresses does not apply.
+		Short: "Find likely mistakes in a robots.txt",
+		Long: `Find likely mistakes in robots.txt files: lines that are not understood, that have no effect, or that some
+crawlers read differently. A URL selects the robots.txt of its origin. You may ask about any host, so the guard on
+addresses does not apply.
 
-The exit status is 0 where there is no error (warnings may be), 1 where there is one, 4 where a robots.txt could not be had.
-Each finding has a code; docs/lint.md explains it.`,
+The exit status is 0 without an error (there may be warnings), 1 with an error, and 4 if a robots.txt could not be
+fetched. Each finding has a code, which docs/lint.md explains.`,
 		Example: "  robotsproxy lint robots.txt\n  robotsproxy lint --format sarif https://site.example > robots.sarif",
 		Args:    cobra.ArbitraryArgs,
 	}
 	settings := configFlags(cmd)
 	cmd.Flags().StringVar(&format, "format", "text", "`text`, json (one finding a line) or sarif (2.1.0)")
-	cmd.Flags().StringVar(&dialect, "dialect", "rfc9309", "tell only what this `dialect` reads differently; rfc9309 for all of them")
+	cmd.Flags().StringVar(&dialect, "dialect", "rfc9309", "report the differences of this `dialect`; rfc9309 reports all")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return usage(errors.New("lint needs a file, a URL, or - for standard input: robotsproxy lint robots.txt"))
@@ -57,27 +58,30 @@ Each finding has a code; docs/lint.md explains it.`,
 	return cmd
 }
 
-// linted is what was found in one file.
+// linted is a file with its findings.
 type linted struct {
-	name     string // as it was asked for; the URL of the robots.txt of an origin
+	name     string // the argument, or the URL of the robots.txt
 	findings []rules.Finding
 }
 
-var findingFormats = map[string]func(io.Writer, []linted) error{"text": showFindings, "json": showFindingLines, "sarif": showSARIF}
+var findingFormats = map[string]func(io.Writer, []linted) error{
+	"text": showFindings, "json": showFindingLines, "sarif": showSARIF,
+}
 
-// linter reads files from where they are.
+// linter reads and checks files.
 type linter struct {
 	std     stdio
 	cfg     *config.Config
 	dialect rules.Dialect
-	lookUp  func(context.Context, origin.Origin) (*robots.Snapshot, error) // nil until a URL is asked for
+	lookUp  func(context.Context, origin.Origin) (*robots.Snapshot, error) // nil before the first URL
 }
 
-// all shows what is found in each file. An error makes the exit status 1, else a file that could not be had makes it 4.
+// all shows the findings in all files. It returns the exit status 1 if one is an error, else 4 if a file could not be
+// fetched.
 func (c *linter) all(ctx context.Context, names []string, show func(io.Writer, []linted) error) error {
 	var all []linted
 	var wrong, unknown bool
-	var unread error // a file that is not there does not hide what is found in the others
+	var unread error // reported after the findings in the other files
 	for _, name := range names {
 		one, err := c.one(ctx, name)
 		if missing := (*missingError)(nil); errors.As(err, &missing) {
@@ -108,7 +112,7 @@ func (c *linter) all(ctx context.Context, names []string, show func(io.Writer, [
 	return nil
 }
 
-// missingError says that an origin's robots.txt could not be had.
+// missingError is the error for a robots.txt that could not be fetched.
 type missingError struct{ url, cause string }
 
 func (e *missingError) Error() string { return fmt.Sprintf("fetching %s: %s", e.url, e.cause) }
@@ -134,7 +138,7 @@ func (c *linter) one(ctx context.Context, name string) (linted, error) {
 	return linted{name, rules.Lint(body, rules.Options{Dialect: c.dialect})}, nil
 }
 
-// fetch returns the robots.txt of a URL's origin, and where it is.
+// fetch returns the robots.txt of a URL's origin, and its URL.
 func (c *linter) fetch(ctx context.Context, raw string) (name string, body []byte, err error) {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -146,7 +150,7 @@ func (c *linter) fetch(ctx context.Context, raw string) (name string, body []byt
 	}
 	if c.lookUp == nil {
 		whole := *c.cfg
-		whole.Robots.MaxSize = 64 << 20 // what falls off is to be told too
+		whole.Robots.MaxSize = 64 << 20 // to check also the part that crawlers do not read
 		if c.lookUp, err = fromOrigin(&whole); err != nil {
 			return "", nil, err
 		}
@@ -165,7 +169,9 @@ func (c *linter) fetch(ctx context.Context, raw string) (name string, body []byt
 func showFindings(w io.Writer, all []linted) error {
 	for _, file := range all {
 		for _, f := range file.findings {
-			if _, err := fmt.Fprintf(w, "%s:%d:%d: %v: %s [%s]\n    %s\n", safetext.Text(file.name), f.Line, f.Column, f.Severity, safetext.Text(f.Message), f.Code, safetext.Text(f.Fix)); err != nil {
+			_, err := fmt.Fprintf(w, "%s:%d:%d: %v: %s [%s]\n    %s\n", safetext.Text(file.name), f.Line, f.Column,
+				f.Severity, safetext.Text(f.Message), f.Code, safetext.Text(f.Fix))
+			if err != nil {
 				return err
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/rules"
 )
 
-// The parts of a SARIF 2.1.0 log that we have something to say in. Section numbers are those of the OASIS standard.
+// The parts of a SARIF 2.1.0 log that lint writes. Section numbers are those of the OASIS standard.
 type (
 	sarifLog struct {
 		Schema  string     `json:"$schema"`
@@ -61,7 +61,9 @@ type (
 )
 
 // sarifLevels are the words of section 3.27.10.
-var sarifLevels = map[rules.Severity]string{rules.SeverityInfo: "note", rules.SeverityWarning: "warning", rules.SeverityError: "error"}
+var sarifLevels = map[rules.Severity]string{
+	rules.SeverityInfo: "note", rules.SeverityWarning: "warning", rules.SeverityError: "error",
+}
 
 func showSARIF(w io.Writer, all []linted) error {
 	run := sarifRun{ColumnKind: "unicodeCodePoints", Results: []sarifResult{}}
@@ -75,7 +77,10 @@ func showSARIF(w io.Writer, all []linted) error {
 	}
 	for _, file := range all {
 		for _, f := range file.findings {
-			result := sarifResult{RuleID: f.Code, RuleIndex: index[f.Code], Level: sarifLevels[f.Severity], Message: sarifText{f.Message + ". " + f.Fix}}
+			result := sarifResult{
+				RuleID: f.Code, RuleIndex: index[f.Code], Level: sarifLevels[f.Severity],
+				Message: sarifText{f.Message + ". " + f.Fix},
+			}
 			var at sarifLocation
 			at.Physical.Artifact.URI = sarifURI(file.name)
 			at.Physical.Region.StartLine, at.Physical.Region.StartColumn = f.Line, f.Column
@@ -85,7 +90,9 @@ func showSARIF(w io.Writer, all []linted) error {
 	}
 	e := json.NewEncoder(safetext.JSONWriter(w))
 	e.SetIndent("", "  ")
-	return e.Encode(sarifLog{Schema: "https://json.schemastore.org/sarif-2.1.0.json", Version: "2.1.0", Runs: []sarifRun{run}})
+	return e.Encode(sarifLog{
+		Schema: "https://json.schemastore.org/sarif-2.1.0.json", Version: "2.1.0", Runs: []sarifRun{run},
+	})
 }
 
 // sarifURI returns the URI reference of a file (3.4.3): relative if its name is.

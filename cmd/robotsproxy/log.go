@@ -11,22 +11,24 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/safetext"
 )
 
-// newLog returns the program's own log: coloured on a terminal, JSON where a program reads it, unless the operator
-// says.
+// newLog returns the program's log. In the format auto it is text on a terminal, coloured unless NO_COLOR is set, and
+// JSON elsewhere.
 func newLog(w io.Writer, cfg config.Log) *slog.Logger {
 	switch {
 	case cfg.Format == config.LogText, cfg.Format == config.LogAuto && isTerminal(w):
 		return newTextLog(w, cfg.Level, isTerminal(w) && os.Getenv("NO_COLOR") == "")
 	default:
-		return slog.New(slog.NewJSONHandler(safetext.JSONWriter(w), &slog.HandlerOptions{Level: cfg.Level, ReplaceAttr: readable}))
+		o := &slog.HandlerOptions{Level: cfg.Level, ReplaceAttr: readable}
+		return slog.New(slog.NewJSONHandler(safetext.JSONWriter(w), o))
 	}
 }
 
 func newTextLog(w io.Writer, level slog.Level, colour bool) *slog.Logger {
-	return slog.New(tint.NewTextHandler(w, &tint.Options{Level: level, NoColor: !colour, TimeFormat: "15:04:05", ReplaceAttr: safe}))
+	o := &tint.Options{Level: level, NoColor: !colour, TimeFormat: "15:04:05", ReplaceAttr: safe}
+	return slog.New(tint.NewTextHandler(w, o))
 }
 
-// readable writes a duration as 1m30s, which slog would write as a number of nanoseconds.
+// readable formats a duration as 1m30s. The JSON handler of slog writes it as a number of nanoseconds.
 func readable(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
 		a.Value = slog.StringValue(a.Value.Duration().String())
@@ -34,8 +36,7 @@ func readable(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// safe makes a value of the log for people safe to show: tint itself lets ESC pass, for programs that colour their
-// values.
+// safe escapes a value of the text log. tint writes ESC unchanged, for programs that colour their values.
 func safe(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) == 0 && (a.Key == slog.TimeKey || a.Key == slog.LevelKey) {
 		return a

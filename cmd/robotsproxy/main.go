@@ -1,27 +1,52 @@
-// Command robotsproxy is a forward HTTP proxy that makes any crawler polite: every request that goes through it is
-// judged by the origin's robots.txt, paced by its Crawl-delay, refused with a reason where it is disallowed, and
-// recorded.
+// Command robotsproxy is a forward HTTP proxy that makes any crawler polite. It judges every request by the origin's
+// robots.txt, paces it by the Crawl-delay, refuses it with the reason if it is disallowed, and records it.
 //
-//	robotsproxy serve                          run the proxy: 127.0.0.1:3128, with no configuration at all
-//	eval "$(robotsproxy env)"                  let the programs of this shell go through it, HTTPS too
-//	robotsproxy run -- scrapy crawl news       or one program through a proxy of its own, with a summary at the end
+// # Commands
+//
+//	robotsproxy serve                  run the proxy, without a configuration on 127.0.0.1:3128
+//	eval "$(robotsproxy env)"          send the programs of this shell through it, HTTPS included
+//	robotsproxy run -- scrapy crawl news
+//	                                   run one program through its own proxy, with a summary at the end
 //	robotsproxy check https://a.example/x -A NewsBot
-//	                                           may NewsBot fetch this? which line of robots.txt says so?
-//	robotsproxy lint FILE | URL | -            what in this robots.txt is not what its author meant?
-//	robotsproxy cache ls | show HOST | refresh HOST | purge HOST
-//	                                           the robots.txt files that a running proxy keeps
-//	robotsproxy ca show | path | export | install | uninstall | rotate
-//	                                           the certificate that clients must trust
-//	robotsproxy validate --config FILE         is this configuration right? every fault at once
-//	robotsproxy version | completion SHELL
+//	                                   check whether NewsBot may fetch a URL, and which line of robots.txt decides
+//	robotsproxy lint FILE|URL|-        find likely mistakes in a robots.txt
+//	robotsproxy cache ls|show HOST|refresh HOST|purge HOST
+//	                                   the robots.txt files that a running proxy keeps
+//	robotsproxy ca show|path|export|install|uninstall|rotate
+//	                                   the certificate that clients must trust
+//	robotsproxy validate --config FILE check a configuration, and report all errors at once
+//	robotsproxy version
+//	robotsproxy completion SHELL
 //
-// Every command reads --config FILE, then variables named ROBOTSPROXY_ and the key (ROBOTSPROXY_ROBOTS_ERROR_TTL for
-// robots.error_ttl), then its flags; the later goes before the earlier.
+// # Configuration
 //
-// Data goes to standard output, talk to standard error. The exit status is 0 where all is well, 1 for "no", 2 for a
-// fault in usage or configuration, 3 where no instance runs, 4 where the answer cannot be known, 130 after an
-// interrupt. "run" ends with its child's own status: 127 where there is no such command, 126 where it cannot be run,
-// 125 where robotsproxy failed.
+// Every command reads the file of --config, then variables (ROBOTSPROXY_ROBOTS_ERROR_TTL sets robots.error_ttl), then
+// its flags. A later source replaces an earlier one. The file config.example.yaml describes all keys.
+//
+// # Files
+//
+// The data directory (data_dir) has the CA and its key, the admin token, the records (audit.jsonl) and the database of
+// robots.txt files (state.db). It is $XDG_STATE_HOME/robotsproxy or ~/.local/state/robotsproxy, and for root
+// /var/lib/robotsproxy.
+//
+// # Signals
+//
+// After SIGTERM or an interrupt, serve accepts no new connections and waits for the requests in progress, at most for
+// the time of the key grace. A second signal ends it at once.
+//
+// # Output and exit status
+//
+// Data goes to standard output, all messages to standard error. The exit status is
+//
+//	0    success
+//	1    the answer is no, or the command failed
+//	2    an error in the command line or the configuration
+//	3    no instance is running
+//	4    the answer is unknown, for example because a robots.txt could not be fetched
+//	130  after an interrupt
+//
+// The exit status of run is that of its program, or 127 if the program does not exist, 126 if it cannot be run, and 125
+// if robotsproxy failed.
 package main
 
 import (
@@ -36,11 +61,11 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], stdio{os.Stdin, os.Stdout, os.Stderr})) }
 
-// stdio is where a command reads and writes.
+// stdio holds the standard streams of a command.
 type stdio struct {
 	in  io.Reader
 	out io.Writer // data
-	err io.Writer // talk
+	err io.Writer // messages
 }
 
 // Exit statuses.
@@ -49,12 +74,12 @@ const (
 	exitUsage      = 2
 	exitNotRunning = 3
 	exitUnknown    = 4
-	exitFailed     = 125 // run: we failed
-	exitCannotRun  = 126 // run: the command is there and cannot be run
-	exitNoCommand  = 127 // run: there is no such command
+	exitFailed     = 125 // run: robotsproxy failed
+	exitCannotRun  = 126 // run: the program cannot be run
+	exitNoCommand  = 127 // run: the program does not exist
 )
 
-// exitError is an error that ends the program with its own status. Its err may be nil: all is said already.
+// exitError is an error with an exit status. If err is nil, no message is printed.
 type exitError struct {
 	code int
 	err  error
@@ -69,10 +94,10 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
-// usage marks err as a fault of whoever typed the command or wrote the configuration.
+// usage returns err with the exit status for an error in the command line or the configuration.
 func usage(err error) error { return &exitError{exitUsage, err} }
 
-// run carries out one command line and returns the exit status.
+// run executes a command line and returns the exit status.
 func run(args []string, std stdio) int {
 	root := newRoot(std)
 	root.SetArgs(args)

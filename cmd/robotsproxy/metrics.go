@@ -72,7 +72,7 @@ func (f *files) gauges() []admin.Gauge {
 			func() uint64 { return s().Failures }),
 		counter("robotsproxy_robots_html_total", "Fetches of robots.txt answered with a web page.",
 			func() uint64 { return s().HTML }),
-		counter("robotsproxy_robots_stale_served_total", "Look-ups answered with an older copy, since the site gave no better one.",
+		counter("robotsproxy_robots_stale_served_total", "Look-ups answered with an older copy for lack of a better one.",
 			func() uint64 { return s().StaleServed }),
 		counter("robotsproxy_robots_changes_total", "Changes of a robots.txt, or of its state.",
 			func() uint64 { return s().Changes }),
@@ -105,7 +105,7 @@ func redisGauges(r *redislease.Client) []admin.Gauge {
 			func() uint64 { return r.Stats().Downs }),
 		counter("robotsproxy_redis_corrupt_total", "Responses of Redis after which a part of a lane was reset.",
 			func() uint64 { return r.Stats().Corrupt }),
-		counter("robotsproxy_redis_lost_leases_total", "Leases that expired, or were lost, while their request was in progress.",
+		counter("robotsproxy_redis_lost_leases_total", "Leases that expired or were lost during their request.",
 			func() uint64 { return r.Stats().Lost }),
 	}
 }

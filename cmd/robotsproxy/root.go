@@ -40,7 +40,10 @@ func newRoot(std stdio) *cobra.Command {
 	root.SetOut(std.out)
 	root.SetErr(std.err)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(misspelt(cmd, err)) })
-	root.AddCommand(newServe(std), newRun(std), newEnv(std), newCheck(std), newLint(std), newCacheCommand(std), newCA(std), newValidate(std), newVersion(std))
+	root.AddCommand(
+		newServe(std), newRun(std), newEnv(std), newCheck(std), newLint(std), newCacheCommand(std), newCA(std),
+		newValidate(std), newVersion(std),
+	)
 	return root
 }
 

@@ -11,7 +11,7 @@ import (
 func newValidate(std stdio) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate",
-		Short: "Check a configuration and report every fault at once",
+		Short: "Check a configuration and report all errors at once",
 		Args:  noArgs,
 	}
 	settings := configFlags(cmd, "listen", "admin.listen", "mode")
@@ -44,8 +44,9 @@ func newValidate(std stdio) *cobra.Command {
 		if settings.file != "" {
 			prefix = settings.file + ": "
 		}
-		_, err = fmt.Fprintf(std.out, "%sconfiguration OK: proxy at %s, admin at %s, mode %s, %d clients, %d hosts, %d exemptions\n",
-			prefix, cfg.Listen, cfg.Admin.Listen, cfg.Mode, len(cfg.Clients), len(cfg.Hosts), len(cfg.Exemptions))
+		const format = "%sconfiguration OK: proxy at %s, admin at %s, mode %s, %d clients, %d hosts, %d exemptions\n"
+		_, err = fmt.Fprintf(std.out, format, prefix, cfg.Listen, cfg.Admin.Listen, cfg.Mode,
+			len(cfg.Clients), len(cfg.Hosts), len(cfg.Exemptions))
 		return err
 	}
 	return cmd

@@ -11,7 +11,7 @@ import (
 // version is set by the linker for a release: -ldflags "-X main.version=v0.1.0".
 var version = ""
 
-// buildVersion returns the released version, else what the Go tool knows of the module, else "devel".
+// buildVersion returns the version that the linker set, else that of the module, else "devel".
 func buildVersion() string {
 	if version != "" {
 		return version
@@ -28,7 +28,8 @@ func newVersion(std stdio) *cobra.Command {
 		Short: "Print the version",
 		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(std.out, "robotsproxy %s %s %s/%s\n", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintf(std.out, "robotsproxy %s %s %s/%s\n",
+				buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err
 		},
 	}

@@ -102,7 +102,7 @@ func (s *state) askForHead(now time.Time) {
 
 // mayAsk reports whether the lane may ask for a lease for a request that does not wait.
 func (s *state) mayAsk(now time.Time, delay time.Duration) bool {
-	return s.others != nil && s.vacant(now) && s.until(now, delay) <= 0
+	return s.others != nil && s.vacant(now) && s.untilStart(delay, now) <= 0
 }
 
 // askForLease asks for a lease, unless a question has no result yet.
@@ -192,8 +192,8 @@ func (s *state) follow(r LeaseResult, now time.Time) {
 // pauseGrace is how much the end of a pause may differ between instances.
 const pauseGrace = time.Second
 
-// countFromOthers makes the lane count from a request of another instance, gap ago, if it knows no later one. A negative
-// gap is unknown.
+// countFromOthers makes the lane count from a request of another instance, gap ago, if it knows no later one. A
+// negative gap is unknown.
 func (s *state) countFromOthers(gap time.Duration, now time.Time) {
 	last := now.Add(-gap)
 	if gap < 0 || !last.After(s.pacer.delayFrom) {
@@ -221,7 +221,7 @@ func (s *state) refuseLate(r LeaseResult, now time.Time) {
 		if w.arrived.Before(s.others.askedAt) {
 			return nil
 		}
-		wait := s.predict(now, w.client, s.queue.place(w), s.hold.delay(w.delay))
+		wait := s.predict(now, w.client, s.queue.position(w), s.hold.delay(w.delay))
 		if w.maxWait <= 0 {
 			wait = max(wait, r.Wait)
 		}
@@ -232,15 +232,15 @@ func (s *state) refuseLate(r LeaseResult, now time.Time) {
 	})
 }
 
-// predict returns how long a request of client with this delay would wait at a place in the client's file. It adds one
-// step to predictHere for each request of another instance that starts before.
-func (s *state) predict(now time.Time, client string, place int, delay time.Duration) time.Duration {
-	wait := s.predictHere(now, client, place, delay)
+// predict returns how long a request of client with this delay would wait at a position among those of client. It adds
+// one step to predictHere for each request of another instance that starts before.
+func (s *state) predict(now time.Time, client string, position int, delay time.Duration) time.Duration {
+	wait := s.predictHere(now, client, position, delay)
 	if s.others == nil {
 		return wait
 	}
-	step := s.step(delay, s.takes(now))
-	before := s.others.before(s.queue.before(client, place, s.takes(now)), step, now)
+	step := s.rules.step(delay, s.expectedDuration(now))
+	before := s.others.before(s.queue.before(client, position, s.expectedDuration(now)), step, now)
 	if before == 0 || step == 0 {
 		return wait
 	}

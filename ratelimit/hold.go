@@ -234,7 +234,8 @@ func (s *state) rejectIf(now time.Time, why func(*waiter) error) {
 		}
 		if err := why(w); err != nil {
 			s.remove(w)
-			s.refuse(w, err)
+			w.err = err
+			s.emit(effect{kind: wakeRefused, waiter: w})
 		}
 	}
 }

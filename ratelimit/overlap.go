@@ -5,117 +5,118 @@ import (
 	"time"
 )
 
-// An overlap holds the requests of one client that gave their places back to other clients and are still under way. They
-// delay the next requests of the client itself.
+// overlaps holds, by client, the requests that the client has blocked for maxBlocked and that have made room for
+// requests of other clients, but have not ended. For their own client they still hold the lane: its requests wait as if
+// there were no others. The nil map is empty.
+type overlaps map[string]*overlap
+
 type overlap struct {
 	inflights []*inflight
-	until     time.Time // a Delay after the last end of such a request
+	until     time.Time // a Delay after the end of those that have ended
 }
 
-// reclaim takes back the places of requests that their clients have blocked, for each client for which wanted is true.
-func (s *state) reclaim(now time.Time, wanted func(client string) bool) {
-	for f := s.inflights.oldest; f != nil; {
-		newer := f.newer
-		if at := f.blocked(now); !at.IsZero() && wanted(f.client) {
-			s.overlap(f, later(f.start, at))
+func (os *overlaps) add(f *inflight) {
+	if *os == nil {
+		*os = make(overlaps)
+	}
+	o := (*os)[f.client]
+	if o == nil {
+		o = &overlap{}
+		(*os)[f.client] = o
+	}
+	o.inflights = append(o.inflights, f)
+}
+
+// end removes f, which has ended.
+func (os *overlaps) end(f *inflight, at time.Time, r *rules) {
+	o := (*os)[f.client]
+	o.inflights = slices.DeleteFunc(o.inflights, func(other *inflight) bool { return other == f })
+	if f.spacing > 0 {
+		o.until = later(o.until, r.nextStart(f, at))
+	}
+	os.dropOver(at)
+}
+
+// dropOver removes the clients for which nothing is left to wait for.
+func (os *overlaps) dropOver(now time.Time) {
+	for client, o := range *os {
+		if len(o.inflights) == 0 && !o.until.After(now) {
+			delete(*os, client)
 		}
-		f = newer
+	}
+	if len(*os) == 0 {
+		*os = nil
 	}
 }
 
-// blocked returns when the client of f had blocked it for maxBlocked, the zero time if it has not.
-func (f *inflight) blocked(now time.Time) time.Time {
+// heldFor returns how long requests of client wait for its own requests in os, 0 or less if they do not. The lane
+// counts n requests in flight besides.
+func (os overlaps) heldFor(client string, n int, r *rules, now time.Time) time.Duration {
+	o := os[client]
+	if o == nil {
+		return 0
+	}
+	held, firstEnd := o.until.Sub(now), endless
+	for _, f := range o.inflights {
+		end := f.start.Add(r.ReleaseAfter)
+		switch {
+		case f.spacing > 0:
+			held = max(held, r.nextStart(f, end).Sub(now))
+		case end.After(now):
+			n++
+			firstEnd = min(firstEnd, end.Sub(now))
+		}
+	}
+	if firstEnd < endless && r.MaxConcurrent > 0 && n >= r.MaxConcurrent {
+		held = max(held, firstEnd)
+	}
+	return held
+}
+
+// nextStart returns when the Delay of f allows the next request if f ends at the moment end.
+func (r *rules) nextStart(f *inflight, end time.Time) time.Time {
+	if last := f.start.Add(r.ReleaseAfter); end.After(last) {
+		end = last
+	}
+	if r.SpacingStart {
+		return end
+	}
+	return end.Add(f.spacing)
+}
+
+// blockedAt returns when the client of f had blocked it for maxBlocked, or the zero time if it has not.
+func (f *inflight) blockedAt(now time.Time) time.Time {
 	if f.own == nil {
 		return time.Time{}
 	}
 	return f.own.blocked(now)
 }
 
-// overlap ends f for all but its own client.
-func (s *state) overlap(f *inflight, at time.Time) {
-	f.own.gaveBack()
-	f.overlaps = true
-	if s.overlaps == nil {
-		s.overlaps = make(map[string]*overlap)
-	}
-	o := s.overlaps[f.client]
-	if o == nil {
-		o = &overlap{}
-		s.overlaps[f.client] = o
-	}
-	o.inflights = append(o.inflights, f)
-	s.end(f, at)
-}
-
-// overlapped handles the end of f, which gave its place back earlier.
-func (s *state) overlapped(f *inflight, at time.Time) {
-	o := s.overlaps[f.client]
-	o.inflights = slices.DeleteFunc(o.inflights, func(other *inflight) bool { return other == f })
-	if f.spacing > 0 {
-		o.until = later(o.until, s.freed(f, at))
-	}
-	if len(o.inflights) == 0 && !o.until.After(at) {
-		s.dropOverlap(f.client)
-	}
-}
-
-// freed returns when the client of f may send its next request if f ends at the moment at. It is the moment that would apply
-// if f had held the lane to its end.
-func (s *state) freed(f *inflight, at time.Time) time.Time {
-	rules := s.rules
-	if end := f.start.Add(rules.ReleaseAfter); at.After(end) {
-		at = end
-	}
-	if rules.SpacingStart {
-		return at
-	}
-	return at.Add(f.spacing)
-}
-
-func (s *state) dropOverlap(client string) {
-	delete(s.overlaps, client)
-	if len(s.overlaps) == 0 {
-		s.overlaps = nil
-	}
-}
-
-// heldByOwn returns how long requests of client wait for its own blocked requests, as if those still held their places. It is
-// 0 or less if they do not wait.
-func (s *state) heldByOwn(client string, now time.Time) time.Duration {
-	o := s.overlaps[client]
-	if o == nil {
-		return 0
-	}
-	rules := s.rules
-	held, underWay, place := o.until.Sub(now), s.inflights.n, endless
-	for _, f := range o.inflights {
-		end := f.start.Add(rules.ReleaseAfter)
-		switch {
-		case f.spacing > 0:
-			held = max(held, s.freed(f, end).Sub(now))
-		case end.After(now):
-			underWay++
-			place = min(place, end.Sub(now))
+// reclaim makes the requests that their clients have blocked overlap, for each client for which wanted returns true:
+// for all other clients, they have ended.
+func (s *state) reclaim(now time.Time, wanted func(client string) bool) {
+	for f := s.inflights.oldest; f != nil; {
+		newer := f.newer
+		if at := f.blockedAt(now); !at.IsZero() && wanted(f.client) {
+			f.own.gaveBack()
+			f.overlaps = true
+			s.overlaps.add(f)
+			s.end(f, later(f.start, at))
 		}
+		f = newer
 	}
-	if place < endless && rules.MaxConcurrent > 0 && underWay >= rules.MaxConcurrent {
-		held = max(held, place)
-	}
-	return held
 }
 
-// overlapsEnd drops the overlaps that are over, and reports whether none is left.
-func (s *state) overlapsEnd(now time.Time) bool {
-	for client, o := range s.overlaps {
-		if len(o.inflights) == 0 && !o.until.After(now) {
-			s.dropOverlap(client)
-		}
-	}
-	return s.overlaps == nil
+// reclaimForOthers reclaims for other instances, whose requests may wait for the lane.
+func (s *state) reclaimForOthers(now time.Time) {
+	s.expireOverdue(now)
+	s.reclaim(now, func(string) bool { return true })
+	s.watchAgain(now)
+	s.dispatch(now)
 }
 
-// soonestEnd returns how long it is until a request under way may give its place back: the oldest after ReleaseAfter, or one
-// that its client blocks.
+// soonestEnd returns how long it takes at most until the next check of the requests in flight: when the oldest has gone
+// on for ReleaseAfter, or when a client may have blocked its request for maxBlocked while others wait.
 func (s *state) soonestEnd(now time.Time) time.Duration {
 	soonest := s.inflights.oldest.start.Add(s.rules.ReleaseAfter)
 	for f := s.inflights.oldest; f != nil; f = f.newer {
@@ -129,23 +130,7 @@ func (s *state) soonestEnd(now time.Time) time.Duration {
 	return soonest.Sub(now)
 }
 
-// others reports whether requests of other clients wait. Reservations do not count.
-func (q *queue) others(client string) bool {
-	if q == nil {
-		return false
-	}
-	return slices.ContainsFunc(q.files, func(f *file) bool { return f.client != client && f.waits() })
-}
-
-// reclaimForOthers reclaims the places of all blocked requests, since other instances may wait for them.
-func (s *state) reclaimForOthers(now time.Time) {
-	s.expireOverdue(now)
-	s.reclaim(now, func(string) bool { return true })
-	s.watchAgain(now)
-	s.dispatch(now)
-}
-
-// watchAgain sets the timer for the next call of watch, if a request under way can be blocked.
+// watchAgain sets the timer for the next call of reclaimForOthers, if the client of a request in flight can block it.
 func (s *state) watchAgain(now time.Time) {
 	var soonest time.Time
 	for f := s.inflights.oldest; f != nil; f = f.newer {
@@ -156,8 +141,7 @@ func (s *state) watchAgain(now time.Time) {
 			soonest = look
 		}
 	}
-	if soonest.IsZero() {
-		return
+	if !soonest.IsZero() {
+		s.emit(effect{kind: setWatch, after: soonest.Sub(now)})
 	}
-	s.emit(effect{kind: setWatch, after: soonest.Sub(now)})
 }

@@ -5,100 +5,101 @@ import (
 	"time"
 )
 
-// endless is the longest wait there is.
+// endless is the longest wait.
 const endless time.Duration = math.MaxInt64
 
-// predictHere returns how long a request of client with this delay would wait at a place in the client's file: until the
-// first before it may start, and then one step for each other before it, and for itself. Reservations, and requests of
-// clients that are held back, count if their moment comes before it.
-func (s *state) predictHere(now time.Time, client string, place int, delay time.Duration) time.Duration {
-	took, held := s.takes(now), s.heldFor(client, now)
+// predictHere predicts the wait of the request at a position among those of client, without other instances: the wait
+// of the first request that is served before it, a step for each other one, and a step for itself. Reservations and
+// requests of clients that are held back count only if they can start before it.
+func (s *state) predictHere(now time.Time, client string, position int, delay time.Duration) time.Duration {
+	took, held := s.expectedDuration(now), s.heldFor(client, now)
 	if s.queue == nil {
-		return max(held, s.expect(now, delay, took))
+		return max(held, s.headWait(now, delay, took))
 	}
-	wait, first := s.expect(now, delay, took), true
-	for w := range s.queue.ahead(client, place, took) {
+	own := s.rules.step(delay, took)
+	wait, first := s.headWait(now, delay, took), true
+	for w := range s.queue.ahead(client, position, took) {
 		switch {
 		case w.reserved(), s.heldBack(w.client, now):
 		case first:
-			wait, first = plus(s.expect(now, s.hold.delay(w.delay), took), s.step(delay, took)), false
+			wait, first = plus(s.headWait(now, s.hold.delay(w.delay), took), own), false
 		default:
-			wait = plus(wait, s.step(s.hold.delay(w.delay), took))
+			wait = plus(wait, s.rules.step(s.hold.delay(w.delay), took))
 		}
 	}
 	wait = max(wait, held)
-	for w := range s.queue.ahead(client, place, took) {
+	for w := range s.queue.ahead(client, position, took) {
 		switch held := s.heldFor(w.client, now); {
 		case w.reserved():
 			if s.delayedBy(w, now.Add(wait)) {
-				wait = plus(max(wait, w.due.Sub(now)), s.step(delay, took))
+				wait = plus(max(wait, w.due.Sub(now)), own)
 			}
 		case held > 0 && held <= wait:
-			wait = plus(wait, s.step(delay, took))
+			wait = plus(wait, own)
 		}
 	}
 	return wait
 }
 
-// takes returns how long a request of this lane is likely to take. One that is under way for longer than usual is the
-// better witness.
-func (s *state) takes(now time.Time) time.Duration {
+// expectedDuration returns how long a request is expected to take: the average, or the age of the oldest request in
+// flight if that is more.
+func (s *state) expectedDuration(now time.Time) time.Duration {
 	if s.inflights.n == 0 {
 		return s.avgDuration
 	}
 	return max(s.avgDuration, now.Sub(s.inflights.oldest.start))
 }
 
-// learn adds a request to the moving average, with a weight of one eighth. The first stands for all before it.
-func (s *state) learn(took time.Duration) {
-	if s.avgDuration == 0 {
-		s.avgDuration = took
-		return
+// average returns the moving average after another request has taken the time took. Each request has a weight of one
+// eighth, but the first stands for all before it.
+func average(avg, took time.Duration) time.Duration {
+	if avg == 0 {
+		return took
 	}
-	s.avgDuration += (took - s.avgDuration) / 8
+	return avg + (took-avg)/8
 }
 
-// expect returns how long a request with this delay would wait, if it is the next and a request takes took.
-func (s *state) expect(now time.Time, delay, took time.Duration) time.Duration {
-	return max(s.hold.pauseLeft(now), s.expectUnpaused(now, delay, took))
+// headWait predicts the wait of the next request, if it has this Delay and a request takes the time took.
+func (s *state) headWait(now time.Time, delay, took time.Duration) time.Duration {
+	wait := s.pacer.wait(delay, &s.rules.Options, now)
+	if s.busy(delay) {
+		switch {
+		case delay == 0:
+			wait = max(wait, rest(s.inflights.oldest, now, took))
+		case s.rules.SpacingStart:
+			wait = max(wait, rest(s.inflights.newest, now, took))
+		default:
+			wait = plus(rest(s.inflights.newest, now, took), delay)
+		}
+	}
+	return max(wait, s.hold.pauseLeft(now))
 }
 
-func (s *state) expectUnpaused(now time.Time, delay, took time.Duration) time.Duration {
-	if !s.blocked(delay) {
-		return s.pacer.wait(delay, &s.rules.Options, now)
-	}
-	if delay == 0 {
-		return max(rest(s.inflights.oldest, now, took), s.pacer.wait(delay, &s.rules.Options, now))
-	}
-	rest := rest(s.inflights.newest, now, took)
-	if s.rules.SpacingStart {
-		return max(rest, s.pacer.wait(delay, &s.rules.Options, now))
-	}
-	return plus(rest, delay)
-}
-
-// rest returns how long f will go on, if it takes took.
+// rest returns how much longer f goes on, if it takes the time took.
 func rest(f *inflight, now time.Time, took time.Duration) time.Duration {
 	return max(0, f.start.Add(took).Sub(now))
 }
 
-// step returns the time from the start of one request to the start of the next, which has this delay.
-func (s *state) step(delay, took time.Duration) time.Duration {
-	o := s.rules
+// step returns the time between the start of a request that takes the time took, and the start of the next, which has
+// this Delay.
+func (r *rules) step(delay, took time.Duration) time.Duration {
 	switch {
-	case delay == 0 && o.MaxConcurrent < 0:
-		return o.DefaultDelay
+	case delay == 0 && r.MaxConcurrent < 0:
+		return r.DefaultDelay
 	case delay == 0:
-		return max(o.DefaultDelay, took/time.Duration(o.MaxConcurrent))
-	case o.SpacingStart:
+		return max(r.DefaultDelay, took/time.Duration(r.MaxConcurrent))
+	case r.SpacingStart:
 		return max(delay, took)
 	default:
 		return plus(delay, took)
 	}
 }
 
-// reckon takes a slot of the ledger for r, and says how far away it is, and how long ago the request before was. Like a
-// bucket, the ledger lets the requests of a burst start before their slots.
+// reckon returns the wait of r if all requests that are passed to reckon were paced, and the time since the previous
+// request, which is negative if the lane remembers none. See Limiter.Reckon.
+//
+// The slots of these requests are spaced by their Delays. As with a bucket, the requests of a burst start before their
+// slots.
 func (s *state) reckon(r Request, now time.Time) (wait, gap time.Duration, ok bool) {
 	o := s.rules
 	delay, burst := s.hold.delay(r.delay()), 1
@@ -112,31 +113,27 @@ func (s *state) reckon(r Request, now time.Time) (wait, gap time.Duration, ok bo
 	}
 	s.sent(r.delay(), now)
 
-	slot := later(now, s.reports.last().Add(delay))
+	slot := later(now, s.lastReport().Add(delay))
 	wait = max(0, slot.Sub(now)-time.Duration(burst-1)*delay, s.hold.pauseLeftFor(r.Client, now))
 	if wait > max(0, r.MaxWait) || delay > 0 && wait/delay >= time.Duration(o.MaxQueue) {
 		return wait, gap, false
 	}
-	if s.reports == nil {
-		s.reports = &reports{}
+	if s.reportSlot == nil {
+		s.reportSlot = new(time.Time)
 	}
-	s.reports.slot = slot
+	*s.reportSlot = slot
 	return wait, gap, true
 }
 
-// reports are the slots of the requests of one lane that were only reckoned.
-type reports struct{ slot time.Time }
-
-// last returns the last slot, the zero time if there is none.
-func (rs *reports) last() time.Time {
-	if rs == nil {
+// lastReport returns the slot of the last call of reckon, or the zero time.
+func (s *state) lastReport() time.Time {
+	if s.reportSlot == nil {
 		return time.Time{}
 	}
-	return rs.slot
+	return *s.reportSlot
 }
 
-// sent notes a request that was sent without a Grant. Those already waiting for a turn are not put off by it. The lane has
-// settled.
+// sent records a request that was sent without a Grant. It does not delay requests that wait already.
 func (s *state) sent(delay time.Duration, now time.Time) {
 	s.reportSent(delay)
 	s.gapFrom = now
@@ -146,7 +143,7 @@ func (s *state) sent(delay time.Duration, now time.Time) {
 	}
 }
 
-// plus returns a+b, or the longest duration there is. Neither is negative.
+// plus returns a+b, or endless if that overflows. Neither may be negative.
 func plus(a, b time.Duration) time.Duration {
 	if a > endless-b {
 		return endless

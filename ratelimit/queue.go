@@ -7,64 +7,63 @@ import (
 	"time"
 )
 
-// A waiter is a request that waits for its turn, or the place of one whose client was told to come back: see places.go.
+// A waiter is a request in the queue of a lane, or a reservation: see reservations.go.
 type waiter struct {
-	ctx     context.Context // nil: the client is away
+	ctx     context.Context // nil: a reservation
 	client  string
-	delay   time.Duration // its own; the lane's floor may be more
+	delay   time.Duration // its own; the floor of the lane may be longer
 	maxWait time.Duration
 	arrived time.Time
-	due     time.Time     // when it was foreseen to start; a client that is away was told to come back then
-	ready   chan struct{} // of capacity 1: tells the client that its wait has ended
+	due     time.Time   // predicted start; for a reservation, the moment that the client was told
+	own     *ClientTime // nil: its client cannot block it
 
-	inflight *inflight   // the request that w becomes
-	granted  bool        // it has started
-	err      error       // why w was turned away
-	own      *ClientTime // nil: its client does not block it
-
+	ready    chan struct{} // of capacity 1; a value says that granted or err is set
+	inflight *inflight     // becomes the request in flight
+	granted  bool          // inflight has started
+	err      error         // why the request was rejected
 }
 
-// A queue holds the requests waiting for one lane: one file of requests per client, first come first served, and the
-// files in the order of their last turns, the longest ago first. No file is empty, and neither is a queue. Every operation
-// is at most linear in the requests that wait.
+// A queue holds the requests that wait for one lane: a clientQueue for each client, in the order in which they were
+// last served, the longest ago first. Neither a queue nor a clientQueue is empty. Each operation takes time that is at
+// most linear in the number of waiting requests.
 type queue struct {
-	files []*file
-	n     int    // requests in all files
-	debts *debts // the lane's
+	clients []*clientQueue
+	n       int    // requests of all clients
+	debts   *debts // of the lane
 }
 
-// A file is the requests of one client.
-type file struct {
+// A clientQueue holds the requests of one client, first in, first out.
+type clientQueue struct {
 	client  string
 	waiters []*waiter
-	passed  int // how often another client was served since this one's turn would have come
+	passed  int // how often another client was served since this one would have been without debts
 }
 
-// head returns the first request of the client whose last turn is the longest ago. The queue is not empty.
-func (q *queue) head() *waiter { return q.files[0].waiters[0] }
+// head returns the first request of the client that was served the longest ago. The queue must not be empty.
+func (q *queue) head() *waiter { return q.clients[0].waiters[0] }
 
-// find returns the place of client's file among the turns, or len(q.files) if it has none.
+// find returns the index of client in q.clients, or len(q.clients) if it has no requests.
 func (q *queue) find(client string) int {
-	i := slices.IndexFunc(q.files, func(f *file) bool { return f.client == client })
+	i := slices.IndexFunc(q.clients, func(c *clientQueue) bool { return c.client == client })
 	if i < 0 {
-		return len(q.files)
+		return len(q.clients)
 	}
 	return i
 }
 
-// len returns how many requests of client wait, and its reservations. A nil queue has none.
+// len returns the number of requests and reservations of client. A nil queue is empty.
 func (q *queue) len(client string) int {
 	if q == nil {
 		return 0
 	}
 	i := q.find(client)
-	if i == len(q.files) {
+	if i == len(q.clients) {
 		return 0
 	}
-	return len(q.files[i].waiters)
+	return len(q.clients[i].waiters)
 }
 
-// waiting returns how many requests wait, without reservations.
+// waiting returns the number of requests, without reservations.
 func (q *queue) waiting() int {
 	n := 0
 	if q == nil {
@@ -78,14 +77,14 @@ func (q *queue) waiting() int {
 	return n
 }
 
-// place returns where w, which waits, stands in the file of its client.
-func (q *queue) place(w *waiter) int { return slices.Index(q.files[q.find(w.client)].waiters, w) }
+// position returns the position of w among the requests of its client.
+func (q *queue) position(w *waiter) int { return slices.Index(q.clients[q.find(w.client)].waiters, w) }
 
-// all yields the requests that wait. Those that were yielded may be removed meanwhile.
+// all yields all requests and reservations. The loop may remove those that it was given.
 func (q *queue) all() iter.Seq[*waiter] {
 	return func(yield func(*waiter) bool) {
-		for _, f := range slices.Clone(q.files) {
-			for _, w := range slices.Clone(f.waiters) {
+		for _, c := range slices.Clone(q.clients) {
+			for _, w := range slices.Clone(c.waiters) {
 				if !yield(w) {
 					return
 				}
@@ -94,101 +93,117 @@ func (q *queue) all() iter.Seq[*waiter] {
 	}
 }
 
-// push adds w behind the other requests of its client, and before those of its reservations that are due later. A client
-// that had none has the last turn.
+// push adds w after the other requests of its client, and before reservations that are due later. A client that had no
+// requests is served last.
 func (q *queue) push(w *waiter) {
 	q.n++
 	i := q.find(w.client)
-	if i == len(q.files) {
-		q.files = append(q.files, &file{client: w.client})
+	if i == len(q.clients) {
+		q.clients = append(q.clients, &clientQueue{client: w.client})
 	}
-	f := q.files[i]
-	j := len(f.waiters)
-	for j > 0 && f.waiters[j-1].reserved() && f.waiters[j-1].due.After(w.due) {
+	c := q.clients[i]
+	j := len(c.waiters)
+	for j > 0 && c.waiters[j-1].reserved() && c.waiters[j-1].due.After(w.due) {
 		j--
 	}
-	f.waiters = slices.Insert(f.waiters, j, w)
+	c.waiters = slices.Insert(c.waiters, j, w)
 }
 
-// pop takes out w, whose client has had its turn by that: its next one is last.
+// pop removes w, which is served. Its client is served last from now on.
 func (q *queue) pop(w *waiter) {
 	i := q.find(w.client)
-	f := q.files[i]
+	c := q.clients[i]
 	q.remove(w)
-	if len(f.waiters) > 0 {
-		copy(q.files[i:], q.files[i+1:])
-		q.files[len(q.files)-1] = f
+	if len(c.waiters) > 0 {
+		copy(q.clients[i:], q.clients[i+1:])
+		q.clients[len(q.clients)-1] = c
 	}
 }
 
-// first returns the file of client and where in it the first of such requests stands; nil if there is none, or no queue.
-func (q *queue) first(client string, such func(*waiter) bool) (f *file, place int) {
+// first returns the queue of client, and the position of its first request for which match returns true. The queue is
+// nil if there is no such request.
+func (q *queue) first(client string, match func(*waiter) bool) (c *clientQueue, position int) {
 	if q == nil {
 		return nil, 0
 	}
 	i := q.find(client)
-	if i == len(q.files) {
+	if i == len(q.clients) {
 		return nil, 0
 	}
-	place = slices.IndexFunc(q.files[i].waiters, such)
-	if place < 0 {
+	position = slices.IndexFunc(q.clients[i].waiters, match)
+	if position < 0 {
 		return nil, 0
 	}
-	return q.files[i], place
+	return q.clients[i], position
 }
 
-// waits reports whether the client has requests in the queue, and not only reservations.
-func (f *file) waits() bool {
-	return slices.ContainsFunc(f.waiters, func(w *waiter) bool { return !w.reserved() })
+// waits reports whether the client has requests, and not only reservations.
+func (c *clientQueue) waits() bool {
+	return slices.ContainsFunc(c.waiters, func(w *waiter) bool { return !w.reserved() })
 }
 
-// remove takes out w wherever it stands, and reports whether it was there.
+// remove removes w, and reports whether it was in the queue.
 func (q *queue) remove(w *waiter) bool {
 	i := q.find(w.client)
-	if i == len(q.files) {
+	if i == len(q.clients) {
 		return false
 	}
-	f := q.files[i]
-	j := slices.Index(f.waiters, w)
+	c := q.clients[i]
+	j := slices.Index(c.waiters, w)
 	if j < 0 {
 		return false
 	}
-	f.waiters = slices.Delete(f.waiters, j, j+1)
-	if len(f.waiters) == 0 {
-		q.files = slices.Delete(q.files, i, i+1)
+	c.waiters = slices.Delete(c.waiters, j, j+1)
+	if len(c.waiters) == 0 {
+		q.clients = slices.Delete(q.clients, i, i+1)
 	}
 	q.n--
 	return true
 }
 
-// before returns how many ahead yields; none where there is no queue.
-func (q *queue) before(client string, k int, takes time.Duration) int {
+// before returns how many requests ahead yields. A nil queue is empty.
+func (q *queue) before(client string, k int, took time.Duration) int {
 	n := 0
 	if q == nil {
 		return n
 	}
-	for range q.ahead(client, k, takes) {
+	for range q.ahead(client, k, took) {
 		n++
 	}
 	return n
 }
 
-// ahead yields the requests that have their turn before that of client at a place in its file, the head first and the
-// others in no particular order: k before it in the file, and k of each client whose turn comes after the client's, and
-// k+1 of each whose turn comes before; more or less of a client that owes less or more, where a request takes so long.
-func (q *queue) ahead(client string, k int, takes time.Duration) iter.Seq[*waiter] {
+// ahead yields the requests that are served before request k of client: the head first, and the others in no particular
+// order. They are the k requests of client before it, k of each client that is served after client, and k+1 of each
+// that is served before; and more or fewer of a client with a smaller or larger debt. A request takes about the time
+// took.
+func (q *queue) ahead(client string, k int, took time.Duration) iter.Seq[*waiter] {
 	return func(yield func(*waiter) bool) {
 		own := q.find(client)
-		for i, f := range q.files {
+		for i, c := range q.clients {
 			rounds := k
 			if i != own {
-				rounds = q.rounds(f.client, client, k, i < own, takes)
+				rounds = q.rounds(c.client, client, k, i < own, took)
 			}
-			for _, w := range f.waiters[:min(rounds, len(f.waiters))] {
+			for _, w := range c.waiters[:min(rounds, len(c.waiters))] {
 				if !yield(w) {
 					return
 				}
 			}
 		}
 	}
+}
+
+// others reports whether requests of other clients wait. Reservations do not count.
+func (q *queue) others(client string) bool {
+	if q == nil {
+		return false
+	}
+	return slices.ContainsFunc(q.clients, func(c *clientQueue) bool { return c.client != client && c.waits() })
+}
+
+// full reports whether there is no room for another request of client.
+func (q *queue) full(client string, o *rules) bool {
+	own := q.len(client)
+	return own >= o.MaxQueuePerClient || own > 0 && q.n >= o.MaxQueue
 }

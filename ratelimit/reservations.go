@@ -17,8 +17,8 @@ const (
 	// longestGrace bounds how long the lane waits for a client after the moment of its reservation.
 	longestGrace = 10 * time.Second
 
-	// punctual is how late a client may come back without being counted as late, and how long it is held at least if the
-	// request before it starts or ends a moment late.
+	// punctual is how late a client may come back without being counted as late, and how long it is held at least if
+	// the request before it starts or ends a moment late.
 	punctual = time.Second
 
 	// early is how early a client may come back, since timers are coarse. A request that comes earlier may be another
@@ -131,5 +131,5 @@ func (s *state) expire(w *waiter, now time.Time) {
 
 // delayedBy reports whether a request that starts at the moment at would delay the reservation w.
 func (s *state) delayedBy(w *waiter, at time.Time) bool {
-	return at.Add(s.step(s.hold.delay(w.delay), s.avgDuration)).After(w.due)
+	return at.Add(s.rules.step(s.hold.delay(w.delay), s.avgDuration)).After(w.due)
 }

@@ -5,34 +5,41 @@ import (
 	"time"
 )
 
-// A state is the state of one lane: a state machine that has no clock, goroutine, timer or lock. Each move is a method that
-// takes the moment at which it happens. Moments never go back. A move returns its result for the caller; all that it
-// changes for others is appended to the outbox.
+// A state is the state machine of one lane. It has no lock, clock, goroutine, timer or channel: the lane provides them.
+// Each move is a method that takes the present moment, which never goes back. A move returns its result to its caller,
+// and appends what it does to others to the outbox.
 //
-// The moves are enter, claim, hear, release, cancel and reckon of a request, tick of the timer, intervene of an operator, and
-// leased, woken and reclaimAll for other instances. Each ends with dispatch, which grants what may start.
+// The moves are:
+//
+//   - enter, claim, release, cancel and reckon, of a request
+//   - throttled, of a response of the host
+//   - dispatch, of the timer
+//   - intervene, of an operator
+//   - leased, counted, wake and reclaimForOthers, of other instances
+//
+// After each of them, dispatch grants the requests that may start and sets the timer for the next one.
 type state struct {
 	rules *rules
-	out   *outbox // nil: there was no effect so far
+	out   *outbox // nil: there were no effects yet
 
 	queue     *queue // nil: no request waits
 	inflights inflights
 
-	overlaps map[string]*overlap // by client; nil: none
-	debts    *debts              // nil: no request has waited of late
+	overlaps overlaps
+	debts    *debts // nil: no request has waited of late
 
-	hold   *hold         // nil: none
+	hold   *hold         // nil: there is no pause, stop or floor
 	others *coordination // nil: there is no Coordinator
 
-	pacer       pacer         // its delayFrom is the last start or, unless SpacingStart is set, the last end
-	gapFrom     time.Time     // from when a gap counts: delayFrom, or the last request that was only reckoned
-	moves       uint64        // counts the changes of delayFrom and gapFrom, so that cancel undoes the last one only
-	reports     *reports      // nil: there was no request that was only reckoned
-	longest     time.Duration // the longest Delay so far, at least remembered and DefaultDelay
+	pacer       pacer         // counts a Delay from the last start or, unless SpacingStart is set, from the last end
+	gapFrom     time.Time     // from when a gap counts: pacer.delayFrom, or a later call of reckon
+	moves       uint64        // counts the changes of pacer.delayFrom and gapFrom: cancel undoes only the last one
+	reportSlot  *time.Time    // of the last call of reckon; nil: there was none
+	longest     time.Duration // the longest Delay so far, but at least DefaultDelay and remembered
 	avgDuration time.Duration // moving average of how long requests take
 }
 
-// init makes s the state of a lane that was never used.
+// init initializes s for a lane that was never used.
 func (s *state) init(r *rules, shared bool) {
 	s.rules, s.longest = r, max(remembered, r.DefaultDelay)
 	s.pacer.countFrom(time.Time{})
@@ -49,8 +56,7 @@ func (s *state) emit(e effect) {
 	s.out.effects = append(s.out.effects, e)
 }
 
-// enter starts r as f if r may start now, makes it wait if its wait is short enough, and rejects it otherwise. At most one of the
-// results is not nil; if both are, r has started.
+// enter starts r as f if it may start now. Otherwise it returns a waiter or, if the wait is too long, an error.
 func (s *state) enter(ctx context.Context, r Request, f *inflight, now time.Time) (*waiter, error) {
 	delay := s.hold.delay(r.delay())
 	s.longest = max(s.longest, delay)
@@ -58,15 +64,15 @@ func (s *state) enter(ctx context.Context, r Request, f *inflight, now time.Time
 	if err := s.hold.stop(now); err != nil && s.others == nil {
 		return nil, err
 	}
-	if s.blocked(delay) {
+	if s.busy(delay) {
 		s.reclaim(now, func(client string) bool { return client != r.Client })
 	}
 	held := s.heldBack(r.Client, now)
-	if s.others == nil && !held && s.vacant(now) && s.until(now, delay) <= 0 {
+	if s.others == nil && !held && s.vacant(now) && s.untilStart(delay, now) <= 0 {
 		s.start(f, now, now, r.Client, r.delay(), r.ClientTime)
 		return nil, nil
 	}
-	w, err := s.line(ctx, r, now)
+	w, err := s.join(ctx, r, now)
 	if err != nil {
 		return nil, err
 	}
@@ -76,8 +82,8 @@ func (s *state) enter(ctx context.Context, r Request, f *inflight, now time.Time
 	return w, nil
 }
 
-// line gives r a place in the queue, if it bears the wait there.
-func (s *state) line(ctx context.Context, r Request, now time.Time) (*waiter, error) {
+// join adds r to the queue, or claims its reservation. The error says that r would wait for too long.
+func (s *state) join(ctx context.Context, r Request, now time.Time) (*waiter, error) {
 	if !r.Once {
 		if w, err := s.claimReservation(r, now); w != nil || err != nil {
 			return w, err
@@ -85,7 +91,7 @@ func (s *state) line(ctx context.Context, r Request, now time.Time) (*waiter, er
 	}
 	delay := s.hold.delay(r.delay())
 	wait := s.predict(now, r.Client, s.queue.len(r.Client), delay)
-	if s.full(r.Client) {
+	if s.queue.full(r.Client, s.rules) {
 		return nil, s.tooLong(r.Client, r.MaxWait, wait, true, now)
 	}
 	if wait <= r.MaxWait && (r.MaxWait > 0 || s.mayAsk(now, delay)) {
@@ -93,14 +99,13 @@ func (s *state) line(ctx context.Context, r Request, now time.Time) (*waiter, er
 		s.push(w)
 		return w, nil
 	}
-	if r.Once {
-		return nil, s.tooLong(r.Client, r.MaxWait, wait, false, now)
+	if !r.Once {
+		s.reserve(r, wait, now)
 	}
-	s.reserve(r, wait, now)
 	return nil, s.tooLong(r.Client, r.MaxWait, wait, false, now)
 }
 
-// push adds w to the queue, and makes it if there is none.
+// push adds w to the queue.
 func (s *state) push(w *waiter) {
 	if s.queue == nil {
 		if s.debts == nil {
@@ -111,22 +116,89 @@ func (s *state) push(w *waiter) {
 	s.queue.push(w)
 }
 
-// tooLong returns the error of a request of client that is turned away, since it bears no longer wait than limit.
+// tooLong returns the error of a request of client that would wait for longer than limit, or for which the queue is
+// full.
 func (s *state) tooLong(client string, limit, wait time.Duration, full bool, now time.Time) error {
 	err := s.hold.waitError(client, wait, limit, now)
 	err.Full = full
 	return err
 }
 
-// full reports whether there is no place to wait for another request of client.
-func (s *state) full(client string) bool {
-	o := s.rules
-	own := s.queue.len(client)
-	return own >= o.MaxQueuePerClient || own > 0 && s.queue.n >= o.MaxQueue // who has none there is not crowded out
+// dispatch grants the requests that may start now, in the order of their turns, and sets the timer for the next one.
+func (s *state) dispatch(now time.Time) {
+	s.expireOverdue(now)
+	for s.queue != nil {
+		s.reclaim(now, s.queue.others)
+		w := s.next(now)
+		switch {
+		case w.reserved() && !now.Before(s.expiry(w)):
+			s.expire(w, now)
+			continue
+		case !w.reserved() && w.ctx.Err() != nil:
+			s.remove(w) // the client has left; claim follows
+			continue
+		}
+		if wait := s.blockedFor(w, now); wait > 0 {
+			s.emit(effect{kind: setTimer, after: s.soonest(wait, now)})
+			return
+		}
+		s.grant(w, now)
+	}
 }
 
-// claim ends the wait of w, and reports whether its request has started. If it has not, the error says why w was turned away. A
-// request that has started is cancelled if its client has left, or if the lane was stopped since.
+// blockedFor returns how long w, which has the next turn, must still wait, 0 or less if it may start: because of its
+// client, if all clients are held back; because of its Delay or the requests in flight; because it is a reservation; or
+// because of other instances.
+func (s *state) blockedFor(w *waiter, now time.Time) time.Duration {
+	if wait := s.heldFor(w.client, now); wait > 0 {
+		return wait
+	}
+	delay := s.hold.delay(w.delay)
+	if wait := s.untilStart(delay, now); wait > 0 {
+		return wait
+	}
+	if w.reserved() {
+		return s.expiry(w).Sub(now)
+	}
+	if s.others == nil {
+		return 0
+	}
+	return s.untilLease(delay, now)
+}
+
+// untilStart returns how long the next request, which has this Delay, must wait, 0 or less if it may start now. If it
+// waits for a request in flight, the result is the time until the next check.
+func (s *state) untilStart(delay time.Duration, now time.Time) time.Duration {
+	rest := s.hold.pauseLeft(now)
+	if s.busy(delay) {
+		return max(rest, s.soonestEnd(now))
+	}
+	return max(rest, s.pacer.wait(delay, &s.rules.Options, now))
+}
+
+// busy reports whether a request with this Delay must wait for a request in flight to end.
+func (s *state) busy(delay time.Duration) bool {
+	if delay > 0 {
+		return s.inflights.n > 0
+	}
+	limit := s.rules.MaxConcurrent
+	return limit > 0 && s.inflights.n >= limit
+}
+
+// grant starts w, and wakes it.
+func (s *state) grant(w *waiter, now time.Time) {
+	s.passOver(w, now)
+	s.queue.pop(w)
+	s.left()
+	s.start(w.inflight, now, w.arrived, w.client, w.delay, w.own)
+	w.granted = true
+	s.emit(effect{kind: wakeGranted, waiter: w})
+}
+
+// claim ends the wait of w after it was woken or its client has left. It reports whether the request of w may be sent.
+// Otherwise the error says why the request was rejected; it is nil if the client has left.
+//
+// A request that has started is cancelled if its client has left, or if an operator has stopped the lane since.
 func (s *state) claim(w *waiter, left bool, now time.Time) (bool, error) {
 	stopped := s.hold.stop(now)
 	switch {
@@ -141,81 +213,23 @@ func (s *state) claim(w *waiter, left bool, now time.Time) (bool, error) {
 	return true, nil
 }
 
-// grant starts w, whose turn it is.
-func (s *state) grant(w *waiter, now time.Time) {
-	s.passOver(w, now)
-	s.queue.pop(w)
-	s.left()
-	s.start(w.inflight, now, w.arrived, w.client, w.delay, w.own)
-	w.granted = true
-	s.emit(effect{kind: wakeGranted, waiter: w})
-}
-
-// refuse ends the wait of w, which has left the queue, with an error.
-func (s *state) refuse(w *waiter, err error) {
-	w.err = err
-	s.emit(effect{kind: wakeRefused, waiter: w})
-}
-
-// dispatch grants the requests that may start now, in the order of their turns, and sets the timer for the next one.
-func (s *state) dispatch(now time.Time) {
-	s.expireOverdue(now)
-	for s.queue != nil {
-		s.reclaim(now, s.queue.others)
-		w := s.next(now)
-		switch {
-		case w.reserved() && !now.Before(s.expiry(w)):
-			s.expire(w, now)
-			continue
-		case !w.reserved() && w.ctx.Err() != nil:
-			s.remove(w) // it has left, and has not come to say so yet
-			continue
-		}
-		if wait := s.blockedFor(w, now); wait > 0 {
-			s.emit(effect{kind: setTimer, after: s.soonest(wait, now)})
-			return
-		}
-		s.grant(w, now)
-	}
-}
-
-// blockedFor returns how long w, whose turn it is, must still wait: for what concerns its client alone, if no other request can
-// start; for its Delay and for requests under way; for a reservation, until it expires; and for the other instances.
-func (s *state) blockedFor(w *waiter, now time.Time) time.Duration {
-	if wait := s.heldFor(w.client, now); wait > 0 {
-		return wait
-	}
-	delay := s.hold.delay(w.delay)
-	if wait := s.until(now, delay); wait > 0 {
-		return wait
-	}
-	if w.reserved() {
-		return s.expiry(w).Sub(now)
-	}
-	if s.others == nil {
-		return 0
-	}
-	return s.untilLease(delay, now)
-}
-
-// remove takes w out of the queue, if it is still there.
+// remove removes w from the queue, if it is still there.
 func (s *state) remove(w *waiter) {
 	if s.queue != nil && s.queue.remove(w) {
 		s.left()
 	}
 }
 
-// left drops the queue if its last request has left it.
+// left must be called after a request has left the queue. It drops an empty queue.
 func (s *state) left() {
 	s.leaveLine()
-	if s.queue.n > 0 {
-		return
+	if s.queue.n == 0 {
+		s.queue = nil
+		s.emit(effect{kind: stopTimer})
 	}
-	s.emit(effect{kind: stopTimer})
-	s.queue = nil
 }
 
-// start starts a request as f, with its own Delay. Its client may block it if own is not nil.
+// start starts f, a request that arrived at some moment, with its own Delay. own is nil if the client cannot block it.
 func (s *state) start(f *inflight, now, arrived time.Time, client string, delay time.Duration, own *ClientTime) {
 	if s.debts != nil {
 		s.debts.serve(client)
@@ -237,32 +251,39 @@ func (s *state) start(f *inflight, now, arrived time.Time, client string, delay 
 	}
 }
 
-// terms returns on what terms f starts.
+// terms returns the terms of f, which starts now.
 func (s *state) terms(now, arrived time.Time, delay time.Duration, f *inflight) terms {
 	t := terms{start: now, waited: now.Sub(arrived), mode: f.lease.mode(), hasGap: !s.gapFrom.IsZero()}
 	if t.hasGap {
 		t.gap = now.Sub(s.gapFrom)
 	}
 	t.delay, t.source = s.required(f.client, delay)
-	t.overtaken = f.spacing > 0 && t.hasGap && t.gap < t.delay.Truncate(time.Microsecond) // which is what instances agree on
+	t.overtaken = f.spacing > 0 && t.hasGap && t.gap < t.delay.Truncate(time.Microsecond) // instances agree on microseconds
 	return t
 }
 
-// release ends f at the moment end.
+// countFrom sets the moments from which a Delay and a gap count.
+func (s *state) countFrom(delayFrom, gapFrom time.Time) {
+	s.pacer.countFrom(delayFrom)
+	s.gapFrom = gapFrom
+	s.moves++
+}
+
+// release ends f at the moment end, which is not after now.
 func (s *state) release(f *inflight, end, now time.Time) {
+	f.number.Add(1)
 	s.expireOverdue(now)
 	switch {
 	case !f.done:
 		s.end(f, end)
 	case f.overlaps:
-		s.overlapped(f, end)
+		s.overlaps.end(f, end, s.rules)
 	}
-	f.number.Add(1)
 	s.dispatch(now)
 }
 
-// expireOverdue ends the requests that have gone on for longer than ReleaseAfter, each at its own moment. Nothing happens in a
-// lane before it has settled, so it is enough to do this when somebody looks.
+// expireOverdue ends the requests that have gone on for longer than ReleaseAfter, each at its own moment. Every move
+// calls it before it looks at the requests in flight, so that needs no timer.
 func (s *state) expireOverdue(now time.Time) {
 	for f := s.inflights.oldest; f != nil; f = s.inflights.oldest {
 		end := f.start.Add(s.rules.ReleaseAfter)
@@ -273,43 +294,36 @@ func (s *state) expireOverdue(now time.Time) {
 	}
 }
 
-// countFrom sets the moments from which a Delay and a gap count.
-func (s *state) countFrom(delayFrom, gapFrom time.Time) {
-	s.pacer.countFrom(delayFrom)
-	s.gapFrom = gapFrom
-	s.moves++
-}
-
-// end takes f out of the requests under way.
+// end removes f from the requests in flight, and has a Delay count from the moment at.
 func (s *state) end(f *inflight, at time.Time) {
 	f.done = true
 	s.endLease(f.lease)
 	s.inflights.remove(f)
-	s.learn(at.Sub(f.start))
+	took := at.Sub(f.start)
+	s.avgDuration = average(s.avgDuration, took)
 	if s.queue.others(f.client) {
-		s.debts.charge(f.client, at.Sub(f.start), s.rules.MaxQueue, at)
+		s.debts.charge(f.client, took, s.rules.MaxQueue, at)
 	}
-	if s.rules.SpacingStart {
-		return
+	if !s.rules.SpacingStart {
+		s.countFrom(later(s.pacer.delayFrom, at), later(s.gapFrom, at))
 	}
-	s.countFrom(later(s.pacer.delayFrom, at), later(s.gapFrom, at))
 }
 
-// cancel takes f back as if it had not started. If another request has started or ended since, a Delay counts from that.
+// cancel takes f back as if it had never started, if it was not counted as ended before.
 func (s *state) cancel(f *inflight, now time.Time) {
 	f.number.Add(1)
 	s.expireOverdue(now)
 	if f.overlaps {
-		s.overlapped(f, now)
+		s.overlaps.end(f, now, s.rules)
 	}
 	if !f.done {
-		s.undo(f, now)
+		s.undoStart(f, now)
 	}
 	s.dispatch(now)
 }
 
-// undo takes back the start of f.
-func (s *state) undo(f *inflight, now time.Time) {
+// undoStart undoes start. If another request has started or ended since, a Delay counts from that.
+func (s *state) undoStart(f *inflight, now time.Time) {
 	s.cancelLease(f.lease)
 	s.inflights.remove(f)
 	s.emit(effect{kind: countCancelled})
@@ -322,11 +336,20 @@ func (s *state) undo(f *inflight, now time.Time) {
 	}
 }
 
-// idle reports whether the lane is as good as a new one.
+// idle reports whether the lane can be dropped, because a new one would behave the same.
 func (s *state) idle(now time.Time) bool {
 	s.expireOverdue(now)
 	s.forgive(now)
-	return s.queue == nil && s.inflights.n == 0 && s.overlapsEnd(now) && s.hold.over(now) &&
-		now.Sub(later(s.gapFrom, s.reports.last())) >= max(s.longest, s.rules.DefaultDelay) &&
+	s.overlaps.dropOver(now)
+	return s.queue == nil && s.inflights.n == 0 && s.overlaps == nil && s.hold.over(now) &&
+		now.Sub(later(s.gapFrom, s.lastReport())) >= max(s.longest, s.rules.DefaultDelay) &&
 		s.pacer.full(now)
+}
+
+// later returns the later of two moments.
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }

@@ -13,28 +13,27 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A club is several instances' agreement in the memory of one process: what Redis is, without the network, and with a
-// time that an answer takes.
+// A club is a Coordinator in memory. An answer takes some time.
 type club struct {
 	takes time.Duration
-	back  time.Duration // how long it is on its way
+	back  time.Duration // how long an answer is in flight
 
 	mu      sync.Mutex
 	holders int
 	mark    time.Time
-	sent    time.Time // when something last was without a lease: no lease that is cancelled goes back further
+	sent    time.Time // the last request without a lease; a cancelled lease restores nothing before it
 	paused  time.Time
 	why     Source
 	heard   backoff
 	order   Override
 	rivals  []int
 	mode    Mode // if empty, ModeRedis
-	mute    bool // nobody is woken
+	mute    bool // it sends no messages
 	err     error
 	waking  []func(key string)
 	asked   int
 	last    int64 // number of the last lease
-	told    int64 // what the last LeaseRequest knew of it
+	told    int64 // of the last LeaseRequest
 	left    int
 }
 
@@ -82,7 +81,7 @@ func (c *club) Leave(string) {
 	c.left++
 }
 
-// leaves returns how often the line was left.
+// leaves returns how often Leave was called.
 func (c *club) leaves() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -131,7 +130,7 @@ func (c *club) wake() {
 
 type clubLease struct {
 	club *club
-	mark time.Time // the club's before
+	mark time.Time // of the club before
 	once sync.Once
 }
 
@@ -163,8 +162,8 @@ func newClub(tb testing.TB, n int, takes time.Duration) (*club, []*Limiter) {
 	return c, limiters
 }
 
-// However requests come, wait, leave and end in several instances: one at a time, a Delay after the end of the one
-// before, and nobody is forgotten.
+// However requests arrive, wait, leave and end in several instances, one is sent at a time, each a Delay after the end of
+// the one before, and none waits for ever.
 func TestSharedLanesKeepOneDelay(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		instances := rapid.IntRange(1, 4).Draw(rt, "instances")
@@ -214,7 +213,7 @@ func TestSharedLanesKeepOneDelay(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			time.Sleep(time.Second) // whoever asks has its answer
+			time.Sleep(time.Second) // every question is answered
 			for _, l := range limiters {
 				if got := l.Stats().Waiting; got != 0 {
 					rt.Errorf("%d requests still wait", got)
@@ -228,7 +227,7 @@ func TestSharedGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, in := newClub(t, 2, time.Millisecond)
 		r := Request{Key: host, Client: "a", Delay: 10 * time.Second}
-		g := acquire(t, in[0], r) // MaxWait is 0, and the way is free
+		g := acquire(t, in[0], r) // MaxWait is 0, and no request waits
 		if g.Mode() != ModeRedis {
 			t.Errorf("mode %s", g.Mode())
 		}
@@ -269,7 +268,7 @@ func TestSharedPausesAndOrders(t *testing.T) {
 		}
 		g.Release(Outcome{Status: 200})
 
-		g = acquire(t, in[1], r) // so that somebody must wait
+		g = acquire(t, in[1], r) // so that another must wait
 		waits := make(chan error)
 		go func() {
 			_, err := in[1].Acquire(t.Context(), Request{Key: host, Client: "a", Delay: time.Second, MaxWait: time.Hour})
@@ -287,7 +286,7 @@ func TestSharedPausesAndOrders(t *testing.T) {
 		if _, err := in[1].Acquire(t.Context(), r); !errors.As(err, &stopped) {
 			t.Errorf("who comes to another instance: %v, want a StoppedError", err)
 		}
-		if err := in[1].Lift(host); err != nil { // by another instance than that which has stopped it
+		if err := in[1].Lift(host); err != nil { // by another instance than the one that stopped it
 			t.Fatal(err)
 		}
 		acquire(t, in[0], r).Release(Outcome{Status: 200})
@@ -302,8 +301,8 @@ func TestSharedPausesAndOrders(t *testing.T) {
 	})
 }
 
-// TestSharedThrottleEvents has a host answer 503 without a time, each time to another instance: it counts as if one had heard
-// it all, and along one curve. An instance that cannot tell the others counts what it hears itself.
+// A host answers 503 without a time to one instance after the other. The answers count as if one instance had got them,
+// along one curve. If the Coordinator fails, an instance counts its own.
 func TestSharedThrottleEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, in := newClub(t, 3, time.Millisecond)
@@ -342,8 +341,8 @@ func TestSharedThrottleEvents(t *testing.T) {
 	})
 }
 
-// TestThrottleEventInAPause has a host name a time to one instance, and none to another, whose request was under way: that one
-// hears why the host is paused, and tells nobody otherwise.
+// A host names a time to one instance, and no time to another one with a request in flight. The latter learns the source
+// of the pause, and changes nothing.
 func TestThrottleEventInAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, in := newClub(t, 2, time.Millisecond)
@@ -361,7 +360,7 @@ func TestThrottleEventInAPause(t *testing.T) {
 	})
 }
 
-// TestSharedCancel has a request wait for one of another instance that is not sent after all: it starts at once then.
+// A request that waits for one of another instance starts at once if that one is cancelled.
 func TestSharedCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, in := newClub(t, 2, time.Millisecond)
@@ -445,7 +444,7 @@ func TestSharedUnavailable(t *testing.T) {
 	})
 }
 
-// Without a Delay, MaxConcurrent is for all instances.
+// Without a Delay, MaxConcurrent applies to all instances together.
 func TestSharedLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, in := newClub(t, 2, time.Millisecond)
@@ -469,7 +468,7 @@ func TestSharedLimit(t *testing.T) {
 	})
 }
 
-// What waits in other instances is foreseen, by turns, and fades if nothing more is heard of it.
+// A foreseen wait includes the requests of other instances. They count as sent, one in each step, until the next result.
 func TestForeseenWithRivals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const delay = 10 * time.Second
@@ -501,11 +500,11 @@ func TestForeseenWithRivals(t *testing.T) {
 		cancel()
 		wg.Wait()
 		time.Sleep(2 * delay)
-		foreseen(0, 1) // it is free, and two of the three have been served
+		foreseen(0, 1) // the lane is free, and two of the three were sent
 		time.Sleep(delay)
 		foreseen(0, 0)
 
-		// Who does not know yet hears of it with the first answer.
+		// A lane that does not know the other instances learns of them from the first result.
 		c.rivals = []int{7}
 		var wait *WaitError
 		held := acquire(t, in[0], Request{Key: host, Client: "a", Delay: delay})
@@ -518,7 +517,7 @@ func TestForeseenWithRivals(t *testing.T) {
 	})
 }
 
-// An answer that was under way when the operator spoke does not take that back.
+// A result that is in flight when an override is set does not replace it.
 func TestSharedOrderIsNewerThanAnAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, in := newClub(t, 1, time.Millisecond)
@@ -541,7 +540,7 @@ func TestSharedOrderIsNewerThanAnAnswer(t *testing.T) {
 	})
 }
 
-// A pause that was kept over a restart holds in the instances that go on as well.
+// A pause that was restored after a restart applies in all instances.
 func TestKeptPausesAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &club{}
@@ -557,7 +556,7 @@ func TestKeptPausesAreShared(t *testing.T) {
 	})
 }
 
-// Without Redis nobody says that a request of this instance has ended.
+// In spread, no message says that a request of this instance has ended.
 func TestSpreadGoesOnAtTheEndOfARequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, in := newClub(t, 2, 0)
@@ -574,7 +573,7 @@ func TestSpreadGoesOnAtTheEndOfARequest(t *testing.T) {
 	})
 }
 
-// An instance whose last request has left does not stand in the line, even if an answer was under way.
+// An instance leaves the line when its last request leaves, even if a result is in flight.
 func TestSharedLineIsLeft(t *testing.T) {
 	for _, after := range []time.Duration{10 * time.Second, 500 * time.Microsecond} {
 		synctest.Test(t, func(t *testing.T) {
@@ -600,7 +599,7 @@ func TestSharedLineIsLeft(t *testing.T) {
 	}
 }
 
-// A request that nobody holds to the pace is one that the others keep their Delay from.
+// Other instances count their Delay from a request that is only reported on.
 func TestSharedReckon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, in := newClub(t, 2, time.Millisecond)

@@ -18,7 +18,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/ratelimit"
 )
 
-// newRedis returns an instance that shares lanes by way of the server at url.
+// newRedis returns a Client that is closed at the end of the test.
 func newRedis(tb testing.TB, o Options) *Client {
 	tb.Helper()
 	r, err := New(o)
@@ -29,7 +29,7 @@ func newRedis(tb testing.TB, o Options) *Client {
 	return r
 }
 
-// newMini returns a fake server and n instances that share it.
+// newMini returns a fake server and n instances that use it.
 func newMini(t *testing.T, n int) (*miniredis.Miniredis, []*Client) {
 	t.Helper()
 	server := miniredis.RunT(t)
@@ -38,14 +38,14 @@ func newMini(t *testing.T, n int) (*miniredis.Miniredis, []*Client) {
 		instances[i] = newRedis(t, Options{URL: "redis://" + server.Addr()})
 	}
 	for _, r := range instances {
-		r.heartbeat(instanceLasts) // so that each knows all
+		r.heartbeat(instanceLasts) // so that each instance knows all
 	}
 	channel := instances[0].channel
 	eventually(t, "each hears of all", func() bool { return server.PubSubNumSub(channel)[channel] == n })
 	return server, instances
 }
 
-// spaced asks for the next request of a lane under a Crawl-delay.
+// spaced returns the question for a request with a Crawl-delay.
 func spaced(delay time.Duration) ratelimit.LeaseRequest {
 	return ratelimit.LeaseRequest{Key: host, Delay: delay, Limit: 1}
 }
@@ -81,7 +81,7 @@ func denied(t *testing.T, r *Client, a ratelimit.LeaseRequest, low, high time.Du
 	return answer
 }
 
-// forgetClocks has the next step of a fake clock be no step.
+// forgetClocks makes the instances accept the next step of a fake clock.
 func forgetClocks(in ...*Client) {
 	for _, r := range in {
 		r.health.mu.Lock()
@@ -90,7 +90,7 @@ func forgetClocks(in ...*Client) {
 	}
 }
 
-// trust has instances know of what their server has forgotten, and not wait for what others may tell of it.
+// trust makes the instances notice that their server has lost its memory, and not wait for other instances.
 func trust(in ...*Client) {
 	for _, r := range in {
 		r.heartbeat(instanceLasts)
@@ -100,10 +100,10 @@ func trust(in ...*Client) {
 	}
 }
 
-// given waits until what was given back has arrived.
+// given waits until the lease that was given back has arrived.
 func (l *heldLease) given() { l.client.quiet() }
 
-// quiet waits until no command is under way.
+// quiet waits until no command is in flight.
 func (r *Client) quiet() {
 	for _, p := range r.pipes {
 		p.mu.Lock()
@@ -114,14 +114,14 @@ func (r *Client) quiet() {
 	}
 }
 
-// pauses has r tell of a pause, and waits until Redis knows it.
+// pauses makes r report a pause, and waits until Redis knows it.
 func pauses(t *testing.T, r *Client, key string, d time.Duration, why ratelimit.Source) {
 	t.Helper()
 	r.Pause(key, d, why)
 	eventually(t, "the pause is told", func() bool { return !r.hasPending() })
 }
 
-// unreached waits until r has seen that Redis is down.
+// unreached waits until r notices that Redis is down.
 func unreached(t *testing.T, r *Client) {
 	t.Helper()
 	r.probe.want()
@@ -156,7 +156,7 @@ func TestDelayCountsFromTheEndOrTheStart(t *testing.T) {
 	l.given()
 	denied(t, in[1], spaced(time.Second), 999*time.Millisecond, 1001*time.Millisecond)
 	at(801 * time.Millisecond)
-	denied(t, in[0], ratelimit.LeaseRequest{Key: host, Delay: time.Second, FromStart: true, Limit: 1}, 298*time.Millisecond, 300*time.Millisecond) // second in the line
+	denied(t, in[0], ratelimit.LeaseRequest{Key: host, Delay: time.Second, FromStart: true, Limit: 1}, 298*time.Millisecond, 300*time.Millisecond) // it is second in the line
 	at(1700 * time.Millisecond)
 	denied(t, in[1], spaced(time.Second), 99*time.Millisecond, 101*time.Millisecond)
 	at(1801 * time.Millisecond)
@@ -195,11 +195,11 @@ func TestLineIsServedInOrder(t *testing.T) {
 	server.SetTime(now.Add(1010 * time.Millisecond))
 	denied(t, in[0], spaced(time.Second), time.Millisecond, 200*time.Millisecond)
 	denied(t, in[1], spaced(time.Second), time.Millisecond, 100*time.Millisecond)
-	server.SetTime(now.Add(1150 * time.Millisecond)) // the first sleeps
+	server.SetTime(now.Add(1150 * time.Millisecond)) // the first instance does not come
 	granted(t, in[1], spaced(time.Second))
 }
 
-// Nobody waits for an instance that has left the line.
+// No instance waits for one that has left the line.
 func TestLineIsLeft(t *testing.T) {
 	server, in := newMini(t, 3)
 	now := time.Now()
@@ -226,8 +226,8 @@ func TestLineIsLeft(t *testing.T) {
 	eventually(t, "the next in the line is woken", func() bool { return len(woken) > 0 })
 }
 
-// What is sent without a lease moves the marks and nothing else: it takes no place, and a lease that is cancelled after it
-// does not take it back.
+// A request without a lease changes mark and start, and nothing else. A lease that is cancelled after it does not restore
+// them.
 func TestSentWithoutALease(t *testing.T) {
 	server, in := newMini(t, 2)
 	now := time.Now()
@@ -255,11 +255,11 @@ func TestHolderThatIsGone(t *testing.T) {
 	denied(t, in[1], spaced(4*time.Second), 4*time.Second, leaseLasts)
 	forgetClocks(in...)
 	server.SetTime(now.Add(leaseLasts))
-	denied(t, in[1], spaced(4*time.Second), 600*time.Millisecond, 700*time.Millisecond) // it may have lived for a third of its lease
+	denied(t, in[1], spaced(4*time.Second), 600*time.Millisecond, 700*time.Millisecond) // the holder may have lived for a third of its lease
 	server.SetTime(now.Add(leaseLasts + 700*time.Millisecond))
 	granted(t, in[1], spaced(4*time.Second))
 
-	// Fencing: the first may neither extend nor end what it had.
+	// Fencing: the first instance can neither renew nor end its lease.
 	if v, err := in[0].call(&command{verb: "renew", key: host, args: []any{l.token, micros(0)}}, nil); err != nil || v.number(0) != 0 {
 		t.Errorf("renewal of a lease that ran out: %v, %v, want 0", v, err)
 	}
@@ -309,7 +309,7 @@ func TestPauseIsShared(t *testing.T) {
 			return false
 		}
 	})
-	pauses(t, in[1], host, time.Second, ratelimit.Backoff) // the longest counts
+	pauses(t, in[1], host, time.Second, ratelimit.Backoff) // the pause that ends last counts
 	for _, a := range []ratelimit.LeaseRequest{spaced(time.Second), {Key: host, Limit: 8}} {
 		answer := denied(t, in[1], a, 58*time.Second, time.Minute+time.Second)
 		if answer.Paused < 58*time.Second || answer.PauseSource != ratelimit.RetryAfter {
@@ -339,7 +339,7 @@ func TestThrottleEventsAreShared(t *testing.T) {
 		{"two clients", time.Second, 1, "b c", 0, 0, 2 * time.Minute},
 		{"one after that", 3 * time.Minute, 0, "b c", 0, 0, 0},
 		{"two, not within a minute", time.Minute + time.Second, 0, "a", 0, 0, 0},
-		{"of two clients again", time.Second, 1, "b c", 0, 5, 32 * time.Minute}, // that instance knows better, as after a restart of Redis
+		{"of two clients again", time.Second, 1, "b c", 0, 5, 32 * time.Minute}, // that instance knows a longer streak, as after a restart of Redis
 		{"one, forgiven", 66 * time.Minute, 0, "a", 0, 0, 0},
 		{"two, forgiven", time.Second, 1, "b", 0, 0, time.Minute},
 	} {
@@ -378,7 +378,7 @@ func TestOrdersAreShared(t *testing.T) {
 		}
 	}
 	order(ratelimit.Override{Stop: true, Until: time.Now().Add(time.Hour)})
-	answer := denied(t, in[1], ratelimit.LeaseRequest{Key: host, Limit: 8}, 100*time.Millisecond, 100*time.Millisecond) // not to be asked again at once
+	answer := denied(t, in[1], ratelimit.LeaseRequest{Key: host, Limit: 8}, 100*time.Millisecond, 100*time.Millisecond) // so that the instance does not ask again at once
 	if !answer.Override.Stop || time.Until(answer.Override.Until) < 59*time.Minute {
 		t.Errorf("the order is %+v", answer.Override)
 	}
@@ -389,7 +389,7 @@ func TestOrdersAreShared(t *testing.T) {
 		t.Errorf("the floor is %v, want 10s", answer.Override.Floor)
 	}
 
-	// It holds where Redis is gone, for who has heard of it.
+	// It holds without Redis in an instance that has learned of it.
 	order(ratelimit.Override{Stop: true})
 	denied(t, in[1], ratelimit.LeaseRequest{Key: host, Limit: 8}, 0, time.Second)
 	server.Close()
@@ -405,7 +405,7 @@ func TestOrdersAreShared(t *testing.T) {
 	granted(t, in[1], ratelimit.LeaseRequest{Key: host, Limit: 8})
 }
 
-// afterwards is a hook of a client: it runs once, when the first lease has been answered and before we see that.
+// afterwards is a hook of the Redis client. It runs once, between the first answer to a question for a lease and its use.
 type afterwards struct {
 	once sync.Once
 	run  func()
@@ -436,7 +436,7 @@ func leases(cmds []redis.Cmder) int {
 	return n
 }
 
-// An order that was given while an answer was under way is neither forgotten nor passed by.
+// An override that is set while an answer is in flight is neither lost nor replaced by the answer.
 func TestOrderIsNewerThanAnAnswer(t *testing.T) {
 	server, in := newMini(t, 1)
 	ordered := make(chan error, 1)
@@ -495,7 +495,7 @@ func TestCorruptLanesAreReset(t *testing.T) {
 				t.Errorf("%d reports of what was reset, want 1", got)
 			}
 			if name == "a lease for a week" {
-				return // its end is nobody's, and is waited for
+				return // no instance ends it, so it must expire
 			}
 			eventually(t, "the lane is free again", func() bool { return lease(t, in[0], a).Lease != nil })
 			if got := in[0].Stats().Corrupt; got != 1 {
@@ -514,7 +514,7 @@ func TestClockOfRedisSteps(t *testing.T) {
 			l := granted(t, in[0], a)
 			server.SetTime(time.Now().Add(step))
 			denied(t, in[1], a, a.Delay, leaseLasts+time.Second)
-			in[1].quiet() // it gives back what it should not have been granted
+			in[1].quiet() // it gives back the lease that it should not have been granted
 			l.End()
 			l.given()
 			end := time.Now()
@@ -542,7 +542,7 @@ func TestServerThatForgot(t *testing.T) {
 	l.renew()
 	l.given()
 	trust(in...)
-	denied(t, in[1], a, a.Delay, leaseLasts) // the holder has told of itself
+	denied(t, in[1], a, a.Delay, leaseLasts) // the holder has renewed its lease
 	server.FlushAll()
 	l.End()
 	l.given()
@@ -553,7 +553,7 @@ func TestServerThatForgot(t *testing.T) {
 	}
 }
 
-// What was forgotten by a server that runs on is seen by the number of the last lease, even of one that was given back.
+// The number of the last lease shows that a server lost its memory without a restart, even if that lease was given back.
 func TestServerThatForgotWhileItRan(t *testing.T) {
 	server, in := newMini(t, 2)
 	a := spaced(4 * time.Second)
@@ -573,7 +573,7 @@ func TestServerThatForgotWhileItRan(t *testing.T) {
 		t.Errorf("%d reports of what was forgotten, want 1", got)
 	}
 	b := ratelimit.LeaseRequest{Key: "b.example", Delay: time.Second, Limit: 1, LastLease: 7, LastHeard: time.Now().Add(-time.Second - remembered - time.Millisecond)}
-	granted(t, in[1], b) // dropped long ago, as lanes are
+	granted(t, in[1], b) // Redis has dropped the lane since
 }
 
 func TestNothingStaysForEver(t *testing.T) {
@@ -597,7 +597,7 @@ func TestNothingStaysForEver(t *testing.T) {
 	}
 }
 
-// All keys are in one slot of a Cluster, which is that of what is in the first braces.
+// All keys are in one hash slot of a Cluster, which the first text in braces selects.
 func TestKeysAreTogether(t *testing.T) {
 	r := &Client{prefix: "p:"}
 	for key, begins := range map[string]string{
@@ -657,7 +657,7 @@ func TestDownModes(t *testing.T) {
 	})
 }
 
-// What could not be told while Redis was down is told when it is back.
+// Updates that could not be sent while Redis was down are sent when it returns.
 func TestNewsIsNotLostWhileRedisIsDown(t *testing.T) {
 	server, in := newMini(t, 2)
 	server.Close()
@@ -680,7 +680,7 @@ func TestNewsIsNotLostWhileRedisIsDown(t *testing.T) {
 	}
 }
 
-// What could not be told is not told after what came later.
+// A pending override is not sent after a later one.
 func TestNewsDoNotOvertake(t *testing.T) {
 	_, in := newMini(t, 2)
 	in[0].mu.Lock() // a command that timed out just now
@@ -698,7 +698,7 @@ func TestNewsDoNotOvertake(t *testing.T) {
 	}
 }
 
-// Who has never reached Redis knows of nobody to leave time for, and says so now and then.
+// An instance that has never reached Redis knows no other instance, and logs a warning about it once a minute.
 func TestNobodyIsKnown(t *testing.T) {
 	var log syncBuffer
 	r := newRedis(t, Options{URL: "redis://127.0.0.1:1", Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -721,8 +721,8 @@ func TestNobodyIsKnown(t *testing.T) {
 	}
 }
 
-// slowly is a hook of a client whose server answers one question for a lease at a time, and each a little late. All else
-// it answers at once: with what becomes of the leases in the line as well, the line would never end.
+// slowly is a hook of a client whose server answers one question for a lease at a time, each a little late. It answers
+// everything else at once.
 type slowly struct{ mu sync.Mutex }
 
 func (h *slowly) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -741,7 +741,7 @@ func (h *slowly) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// However many hosts want a lease at once, each question has its second.
+// However many hosts ask for a lease at once, each question has a second for its answer.
 func TestManyHostsAtOnce(t *testing.T) {
 	_, in := newMini(t, 1)
 	in[0].redis.AddHook(&slowly{})
@@ -762,8 +762,8 @@ func TestManyHostsAtOnce(t *testing.T) {
 	}
 }
 
-// A server that hung and goes on grants nothing to who has stopped waiting. The clock may differ from what it was taken
-// for: then the question is put once more.
+// A server that hung grants no lease to an instance that has stopped waiting. If the instance did not know the clock of
+// the server, it asks once more.
 func TestLateQuestionIsNotGranted(t *testing.T) {
 	server, in := newMini(t, 1)
 	slow := func() {
@@ -780,13 +780,13 @@ func TestLateQuestionIsNotGranted(t *testing.T) {
 	granted(t, in[0], ratelimit.LeaseRequest{Key: host, Limit: 1})
 }
 
-// An answer that took long says little of the clock, and nothing where it agrees with what is known.
+// A slow answer changes the known clock only if it contradicts it.
 func TestClockIsHeardFromQuickAnswers(t *testing.T) {
 	epoch := time.Now()
 	h := newHealth("a", epoch)
 	at := func(d time.Duration) time.Time { return epoch.Add(d) }
 	h.setClock(time.Hour, at(0), at(0))
-	h.setClock(time.Hour+10*time.Millisecond, at(10*time.Millisecond), at(910*time.Millisecond)) // it was the answer that took long
+	h.setClock(time.Hour+10*time.Millisecond, at(10*time.Millisecond), at(910*time.Millisecond)) // only the way back was slow
 	if got := h.clockAt(at(time.Second)); got != time.Hour+time.Second {
 		t.Errorf("a second later the clock is taken for %v, want %v", got, time.Hour+time.Second)
 	}
@@ -802,7 +802,7 @@ func TestClockIsHeardFromQuickAnswers(t *testing.T) {
 	}
 }
 
-// Whoever takes a place and leaves room for one more wakes the next in the line.
+// A lease that leaves room for another one wakes the next instance in the line.
 func TestLeaseThatLeavesRoomWakes(t *testing.T) {
 	_, in := newMini(t, 3)
 	a := ratelimit.LeaseRequest{Key: host, Limit: 2}
@@ -820,7 +820,7 @@ func TestLeaseThatLeavesRoomWakes(t *testing.T) {
 	eventually(t, "the next in the line is woken", func() bool { return len(woken) == 3 })
 }
 
-// In spread, and until all know that Redis is back, the limit is shared too.
+// In spread, and until all instances know that Redis has returned, each has its share of the limit.
 func TestSpreadSharesTheLimit(t *testing.T) {
 	server, in := newMini(t, 4)
 	server.Close()
@@ -843,14 +843,14 @@ func TestSpreadSharesTheLimit(t *testing.T) {
 	granted(t, in[0], a)
 }
 
-// No two instances are in their slots at a time, and from the last start of one to the first of the next is a delay.
+// Slots of different instances do not overlap, and are at least a delay apart.
 func TestSlotsFollowEachOther(t *testing.T) {
 	const step, delay = 10 * time.Millisecond, 400 * time.Millisecond
 	epoch := time.Now()
 	ids := []string{"a", "b", "c"}
 	var all []*health
 	for i, id := range ids {
-		h := newHealth(id, epoch.Add(time.Duration(i)*time.Hour)) // each has its own count
+		h := newHealth(id, epoch.Add(time.Duration(i)*time.Hour)) // with its own clock
 		h.instances = ids
 		h.clock = time.Duration(i) * time.Hour
 		all = append(all, h)
@@ -934,7 +934,7 @@ func TestURLsOfEachKind(t *testing.T) {
 	}
 }
 
-// eventually tries for a while.
+// eventually waits until try returns true.
 func eventually(t *testing.T, what string, try func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
@@ -942,7 +942,7 @@ func eventually(t *testing.T, what string, try func() bool) {
 			return
 		}
 	}
-	t.Fatalf("in 20 s it never happened that %s", what)
+	t.Fatalf("not within 20 s: %s", what)
 }
 
 func TestMicrosRoundUp(t *testing.T) {

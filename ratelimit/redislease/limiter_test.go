@@ -8,7 +8,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/ratelimit"
 )
 
-// Redis counts responses that may concern one client as the lane does.
+// Redis counts answers that may concern one client as a lane does.
 func TestAccountsOverRedis(t *testing.T) {
 	_, in := newMini(t, 2)
 	complain := func(client string, told time.Duration) ratelimit.ThrottleResult {
@@ -32,7 +32,7 @@ func TestAccountsOverRedis(t *testing.T) {
 	}
 }
 
-// Close tells Redis the pauses that it does not know yet.
+// Close sends the pending pauses.
 func TestPauseIsToldAtTheEnd(t *testing.T) {
 	server, in := newMini(t, 1)
 	for i := range 50 {
@@ -51,7 +51,7 @@ func TestPauseIsToldAtTheEnd(t *testing.T) {
 	}
 }
 
-// Redis gives the lease of a blocked request to another instance after the second.
+// After a second, another instance gets the lease of a blocked request.
 func TestBlockedRequestOverRedis(t *testing.T) {
 	_, in := newMini(t, 2)
 	first, second := newLimiter(t, ratelimit.Options{Coordinator: in[0]}), newLimiter(t, ratelimit.Options{Coordinator: in[1]})

@@ -16,7 +16,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/ratelimit"
 )
 
-// newPair returns two instances that share server, each with a Limiter of its own, and waits until both know of both.
+// newPair returns two instances that use the server at url, each with a Limiter, when both know both.
 func newPair(t *testing.T, url string) ([2]*Client, [2]*ratelimit.Limiter) {
 	t.Helper()
 	var in [2]*Client
@@ -29,8 +29,8 @@ func newPair(t *testing.T, url string) ([2]*Client, [2]*ratelimit.Limiter) {
 	return in, limiters
 }
 
-// A server that lost its memory hears again which keys are paused, stopped and slowed, before an instance that never
-// heard of them sends.
+// After a server has lost its memory, pauses, stops and floors are restored before an instance sends that does not know
+// them.
 func TestMemoryLossTellsAgain(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(*redistest.Server){
@@ -74,7 +74,7 @@ func TestMemoryLossTellsAgain(t *testing.T) {
 	}
 }
 
-// An order that was lifted stays so when the server loses its memory, although another instance has not heard of that.
+// A lift outlives the memory of the server, although another instance has not learned of it.
 func TestMemoryLossKeepsWhatWasLifted(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -100,8 +100,7 @@ func TestMemoryLossKeepsWhatWasLifted(t *testing.T) {
 	}
 }
 
-// An instance knows nothing new from an answer that it gives itself, or of a server that has lost its memory: neither
-// lifts an order.
+// A result without news from Redis, or from a server that has lost its memory, lifts no override.
 func TestEarlyAnswerLiftsNothing(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -120,8 +119,7 @@ func TestEarlyAnswerLiftsNothing(t *testing.T) {
 	}
 }
 
-// Load over a slow network is no outage: thousands of leases are renewed and given back, and all that time new ones are
-// asked for.
+// Load over a slow network does not count as an outage, while thousands of leases are granted, renewed and given back.
 func TestLoadIsNoOutage(t *testing.T) {
 	server := redistest.Start(t)
 	relay := redistest.NewRelay(t, server.Addr())
@@ -152,7 +150,7 @@ func TestLoadIsNoOutage(t *testing.T) {
 	}
 }
 
-// A request in report mode costs no goroutine and no outage, however many there are and however slow the network.
+// However many requests are reported over a slow network, they cost no goroutines and cause no outage.
 func TestReportsAreBounded(t *testing.T) {
 	server := redistest.Start(t)
 	relay := redistest.NewRelay(t, server.Addr())
@@ -178,7 +176,7 @@ func TestReportsAreBounded(t *testing.T) {
 	}
 }
 
-// A connection that breaks is no outage: not that of a command, and not that of the probe.
+// A broken connection does not count as an outage, whether of a command or of the probe.
 func TestBrokenConnectionsAreNoOutage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -203,8 +201,7 @@ func TestBrokenConnectionsAreNoOutage(t *testing.T) {
 	}
 }
 
-// A server that does not answer is seen to be down by the probe although nobody asks it for anything, and its pause of
-// half a second is no outage.
+// The probe finds a server that does not answer, without any other command. A pause of half a second is not an outage.
 func TestProbeFindsAnOutage(t *testing.T) {
 	server := redistest.Start(t)
 	r := newRedis(t, Options{URL: server.URL()})
@@ -228,7 +225,7 @@ func TestProbeFindsAnOutage(t *testing.T) {
 	}
 }
 
-// An instance that comes back from an outage with much to tell is back at once: it sends by lease while it tells.
+// After an outage, an instance with many pending updates uses leases at once, while it sends them.
 func TestReturnWithMuchToTell(t *testing.T) {
 	server := redistest.Start(t)
 	relay := redistest.NewRelay(t, server.Addr())
@@ -264,8 +261,8 @@ func TestReturnWithMuchToTell(t *testing.T) {
 	}
 }
 
-// A request that was sent without a lease while Redis was down, and goes on when it is back, is known from then on: nothing
-// is sent beside it, and the Delay of the next one counts from its end.
+// A request that was sent while Redis was down, and is in flight when it returns, gets a lease: no request is sent beside
+// it, and the next Delay counts from its end.
 func TestRequestOverAReturn(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -302,7 +299,7 @@ func TestRequestOverAReturn(t *testing.T) {
 	}
 }
 
-// startCluster starts a Cluster of n nodes without replicas, in which each node serves its part though another is down.
+// startCluster starts a Cluster of n nodes without replicas, in which each node serves its slots although another is down.
 func startCluster(t *testing.T, n int) []*redistest.Server {
 	t.Helper()
 	nodes := make([]*redistest.Server, n)
@@ -324,8 +321,8 @@ func startCluster(t *testing.T, n int) []*redistest.Server {
 	return nodes
 }
 
-// All keys are in one slot: what becomes of the other nodes of a Cluster changes nothing, and when their own node is
-// gone Redis is down for all lanes alike.
+// All keys are in one slot, so the loss of other nodes changes nothing. If the node of the keys is lost, Redis is down for
+// all lanes.
 func TestClusterIsOneServer(t *testing.T) {
 	t.Parallel()
 	nodes := startCluster(t, 3)
@@ -372,8 +369,8 @@ func TestClusterIsOneServer(t *testing.T) {
 	eventually(t, "Redis is down", func() bool { return !in[0].Stats().Up && !in[1].Stats().Up })
 }
 
-// An answer that is lost does no harm, of a server or of a Cluster: what may not be run twice is not, and the rest is as
-// if it had been run once.
+// A lost answer does no harm, of a server or of a Cluster: a command that may not run twice does not, and any other has
+// the effect of one run.
 func TestLostAnswerRepeatsNothing(t *testing.T) {
 	for _, kind := range []string{"server", "cluster"} {
 		t.Run(kind, func(t *testing.T) {
@@ -416,7 +413,7 @@ func TestLostAnswerRepeatsNothing(t *testing.T) {
 	}
 }
 
-// relayed starts a server, or a Cluster of one node, whose clients reach it by way of a Relay.
+// relayed starts a server, or a Cluster of one node, which clients reach through a Relay.
 func relayed(t *testing.T, kind string) (*redistest.Relay, *redistest.Server, string) {
 	t.Helper()
 	if kind == "server" {
@@ -436,8 +433,8 @@ func relayed(t *testing.T, kind string) (*redistest.Relay, *redistest.Server, st
 	return relay, server, relay.URL() + "?addr=" + relay.Addr()
 }
 
-// Close gives back what is held, whatever goes on meanwhile, so that another instance need not wait for a lease to run
-// out; and it is no misuse to give back or ask while it runs or after.
+// Close gives back all leases, so that no instance waits until one expires. Other methods may be called during and after
+// Close.
 func TestCloseGivesBack(t *testing.T) {
 	server := redistest.Start(t)
 	for range 5 {
@@ -471,7 +468,7 @@ func TestCloseGivesBack(t *testing.T) {
 		}
 		for i := range 50 {
 			answer := lease(t, other, ratelimit.LeaseRequest{Key: fmt.Sprint("host", i), Limit: 1})
-			if answer.Lease == nil && answer.Wait > leaseLasts/5 { // the place of the other in the line costs less than that
+			if answer.Lease == nil && answer.Wait > leaseLasts/5 { // the place of the closed instance in the line costs less
 				t.Errorf("host %d is blocked: %+v", i, answer)
 			}
 			if answer.Lease != nil {

@@ -26,7 +26,7 @@ func stillStopped(t *testing.T, l *ratelimit.Limiter, when string, delay time.Du
 	}
 }
 
-// An answer that Redis was not asked for says nothing of the order.
+// A result for which Redis was not asked does not lift a stop.
 func TestStopOutlivesAnAnswerThatDoesNotKnow(t *testing.T) {
 	_, in := newMini(t, 1)
 	l := newLimiter(t, ratelimit.Options{Coordinator: in[0]})
@@ -43,7 +43,7 @@ func TestStopOutlivesAnAnswerThatDoesNotKnow(t *testing.T) {
 	stillStopped(t, l, "while Redis is not asked", a.Delay)
 }
 
-// An answer that came too late, twice, says nothing of the order.
+// An answer that comes too late, twice, does not lift a stop.
 func TestStopOutlivesLateAnswers(t *testing.T) {
 	_, in := newMini(t, 1)
 	l := newLimiter(t, ratelimit.Options{Coordinator: in[0]})
@@ -58,7 +58,7 @@ func TestStopOutlivesLateAnswers(t *testing.T) {
 	stillStopped(t, l, "while answers come late", 0)
 }
 
-// alwaysLate is a hook of a client: every lease is asked for after the time until which the answer is waited for.
+// alwaysLate is a hook of the Redis client that makes every question for a lease overdue.
 type alwaysLate struct{}
 
 func (alwaysLate) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -76,7 +76,7 @@ func (alwaysLate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// A Redis that has lost its memory is reminded of the order by each instance that knows it, and tells the others.
+// After Redis has lost its memory, each instance that knows the override restores it for the others.
 func TestStopOutlivesTheMemoryOfRedis(t *testing.T) {
 	server, in := newMini(t, 2)
 	first, second := newLimiter(t, ratelimit.Options{Coordinator: in[0]}), newLimiter(t, ratelimit.Options{Coordinator: in[1]})
@@ -101,7 +101,7 @@ func TestStopOutlivesTheMemoryOfRedis(t *testing.T) {
 	}
 }
 
-// A server that takes over without the last order is reminded of that, a lifted stop included.
+// A server that takes over without the last override is reminded of it, also of a lift.
 func TestLiftOutlivesTheMemoryOfRedis(t *testing.T) {
 	server, in := newMini(t, 2)
 	key := in[0].keys(host)[3]
@@ -131,7 +131,7 @@ func TestLiftOutlivesTheMemoryOfRedis(t *testing.T) {
 	}
 }
 
-// A Redis that was restarted without its data hears of orders from instances that have nothing to ask.
+// After a restart of Redis without its data, an instance restores overrides without a question for a lease.
 func TestStopOutlivesARestartOfRedis(t *testing.T) {
 	server := redistest.Start(t)
 	knows := newRedis(t, Options{URL: server.URL()})

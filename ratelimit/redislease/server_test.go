@@ -28,7 +28,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/ratelimit"
 )
 
-// A slow is one slow host as its origin sees it.
+// A slow is a slow host. It records its requests.
 type slow struct {
 	mu     sync.Mutex
 	starts []time.Time
@@ -37,7 +37,7 @@ type slow struct {
 	enough func() // may be nil
 }
 
-// visit is one request: what is noted stands inside of it, so the gaps are no longer than those that the host sees.
+// visit is one request. It records times inside the request, so the gaps are not longer than those that a host sees.
 func (s *slow) visit(took time.Duration) {
 	s.mu.Lock()
 	s.starts = append(s.starts, time.Now())
@@ -50,7 +50,7 @@ func (s *slow) visit(took time.Duration) {
 	}
 }
 
-// visits is closed when there have been n more visits, however long a slow machine takes for them, or after a minute.
+// visits returns a channel that is closed after n more visits, or after a minute.
 func (s *slow) visits(n int) <-chan struct{} {
 	over := make(chan struct{})
 	s.mu.Lock()
@@ -60,7 +60,7 @@ func (s *slow) visits(n int) <-chan struct{} {
 	return over
 }
 
-// lasting is closed after d.
+// lasting returns a channel that is closed after d.
 func lasting(d time.Duration) <-chan struct{} {
 	over := make(chan struct{})
 	time.AfterFunc(d, func() { close(over) })
@@ -84,7 +84,7 @@ func (s *slow) gaps() []time.Duration {
 	return gaps
 }
 
-// A figure is what a run came to.
+// A figure is the result of a run.
 type figure struct {
 	grants, violations       int
 	smallest, p1, p50, p99   time.Duration
@@ -110,7 +110,7 @@ func (f figure) String() string {
 		f.grants, ms(f.smallest), ms(f.p1), ms(f.p50), ms(f.p99), f.violations, f.fewestServed, f.mostServed)
 }
 
-// A crew is the workers of one instance, of whom one at a time asks for the lane.
+// A crew is the workers of one instance. One of them at a time asks for a lease.
 type crew struct {
 	redis *Client
 	turn  chan struct{} // of capacity 1
@@ -147,7 +147,7 @@ func (c *crew) visit(s *slow, a ratelimit.LeaseRequest, took time.Duration, stop
 			answer.Lease.End()
 			if answer.Mode != ratelimit.ModeRedis {
 				c.alone.Add(1)
-				time.Sleep(a.Delay) // what the lane of a Limiter does
+				time.Sleep(a.Delay) // as the lane of a Limiter does
 			}
 			return true
 		}
@@ -160,7 +160,7 @@ func (c *crew) visit(s *slow, a ratelimit.LeaseRequest, took time.Duration, stop
 	}
 }
 
-// run has workers of the crews visit one host until stop is closed, and returns how often each was served.
+// run makes workers of the crews visit one host until stop is closed. It returns how often each was served.
 func run(crews []*crew, s *slow, workers int, a ratelimit.LeaseRequest, took time.Duration, stop <-chan struct{}) []int {
 	served := make([]int, workers)
 	var wg sync.WaitGroup
@@ -183,7 +183,7 @@ func newCrews(tb testing.TB, n int, o Options) []*crew {
 	}
 	for _, c := range crews {
 		c.redis.heartbeat(instanceLasts)
-		c.redis.health.trusted = time.Time{} // the server was started for this test, and has nothing to forget
+		c.redis.health.trusted = time.Time{} // the server is new, so it cannot have lost its memory
 	}
 	return crews
 }
@@ -203,7 +203,7 @@ func TestInstancesKeepOneDelay(t *testing.T) {
 	}
 }
 
-// A queue in each of four instances is one queue to who waits: nobody is held for much longer than MaxWait.
+// With a queue in each of four instances, no request is held for much longer than MaxWait.
 func TestMaxWaitHoldsForAllInstances(t *testing.T) {
 	server := redistest.Start(t)
 	const delay, maxWait = 300 * time.Millisecond, 1800 * time.Millisecond
@@ -285,7 +285,7 @@ func TestRedisIsKilledAndRestarted(t *testing.T) {
 	}
 }
 
-// A server that was restarted between two commands, without one that failed, has forgotten all the same.
+// A restart between two commands, of which none failed, is noticed.
 func TestRestartThatNobodySaw(t *testing.T) {
 	server := redistest.Start(t)
 	crews := newCrews(t, 2, Options{URL: server.URL()})
@@ -415,7 +415,7 @@ func startWithRights(t *testing.T, rights ...string) *redistest.Server {
 	return redistest.Start(t, append([]string{"--user", "default", "on", "nopass"}, rights...)...)
 }
 
-// A right that lacks shows at once, in the log.
+// The log says at once that a right is missing.
 func TestRightsOfMessages(t *testing.T) {
 	for lacking, want := range map[string]string{"+publish": "Redis is down", "+subscribe": "Redis sends no messages"} {
 		rights := slices.DeleteFunc(documentedRights(t), func(right string) bool { return right == lacking })
@@ -428,7 +428,7 @@ func TestRightsOfMessages(t *testing.T) {
 	}
 }
 
-// docs/instances.md lists the rights that a user needs: no more are used.
+// The rights in docs/instances.md suffice.
 func TestRedisWithFewRights(t *testing.T) {
 	server := startWithRights(t, documentedRights(t)...)
 	one, other := newRedis(t, Options{URL: server.URL()}), newRedis(t, Options{URL: server.URL()})
@@ -458,7 +458,7 @@ func TestRedisWithFewRights(t *testing.T) {
 	}
 }
 
-// A real Cluster of one node refuses keys that are not together, and wants one more right.
+// A Cluster of one node refuses keys of different slots, and needs one more right.
 func TestRedisCluster(t *testing.T) {
 	rights := append(documentedRights(t), "+cluster|slots", "--user", "admin", "on", "nopass", "~*", "+@all", "--cluster-enabled", "yes")
 	server := startWithRights(t, rights...)
@@ -476,7 +476,7 @@ func TestRedisCluster(t *testing.T) {
 	}
 }
 
-// TestFigures prints the table of the documentation. It takes a while, so it is asked for by name:
+// TestFigures prints the table of the documentation. It takes half a minute and runs on request:
 // FIGURES=1 go test ./ratelimit/redislease -run TestFigures -v
 func TestFigures(t *testing.T) {
 	if os.Getenv("FIGURES") == "" {
@@ -490,7 +490,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// BenchmarkLease is one lease and its end, over loopback.
+// BenchmarkLease measures one lease and its end over loopback.
 func BenchmarkLease(b *testing.B) {
 	r := newRedis(b, Options{URL: redistest.Start(b).URL()})
 	for b.Loop() {
@@ -503,7 +503,7 @@ func BenchmarkLease(b *testing.B) {
 	}
 }
 
-// A replica that Sentinel makes the server may lack the last writes: no gap may be shorter for that.
+// A replica that Sentinel promotes may lack the last writes. No gap may become too short by that.
 func TestSentinelFailover(t *testing.T) {
 	first := redistest.Start(t)
 	second := redistest.Start(t, "--replicaof", strings.Replace(first.Addr(), ":", " ", 1), "--repl-diskless-sync-delay", "0")

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// remedy tells an operator what to do about a client that does not trust the CA.
+// remedy is the advice to an operator whose client does not trust the CA.
 const remedy = "let it trust the CA (robotsproxy env and run do, robotsproxy ca path names the certificate, and http://robots.proxy/ca.pem serves it), " +
 	"or, if it trusts no other certificate than the site's, name the host in intercept.tunnel_hosts"
 
@@ -28,7 +28,7 @@ type caRejections struct {
 	clients map[string]*clientRejections // by Client.share
 }
 
-// clientRejections holds what was logged for one client.
+// clientRejections are the rejections by one client that were logged.
 type clientRejections struct {
 	hosts map[string]struct{} // each with the client's address
 	lines int                 // since hour

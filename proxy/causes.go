@@ -17,62 +17,63 @@ import (
 
 // This file turns the error of each stage of a request into a Refusal, with a Detail that has no internal address.
 
-// lookUpRefusal returns the Refusal for a look-up of robots.txt that returned no Snapshot: the guard refused the address, the
-// client left, too many fetches wait, or the upstream proxy failed.
+// lookUpRefusal returns the Refusal for a look-up of robots.txt that returned no Snapshot: the guard refused the
+// address, the client left, too many fetches wait, or the upstream proxy failed.
 func lookUpRefusal(req *http.Request, ex *exchange, err error) *Refusal {
-	if egress.Prohibited(err) {
+	var (
+		busy  *robots.BusyError
+		later *robots.LaterError
+	)
+	ref := &Refusal{Reason: policy.ReasonRobotsUnreachable, RetryAfter: time.Second, Err: err}
+	switch {
+	case egress.Prohibited(err):
 		return egressRefusal(ex, err)
-	}
-	if req.Context().Err() != nil {
+	case req.Context().Err() != nil:
 		return ex.gone(errGoneWaiting)
-	}
-	if errors.Is(err, robots.ErrBusy) {
-		ref := &Refusal{Reason: policy.ReasonOverload, Detail: "Too many robots.txt files are being fetched.", RetryAfter: retryOverload, Err: err}
-		var busy *robots.BusyError
+	case errors.Is(err, robots.ErrBusy):
+		ref = overload("Too many robots.txt files are being fetched.", err)
 		if errors.As(err, &busy) {
 			ref.RetryAfter = max(ref.RetryAfter, busy.RetryAfter)
 		}
-		return ref
-	}
-	if errors.Is(err, audit.ErrUnavailable) {
+	case errors.Is(err, audit.ErrUnavailable):
 		return unrecordedRefusal(err)
+	case errors.As(err, &later): // its fetch would have waited too long
+		ref.ProxyError, ref.RetryAfter = "http_request_denied", max(time.Second, time.Until(later.At))
+		ref.Detail = ex.origin.String() + "/robots.txt could not be fetched yet: " + later.Error()
+	default:
+		ref.ProxyError = robots.ErrorType(err)
+		ref.Detail = ex.origin.String() + "/robots.txt could not be fetched: " + robots.ErrorText(ref.ProxyError, err)
 	}
-	var later *robots.LaterError
-	if errors.As(err, &later) {
-		return laterRefusal(ex, later, err)
-	}
-	ref := &Refusal{Reason: policy.ReasonRobotsUnreachable, ProxyError: robots.ErrorType(err), RetryAfter: time.Second, Err: err}
-	ref.Detail = ex.origin.String() + "/robots.txt could not be fetched: " + robots.ErrorText(ref.ProxyError, err)
 	return ref
 }
 
-// laterRefusal returns the Refusal for a robots.txt whose fetch would have waited too long.
-func laterRefusal(ex *exchange, later *robots.LaterError, err error) *Refusal {
-	return &Refusal{
-		Reason: policy.ReasonRobotsUnreachable, ProxyError: "http_request_denied", RetryAfter: max(time.Second, time.Until(later.At)), Err: err,
-		Detail: ex.origin.String() + "/robots.txt could not be fetched yet: " + later.Error(),
-	}
+// overload returns the Refusal for a request beyond a limit of the proxy.
+func overload(detail string, err error) *Refusal {
+	return &Refusal{Reason: policy.ReasonOverload, Detail: detail, RetryAfter: retryOverload, Err: err}
 }
 
-// unrecordedRefusal returns the Refusal for a request whose decision could not be recorded.
+// unrecordedRefusal returns the Refusal for a request that could not be recorded.
 func unrecordedRefusal(err error) *Refusal {
 	return &Refusal{Reason: policy.ReasonAuditUnavailable, RetryAfter: retryOverload, Err: err}
 }
 
-// authRefusal returns the Refusal for missing or rejected credentials. It does not say whether the user exists, and does not
-// repeat the user name, which may be a password in the wrong place.
+// authRefusal returns the Refusal for missing or rejected credentials. It does not say whether the user exists, and
+// does not repeat the user name, which may be a password in the wrong place.
 func authRefusal(err error) *Refusal {
-	ref := &Refusal{Reason: policy.ReasonAuth, Detail: "This proxy wants a user and a password, as Basic credentials in Proxy-Authorization.", Err: err}
+	const wanted = "This proxy wants a user and a password, as Basic credentials in Proxy-Authorization."
+	ref := &Refusal{Reason: policy.ReasonAuth, Detail: wanted, Err: err}
 	var rejected *auth.RejectedError
 	switch {
 	case errors.As(err, &rejected) && rejected.RetryAfter > 0:
-		ref.Detail, ref.RetryAfter = "Too many wrong credentials came from your address; try again later.", rejected.RetryAfter
+		ref.Detail = "Too many wrong credentials came from your address; try again later."
+		ref.RetryAfter = rejected.RetryAfter
 	case errors.As(err, &rejected):
 		ref.Detail = "The user or the password is wrong."
 	case errors.Is(err, auth.ErrBusy), errors.Is(err, errStopping):
-		return &Refusal{Reason: policy.ReasonOverload, Detail: "The credentials could not be checked: " + err.Error() + ".", RetryAfter: time.Second, Err: err}
+		ref = overload("The credentials could not be checked: "+err.Error()+".", err)
+		ref.RetryAfter = time.Second
 	case errors.Is(err, context.Canceled):
-		return &Refusal{Reason: policy.ReasonClientLeft, Err: errClientLeft}
+		ref = &Refusal{Reason: policy.ReasonClientLeft, Err: errClientLeft}
 	}
 	return ref
 }
@@ -107,7 +108,8 @@ func decisionRefusal(ex *exchange, d policy.Decision, snap *robots.Snapshot) *Re
 		ref.Detail = ex.origin.String() + "/robots.txt could not be fetched: " + snap.UnreachableText()
 	case policy.ReasonPace:
 		ref.Status = http.StatusForbidden // not 429: a later request would be refused too
-		ref.Detail = fmt.Sprintf("%s asks for %v between requests, which is more than max_crawl_delay allows.", ex.origin.Host(), d.Delay)
+		const detail = "%s asks for %v between requests, which is more than max_crawl_delay allows."
+		ref.Detail = fmt.Sprintf(detail, ex.origin.Host(), d.Delay)
 	case policy.ReasonExemption:
 		ref.Detail = d.Exemption
 	}
@@ -123,7 +125,8 @@ func paceRefusal(ex *exchange, r ratelimit.Request, err error) *Refusal {
 	)
 	switch {
 	case errors.As(err, &stopped):
-		return &Refusal{Reason: policy.ReasonStopped, Detail: "The operator of the proxy has stopped " + ex.origin.Host() + ".", RetryAfter: until(stopped.Until)}
+		detail := "The operator of the proxy has stopped " + ex.origin.Host() + "."
+		return &Refusal{Reason: policy.ReasonStopped, Detail: detail, RetryAfter: until(stopped.Until)}
 	case errors.As(err, &wait):
 		return waitRefusal(ex, r, wait)
 	case errors.As(err, &unavailable):
@@ -132,7 +135,9 @@ func paceRefusal(ex *exchange, r ratelimit.Request, err error) *Refusal {
 			Detail: "The pace that is shared with other instances of the proxy cannot be known at the moment.",
 		}
 	case errors.Is(err, ratelimit.ErrTooManyLanes):
-		return &Refusal{Reason: policy.ReasonOverload, Detail: "Too many hosts are paced at once.", RetryAfter: time.Minute, Err: err}
+		ref := overload("Too many hosts are paced at once.", err)
+		ref.RetryAfter = time.Minute
+		return ref
 	default:
 		return ex.gone(errGoneWaiting)
 	}
@@ -148,21 +153,22 @@ func until(t time.Time) time.Duration {
 
 func waitRefusal(ex *exchange, r ratelimit.Request, wait *ratelimit.WaitError) *Refusal {
 	ref := &Refusal{Reason: policy.ReasonPace, RetryAfter: max(wait.Wait, time.Second), Delay: r.Delay}
+	if wait.OneClient || wait.Source != "" {
+		ref.Reason, ref.Delay = policy.ReasonBackoff, 0
+	}
 	host, in := ex.origin.Host(), wait.Wait.Round(time.Millisecond)
+	detail := "The next free place for %s is in %v, and this request may be held for " + r.MaxWait.String() + " at most."
 	switch {
 	case wait.OneClient:
-		ref.Reason, ref.Delay = policy.ReasonBackoff, 0
-		ref.Detail = fmt.Sprintf("%s has pushed back to this client, and gets no request of it for another %v.", host, wait.Wait.Round(time.Second))
+		detail, in = "%s has pushed back to this client, and gets no request of it for another %v.", wait.Wait.Round(time.Second)
 	case wait.Source != "":
-		ref.Reason, ref.Delay = policy.ReasonBackoff, 0
-		ref.Detail = fmt.Sprintf("%s has pushed back, and is left alone for another %v.", host, wait.Wait.Round(time.Second))
+		detail, in = "%s has pushed back, and is left alone for another %v.", wait.Wait.Round(time.Second)
 	case wait.Full:
-		ref.Detail = fmt.Sprintf("As many requests wait for %s as may, and the last of them for %v more.", host, in)
+		detail = "As many requests wait for %s as may, and the last of them for %v more."
 	case wait.Wait <= r.MaxWait:
-		ref.Detail = fmt.Sprintf("The next free place for %s is in %v. Requests of this client have timed out sooner than that.", host, in)
-	default:
-		ref.Detail = fmt.Sprintf("The next free place for %s is in %v, and this request may be held for %v at most.", host, in, r.MaxWait)
+		detail = "The next free place for %s is in %v. Requests of this client have timed out sooner than that."
 	}
+	ref.Detail = fmt.Sprintf(detail, host, in)
 	return ref
 }
 
@@ -207,12 +213,12 @@ func timeoutStatus(proxyError string) int {
 	return 0
 }
 
-// gone returns the Refusal for a request whose context has ended: the client left, the proxy is stopping, or the request took too
-// long. cause is the error to record if the client left.
+// gone returns the Refusal for a request whose context has ended: the client left, the proxy is stopping, or the
+// request took too long. cause is the error to record if the client left.
 func (ex *exchange) gone(cause error) *Refusal {
 	switch ended := context.Cause(ex.ctx); {
 	case errors.Is(ended, errStopping):
-		return &Refusal{Reason: policy.ReasonOverload, Detail: "The proxy is stopping.", RetryAfter: retryOverload, Err: errStopping}
+		return overload("The proxy is stopping.", errStopping)
 	case errors.Is(ended, errTooLong):
 		return &Refusal{
 			Reason: policy.ReasonUpstream, Status: http.StatusGatewayTimeout, ProxyError: "http_response_timeout",
@@ -222,7 +228,7 @@ func (ex *exchange) gone(cause error) *Refusal {
 	return &Refusal{Reason: policy.ReasonClientLeft, Err: cause}
 }
 
-// errConnectionAuth replaces a 401 whose challenges all ask for authentication of the connection.
+// errConnectionAuth replaces a 401 with no challenge but for authentication of the connection.
 var errConnectionAuth = errors.New("the origin offers nothing but authentication of the connection (NTLM, Negotiate)")
 
 const connectionAuthDetail = "NTLM and Negotiate authenticate a connection, and all clients of this proxy share its connections. " +
@@ -236,7 +242,7 @@ func connectionAuthRefusal(scheme string) *Refusal {
 	}
 }
 
-// handshakeRefusal refuses a request for a WebSocket whose handshake is broken.
+// handshakeRefusal refuses a request for a WebSocket with a broken handshake.
 func handshakeRefusal(err error) *Refusal {
 	err = fmt.Errorf("this is no handshake of a WebSocket (RFC 6455 section 4.1): %w", err)
 	return &Refusal{Reason: policy.ReasonBadRequest, Detail: err.Error() + ".", Err: err}

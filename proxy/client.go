@@ -105,8 +105,8 @@ var (
 	errBadCredentials = errors.New("the credentials are not Basic ones (RFC 7617)")
 )
 
-// authenticate returns the user of r's credentials, or "" if r has none and needs none. It ignores Proxy-Authorization
-// if no users are configured; the field is never forwarded.
+// authenticate returns the user in the credentials of r, or "" if r has no credentials and does not need any. Without
+// configured users it ignores Proxy-Authorization, which is never forwarded.
 func (s *Server) authenticate(r *http.Request, addr netip.Addr) (user string, _ *Refusal) {
 	field := r.Header["Proxy-Authorization"]
 	switch {

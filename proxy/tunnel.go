@@ -204,7 +204,7 @@ func (ex *exchange) setTunnelTarget(t *tunnel) {
 // takeSlot takes a slot among the tunnels, or refuses if all are taken.
 func (w *hijackWriter) takeSlot() *Refusal {
 	if w.slot = w.server.tunnelLimit.Take(netip.Addr{}, 1); w.slot == nil {
-		return &Refusal{Reason: policy.ReasonOverload, Detail: "Too many tunnels are open.", RetryAfter: retryOverload}
+		return overload("Too many tunnels are open.", nil)
 	}
 	return nil
 }
@@ -262,9 +262,9 @@ func (s *Server) endUnused(c *tunnelConn, cause error) {
 	}
 }
 
-// upgrade returns the connection for the inner server. The first byte tells TLS, whose handshake begins with 0x16 (RFC
-// 8446 section 5.1), from HTTP without TLS. It must arrive within HeaderTimeout: in some protocols, such as SMTP, the
-// client waits for the server.
+// upgrade returns the connection for the inner server. A first byte of 0x16 begins a TLS handshake (RFC 8446 section
+// 5.1); otherwise the client speaks HTTP without TLS. The byte must arrive within HeaderTimeout: in some protocols,
+// such as SMTP, the client waits for the server.
 func (s *Server) upgrade(c *tunnelConn) (net.Conn, error) {
 	if err := s.established(c); err != nil {
 		return nil, err
@@ -376,7 +376,7 @@ func tunnelOf(c net.Conn) *tunnelConn {
 	}
 }
 
-// connQueue is a net.Listener whose connections come from deliver.
+// connQueue is a net.Listener that accepts the connections passed to deliver.
 type connQueue struct {
 	conns  chan net.Conn
 	closed chan struct{}

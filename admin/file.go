@@ -11,7 +11,7 @@ import (
 type File struct {
 	Origin      string     `json:"origin"` // or the host or pattern of an operator's file
 	State       string     `json:"state"`  // of robots.Snapshot.State, or "error" if it could not be read
-	Marks       string     `json:"marks,omitempty"`
+	Flags       string     `json:"marks,omitempty"`
 	Status      int        `json:"status,omitempty"`
 	Redirects   []string   `json:"redirects,omitempty"`
 	Fetched     time.Time  `json:"fetched,omitzero"`
@@ -69,7 +69,7 @@ type FileList struct {
 // file returns the File of snap. The name is an origin, or the host or pattern of an operator's file.
 func file(name string, snap *robots.Snapshot) File {
 	f := File{
-		Origin: name, State: snap.State(), Marks: snap.Marks.String(), Status: snap.Status, Redirects: snap.Redirects,
+		Origin: name, State: snap.State(), Flags: snap.Flags.String(), Status: snap.Status, Redirects: snap.Redirects,
 		Fetched: snap.Fetched, Expires: known(snap.Expires), NextRefresh: known(snap.Renewal()),
 		SHA256: snap.SHA256, Size: len(snap.Body), Cause: snap.Cause, Since: known(snap.Since), Failures: snap.Failures,
 	}

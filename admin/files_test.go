@@ -10,6 +10,7 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 	"github.com/robotsproxy/robotsproxy/rules"
 )
 
@@ -85,14 +86,15 @@ func newFilesHandler(t *testing.T, origins ...origin.Origin) *Handler {
 func newTestCache(t *testing.T, origins ...origin.Origin) *robots.Cache {
 	t.Helper()
 	cache, err := robots.NewCache(robots.CacheOptions{
-		Fetch: func(_ context.Context, r robots.Request) (*robots.Snapshot, error) {
+		Fetch: func(_ context.Context, r fetch.Request) (*robots.Answer, error) {
 			if r.Origin.Host() == "prohibited.example" {
 				return nil, errors.New("the address is private")
 			}
 			body := []byte("User-agent: *\nDisallow: /private\n")
-			return &robots.Snapshot{
-				Origin: r.Origin, Availability: robots.Found, Status: 200, Body: body, SHA256: "5ha", Rules: rules.Parse(body, rules.Options{}),
-				Fetched: time.Now(), Expires: time.Now().Add(time.Hour), Redirects: []string{"https://b.example/<robots>.txt"},
+			return &robots.Answer{
+				Origin: r.Origin, Availability: robots.Found, Status: 200, Body: body, SHA256: "5ha",
+				Fetched: time.Now(), Expires: time.Now().Add(time.Hour),
+				Redirects: []string{"https://b.example/<robots>.txt"},
 			}, nil
 		},
 	})
@@ -163,7 +165,7 @@ func checkAnswers(t *testing.T, h *Handler, questions []question) {
 // A file of the operator's is shown as what is in force, and no question to its site changes it.
 func TestOwnFiles(t *testing.T) {
 	body := []byte("User-agent: *\nDisallow: /own\n")
-	own := &robots.Snapshot{Availability: robots.Found, Status: 200, Body: body, SHA256: "0 w n", Fetched: time.Now(), Rules: rules.Parse(body, rules.Options{})}
+	own := &robots.Snapshot{Answer: robots.Answer{Availability: robots.Found, Status: 200, Body: body, SHA256: "0 w n", Fetched: time.Now()}, Rules: rules.Parse(body, rules.Options{})}
 	origins := mustOrigins(t, "https://a.example", "https://own.example", "http://own.example") // kept from before it had a file
 	h := newHandler(t, Options{Files: withOwn{newTestCache(t, origins...), "own.example", own}, History: noPast(origins)})
 	checkAnswers(t, h, []question{
@@ -229,7 +231,7 @@ func TestFilesAreProtected(t *testing.T) {
 
 func TestFileShowsTrouble(t *testing.T) {
 	since := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
-	snap := &robots.Snapshot{Stale: true, Availability: robots.Found, Rules: &rules.Ruleset{}, Since: since, Failures: 3, Marks: robots.Unauthorized, Cause: "destination_unavailable"}
+	snap := &robots.Snapshot{Answer: robots.Answer{Availability: robots.Found, Flags: robots.Unauthorized, Cause: "destination_unavailable"}, Stale: true, Rules: &rules.Ruleset{}, Since: since, Failures: 3}
 	got, err := json.Marshal(file("https://a.example", snap))
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,7 @@
 // Package ownfetch judges, paces and records the requests that the proxy sends for robots.txt files.
 //
 //	fetches := ownfetch.New(ownfetch.Options{Rules: cache, Policy: p, Client: self, Limiter: l, Recorder: w, IDs: ids})
-//	fetcher := robots.NewFetcher(robots.FetcherOptions{Admit: fetches.Admit, ...})
+//	fetcher := fetch.New(fetch.Options{Admit: fetches.Admit, ...})
 //
 // Every such request has a record. A redirect to a page of another host is judged and paced too, as a client's request
 // to that host is, in every mode: otherwise a host could make the proxy read any page, by redirecting its robots.txt
@@ -25,6 +25,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
 	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
 
 // Rules finds the robots.txt that judges a redirect. ToJudge is that of robots.Cache; Kept returns the file in memory,
@@ -68,8 +69,8 @@ func New(o Options) *Fetches { return &Fetches{o} }
 // retryLater is the time after which a fetch that the proxy could not make now is tried again.
 const retryLater = 5 * time.Second
 
-// Admit is robots.FetcherOptions.Admit. It returns an error if the request must not be sent.
-func (f *Fetches) Admit(ctx context.Context, hop robots.Hop) (robots.Visit, error) {
+// Admit is fetch.Options.Admit. It returns an error if the request must not be sent.
+func (f *Fetches) Admit(ctx context.Context, hop fetch.Hop) (fetch.Visit, error) {
 	v := &visit{fetches: f, hop: hop, rec: f.record(hop)}
 	if !hop.Page {
 		return v, nil
@@ -90,7 +91,7 @@ func (f *Fetches) key(host string) string {
 }
 
 // record returns the record of a request that is allowed.
-func (f *Fetches) record(hop robots.Hop) *audit.Record {
+func (f *Fetches) record(hop fetch.Hop) *audit.Record {
 	path, query, _ := strings.Cut(hop.Target, "?")
 	return &audit.Record{
 		Time: time.Now(), Client: hop.Asker.Name, UserAgent: cut(hop.UserAgent, 1024), Via: audit.Robots,
@@ -105,7 +106,7 @@ func cut(s string, n int) string { return s[:min(len(s), n)] }
 // visit is one request of a fetch.
 type visit struct {
 	fetches *Fetches
-	hop     robots.Hop
+	hop     fetch.Hop
 	rec     *audit.Record
 	begun   bool // rec is
 
@@ -181,7 +182,7 @@ func (v *visit) unjudged(ctx context.Context, err error) error {
 	v.decide(policy.Decision{Outcome: policy.Error, Reason: policy.ReasonRobotsUnreachable})
 	if ctx.Err() != nil || errors.Is(err, robots.ErrBusy) {
 		err = fmt.Errorf("the robots.txt of %s, which it redirects to, was not had in time: %w", v.hop.To, err)
-		return &robots.LaterError{At: time.Now().Add(retryLater), Err: err}
+		return &fetch.LaterError{At: time.Now().Add(retryLater), Err: err}
 	}
 	return err
 }
@@ -191,7 +192,7 @@ const ownFileHint = "; an operator who knows better sets robots_file in hosts"
 
 // refuse returns the error of a redirect that is refused until a moment, or for as long as the file is kept.
 func (v *visit) refuse(until time.Time, format string, args ...any) error {
-	return &robots.RefusedError{Why: fmt.Sprintf(format, args...) + ownFileHint, Until: until}
+	return &fetch.RefusedError{Why: fmt.Sprintf(format, args...) + ownFileHint, Until: until}
 }
 
 // refusal returns the error for v.decision.
@@ -228,7 +229,7 @@ func (v *visit) begin(ctx context.Context) error {
 	}
 	v.rec.ID = o.IDs.Next(v.rec.Time)
 	if err := o.Recorder.Begin(ctx, v.rec); err != nil {
-		return &robots.LaterError{Err: err}
+		return &fetch.LaterError{Err: err}
 	}
 	v.begun = true
 	return nil
@@ -321,11 +322,11 @@ func (v *visit) unpaced(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		err = fmt.Errorf("it redirects to %s, which has had no free place in time", host)
 	}
-	return &robots.LaterError{At: at, Err: err}
+	return &fetch.LaterError{At: at, Err: err}
 }
 
 // End gives back the place in the lane and completes the record.
-func (v *visit) End(o robots.Outcome) {
+func (v *visit) End(o fetch.Outcome) {
 	if o.Response != nil {
 		v.grant.Hear(outcome(o.Response, time.Now()))
 		v.rec.Status, v.rec.FirstByte = o.Response.StatusCode, audit.Millis(o.Header.Sub(v.rec.SentAt))

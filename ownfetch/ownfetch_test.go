@@ -18,6 +18,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
 	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 	"github.com/robotsproxy/robotsproxy/rules"
 )
 
@@ -45,7 +46,7 @@ func (f *oneFile) Kept(origin.Origin) *robots.Snapshot {
 func (f *oneFile) set(body string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.snap = &robots.Snapshot{Availability: robots.Found, Status: 200, Body: []byte(body), SHA256: "5ha", Rules: rules.Parse([]byte(body), rules.Options{})}
+	f.snap = &robots.Snapshot{Answer: robots.Answer{Availability: robots.Found, Status: 200, Body: []byte(body), SHA256: "5ha"}, Rules: rules.Parse([]byte(body), rules.Options{})}
 }
 
 // fetchRig is Fetches with real parts, but for the files.
@@ -102,7 +103,7 @@ func newFetchRig(t *testing.T, body string, o policy.Options) *fetchRig {
 }
 
 // hop is a redirect to a page of victim.example, by a fetch for client that lasts for 10 s.
-func (r *fetchRig) hop(client, target string) robots.Hop {
+func (r *fetchRig) hop(client, target string) fetch.Hop {
 	r.t.Helper()
 	evil, err := origin.Parse("http://evil.example")
 	if err != nil {
@@ -112,13 +113,13 @@ func (r *fetchRig) hop(client, target string) robots.Hop {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return robots.Hop{
+	return fetch.Hop{
 		For: evil, To: victim, Target: target, Page: true, Asker: robots.Asker{Client: client, Name: client}, UserAgent: "robotsproxy/1", Until: time.Now().Add(10 * time.Second),
 	}
 }
 
 // visit takes a hop to the moment when it may be sent.
-func (r *fetchRig) visit(h robots.Hop) (robots.Visit, error) {
+func (r *fetchRig) visit(h fetch.Hop) (fetch.Visit, error) {
 	ctx, cancel := context.WithDeadline(r.t.Context(), h.Until)
 	defer cancel()
 	v, err := r.Admit(ctx, h)
@@ -129,19 +130,19 @@ func (r *fetchRig) visit(h robots.Hop) (robots.Visit, error) {
 }
 
 // mustVisit makes a visit that ends at once.
-func (r *fetchRig) mustVisit(h robots.Hop) {
+func (r *fetchRig) mustVisit(h fetch.Hop) {
 	r.t.Helper()
 	v, err := r.visit(h)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	v.End(robots.Outcome{Response: &http.Response{StatusCode: 200}, Header: time.Now(), Addr: &net.TCPAddr{}})
+	v.End(fetch.Outcome{Response: &http.Response{StatusCode: 200}, Header: time.Now(), Addr: &net.TCPAddr{}})
 }
 
 // redirectIsRefused checks an error that says that a redirect is refused, until a moment.
 func redirectIsRefused(t *testing.T, err error, why string, until time.Time) {
 	t.Helper()
-	var refused *robots.RefusedError
+	var refused *fetch.RefusedError
 	if !errors.As(err, &refused) || !strings.Contains(err.Error(), why) || !refused.Until.Equal(until) {
 		t.Errorf("error %v (%+v), want a refusal until %v that says %q", err, refused, until, why)
 	}
@@ -150,7 +151,7 @@ func redirectIsRefused(t *testing.T, err error, why string, until time.Time) {
 // isLater checks an error that says when to come back.
 func isLater(t *testing.T, err error, at time.Time) {
 	t.Helper()
-	var later *robots.LaterError
+	var later *fetch.LaterError
 	if !errors.As(err, &later) || !later.At.Equal(at) {
 		t.Errorf("error %v (%+v), want to come back at %v", err, later, at)
 	}
@@ -199,14 +200,14 @@ func TestOfAPausedHost(t *testing.T) {
 			t.Fatal(err)
 		}
 		pushed := &http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {"4"}}}
-		v.End(robots.Outcome{Response: pushed, Header: time.Now(), Addr: &net.TCPAddr{}})
+		v.End(fetch.Outcome{Response: pushed, Header: time.Now(), Addr: &net.TCPAddr{}})
 		begin := time.Now()
 		v, err = r.visit(r.hop("b", "/x"))
 		if err != nil || time.Since(begin) != 4*time.Second {
 			t.Fatalf("in a pause of 4s: %v after %v, want to be sent then", err, time.Since(begin))
 		}
 		pushed.Header.Set("Retry-After", "60")
-		v.End(robots.Outcome{Response: pushed, Header: time.Now(), Addr: &net.TCPAddr{}})
+		v.End(fetch.Outcome{Response: pushed, Header: time.Now(), Addr: &net.TCPAddr{}})
 		asked := r.file.asked
 		_, err = r.visit(r.hop("b", "/x"))
 		redirectIsRefused(t, err, "has pushed back", time.Now().Add(time.Minute))
@@ -235,7 +236,7 @@ func TestAreInTheLineOfTheirClient(t *testing.T) {
 			t.Errorf("it waited %v, want one turn of the crowd's before its own", got)
 		}
 		_, err := r.visit(r.hop("crowd", "/x"))
-		if !errors.As(err, new(*robots.LaterError)) {
+		if !errors.As(err, new(*fetch.LaterError)) {
 			t.Errorf("a redirect of the crowd's: %v, want to come back later", err)
 		}
 		if got := r.limiter.Stats(); got.Reserved != 0 {
@@ -284,7 +285,7 @@ func TestAreJudgedAgain(t *testing.T) {
 				} else if err != nil || time.Since(begin) != row.wait {
 					t.Errorf("sent with %v after %v, want after %v", err, time.Since(begin), row.wait)
 				} else {
-					v.End(robots.Outcome{})
+					v.End(fetch.Outcome{})
 				}
 				if view, _ := r.limiter.Peek("victim.example"); view.InFlight != 0 || view.Waiting != 0 {
 					t.Errorf("the lane has %+v, want nobody", view)
@@ -300,7 +301,7 @@ func TestUnrecorded(t *testing.T) {
 		r := newFetchRig(t, paceOf5, policy.Options{})
 		r.records.refuse = true
 		_, err := r.visit(r.hop("a", "/x"))
-		if !errors.As(err, new(*robots.LaterError)) || !errors.Is(err, audit.ErrUnavailable) {
+		if !errors.As(err, new(*fetch.LaterError)) || !errors.Is(err, audit.ErrUnavailable) {
 			t.Errorf("visit: %v, want that it cannot be recorded", err)
 		}
 		r.records.refuse = false
@@ -320,12 +321,12 @@ func TestThatAreSentAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v.End(robots.Outcome{Err: errors.New("the connection broke"), Addr: &net.TCPAddr{}})
+		v.End(fetch.Outcome{Err: errors.New("the connection broke"), Addr: &net.TCPAddr{}})
 		begin := time.Now()
 		if err := v.Begin(t.Context()); err != nil || time.Since(begin) != 5*time.Second {
 			t.Errorf("Begin again: %v after %v, want after the Delay", err, time.Since(begin))
 		}
-		v.End(robots.Outcome{Response: &http.Response{StatusCode: 200}, Header: time.Now(), Bytes: 7, Addr: &net.TCPAddr{}})
+		v.End(fetch.Outcome{Response: &http.Response{StatusCode: 200}, Header: time.Now(), Bytes: 7, Addr: &net.TCPAddr{}})
 		all := r.records.all()
 		if len(all) != 2 || all[0].ID >= all[1].ID || all[0].Error == "" || all[0].Status != 0 || all[1].Error != "" || all[1].Status != 200 || all[1].Bytes != 7 || all[1].Gap != audit.Millis(5*time.Second) || all[1].DelayRequired != audit.Millis(5*time.Second) {
 			t.Errorf("records %+v", all)
@@ -341,7 +342,7 @@ func TestThatReachNobody(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v.End(robots.Outcome{Err: errors.New("connection refused")})
+		v.End(fetch.Outcome{Err: errors.New("connection refused")})
 		begin := time.Now()
 		r.mustVisit(r.hop("a", "/x"))
 		if got := time.Since(begin); got != 0 {
@@ -358,11 +359,11 @@ func TestThatCannotBeJudged(t *testing.T) {
 		_, err := r.visit(r.hop("a", "/x"))
 		isLater(t, err, time.Now().Add(retryLater))
 		r.file.err = errors.New("prohibited")
-		if _, err = r.visit(r.hop("a", "/x")); !errors.Is(err, r.file.err) || errors.As(err, new(*robots.LaterError)) {
+		if _, err = r.visit(r.hop("a", "/x")); !errors.Is(err, r.file.err) || errors.As(err, new(*fetch.LaterError)) {
 			t.Errorf("visit: %v, want what the look-up came to", err)
 		}
 		r.file.err = nil
-		r.file.snap = &robots.Snapshot{Rules: &rules.Ruleset{}, Cause: "connection_refused", Err: errors.New("dial 10.0.0.1")}
+		r.file.snap = &robots.Snapshot{Answer: robots.Answer{Cause: "connection_refused", Err: errors.New("dial 10.0.0.1")}, Rules: &rules.Ruleset{}}
 		_, err = r.visit(r.hop("a", "/x"))
 		redirectIsRefused(t, err, "http://victim.example/robots.txt, which says whether that is allowed, could not be fetched: connection refused", time.Time{})
 	})

@@ -15,7 +15,7 @@ var costly = "User-agent: *\nDisallow: /private\n" + strings.Repeat("Allow: /*!\
 
 // foundIn is found in a dialect.
 func foundIn(body string, d rules.Dialect) *robots.Snapshot {
-	return &robots.Snapshot{Availability: robots.Found, Status: 200, Body: []byte(body), Rules: rules.Parse([]byte(body), rules.Options{Dialect: d})}
+	return &robots.Snapshot{Answer: robots.Answer{Availability: robots.Found, Status: 200, Body: []byte(body)}, Rules: rules.Parse([]byte(body), rules.Options{Dialect: d})}
 }
 
 // TestTooComplex checks that a verdict which was given up refuses, unless the operator allows every path.

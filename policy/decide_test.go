@@ -23,11 +23,11 @@ func mustOrigin(tb testing.TB, s string) origin.Origin {
 }
 
 func found(body string) *robots.Snapshot {
-	return &robots.Snapshot{Availability: robots.Found, Status: 200, Rules: rules.Parse([]byte(body), rules.Options{})}
+	return &robots.Snapshot{Answer: robots.Answer{Availability: robots.Found, Status: 200}, Rules: rules.Parse([]byte(body), rules.Options{})}
 }
 
 func empty(a robots.Availability, status int) *robots.Snapshot {
-	return &robots.Snapshot{Availability: a, Status: status, Rules: rules.Parse(nil, rules.Options{})}
+	return &robots.Snapshot{Answer: robots.Answer{Availability: a, Status: status}, Rules: rules.Parse(nil, rules.Options{})}
 }
 
 func ptr[T any](v T) *T { return &v }

@@ -13,6 +13,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
 	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
 
 // This file turns the error of each stage of a request into a Refusal, with a Detail that has no internal address.
@@ -22,7 +23,7 @@ import (
 func lookUpRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 	var (
 		busy  *robots.BusyError
-		later *robots.LaterError
+		later *fetch.LaterError
 	)
 	ref := &Refusal{Reason: policy.ReasonRobotsUnreachable, RetryAfter: time.Second, Err: err}
 	switch {
@@ -41,8 +42,8 @@ func lookUpRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 		ref.ProxyError, ref.RetryAfter = "http_request_denied", max(time.Second, time.Until(later.At))
 		ref.Detail = ex.origin.String() + "/robots.txt could not be fetched yet: " + later.Error()
 	default:
-		ref.ProxyError = robots.ErrorType(err)
-		ref.Detail = ex.origin.String() + "/robots.txt could not be fetched: " + robots.ErrorText(ref.ProxyError, err)
+		ref.ProxyError = fetch.ErrorType(err)
+		ref.Detail = ex.origin.String() + "/robots.txt could not be fetched: " + fetch.ErrorText(ref.ProxyError, err)
 	}
 	return ref
 }
@@ -190,9 +191,9 @@ func upstreamRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 	if errors.Is(err, errConnectionAuth) {
 		return &Refusal{Reason: policy.ReasonConnectionAuth, Err: err, Detail: connectionAuthDetail}
 	}
-	ref := &Refusal{Reason: policy.ReasonUpstream, ProxyError: robots.ErrorType(err), Err: err}
+	ref := &Refusal{Reason: policy.ReasonUpstream, ProxyError: fetch.ErrorType(err), Err: err}
 	ref.Status = timeoutStatus(ref.ProxyError)
-	text := robots.ErrorText(ref.ProxyError, err)
+	text := fetch.ErrorText(ref.ProxyError, err)
 	ref.Detail = ex.origin.String() + " did not answer: " + text
 	var failure *egress.UpstreamError
 	if errors.As(err, &failure) {

@@ -19,6 +19,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/proxy"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
 	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
 
 // printer prints the decision of each record.
@@ -48,7 +49,7 @@ func Example() {
 	}
 	guard := egress.New(egress.Options{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 	transport := egress.NewTransport(egress.TransportOptions{Guard: guard})
-	fetcher, err := robots.NewFetcher(robots.FetcherOptions{Transport: transport, UserAgent: "example/1.0"})
+	fetcher, err := fetch.New(fetch.Options{Transport: transport, UserAgent: "example/1.0"})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
 	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 	"github.com/robotsproxy/robotsproxy/rules"
 )
 
@@ -78,7 +79,7 @@ func newRig(t testing.TB, change func(*Options)) *rig {
 }
 
 func (r *rig) newCache(transport http.RoundTripper) *robots.Cache {
-	fetcher, err := robots.NewFetcher(robots.FetcherOptions{Transport: transport, UserAgent: "robotsproxy/test", Prohibited: egress.Prohibited, OnTheWay: egress.UpstreamFailed})
+	fetcher, err := fetch.New(fetch.Options{Transport: transport, UserAgent: "robotsproxy/test", Prohibited: egress.Prohibited, UpstreamFailed: egress.UpstreamFailed})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -267,7 +268,7 @@ func (f snapshots) Snapshot(ctx context.Context, o origin.Origin, _ robots.Asker
 func (snapshots) Kept(origin.Origin) *robots.Snapshot { return nil }
 
 func fixed(body string) snapshots {
-	snap := &robots.Snapshot{Availability: robots.Found, Status: 200, Body: []byte(body), Rules: rules.Parse([]byte(body), rules.Options{})}
+	snap := &robots.Snapshot{Answer: robots.Answer{Availability: robots.Found, Status: 200, Body: []byte(body)}, Rules: rules.Parse([]byte(body), rules.Options{})}
 	return func(context.Context, origin.Origin) (*robots.Snapshot, error) { return snap, nil }
 }
 

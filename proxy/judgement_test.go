@@ -11,7 +11,7 @@ import (
 
 func TestCostly(t *testing.T) {
 	snapshot := func(body string) *robots.Snapshot {
-		return &robots.Snapshot{Availability: robots.Found, Rules: rules.Parse([]byte(body), rules.Options{})}
+		return &robots.Snapshot{Answer: robots.Answer{Availability: robots.Found}, Rules: rules.Parse([]byte(body), rules.Options{})}
 	}
 	const small = "User-agent: *\nDisallow: /private\n"
 	large, long := small+strings.Repeat("Allow: /*!\n", 31_936), "/"+strings.Repeat("a", 60_000)

@@ -131,7 +131,7 @@ func TestRefusedRawTunnel(t *testing.T) {
 }
 
 var unreachable = snapshots(func(context.Context, origin.Origin) (*robots.Snapshot, error) {
-	return &robots.Snapshot{Availability: robots.Unreachable, Cause: "connection_refused", Rules: rules.Parse(nil, rules.Options{})}, nil
+	return &robots.Snapshot{Answer: robots.Answer{Availability: robots.Unreachable, Cause: "connection_refused"}, Rules: rules.Parse(nil, rules.Options{})}, nil
 })
 
 // The agent that CONNECT names is judged.

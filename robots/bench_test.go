@@ -7,6 +7,7 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
 
 // warm returns a Cache that holds n origins, and those.
@@ -69,7 +70,7 @@ func BenchmarkHitParallel(b *testing.B) {
 }
 
 func BenchmarkFetch(b *testing.B) {
-	c := newCache(b, robots.CacheOptions{Fetch: func(_ context.Context, r robots.Request) (*robots.Snapshot, error) {
+	c := newCache(b, robots.CacheOptions{Fetch: func(_ context.Context, r fetch.Request) (*robots.Answer, error) {
 		return found(r.Origin, "", 0), nil // expired at once
 	}})
 	o := mustOrigin(b, "http://a.example")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
 
 func gzipped(parts ...string) string {
@@ -57,7 +58,7 @@ func TestGzip(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			site.SetRobots("", robotstest.Robots{Body: row.body, Header: http.Header{"Content-Encoding": row.coding}})
-			if got := outline(fetch(t, f, "http://a.example")); got != row.want {
+			if got := outline(fetched(t, f, "http://a.example")); got != row.want {
 				t.Errorf("Fetch = %s, want %s", got, row.want)
 			}
 		})
@@ -94,7 +95,7 @@ func TestMaxSize(t *testing.T) {
 					body = gzipped(body)
 				}
 				site.SetRobots("", robotstest.Robots{Body: body, Header: http.Header{"Content-Encoding": {coding}}})
-				snap := fetch(t, f, "http://a.example")
+				snap := fetched(t, f, "http://a.example")
 				if got := outline(snap); got != row.want {
 					t.Errorf("Fetch = %s, want %s", got, row.want)
 				}
@@ -138,7 +139,7 @@ func TestLength(t *testing.T) {
 			transport := &http.Transport{MaxResponseHeaderBytes: 64 << 10}
 			defer transport.CloseIdleConnections()
 			addr := serveRaw(t, answer(row.answer))
-			if got := outline(fetch(t, newFetcherOver(t, transport, nil), "http://"+addr)); got != row.want {
+			if got := outline(fetched(t, newFetcherOver(t, transport, nil), "http://"+addr)); got != row.want {
 				t.Errorf("Fetch = %s, want %s", got, row.want)
 			}
 		})
@@ -165,10 +166,10 @@ func TestEndless(t *testing.T) {
 		for _, scheme := range []string{"http", "https"} {
 			t.Run(name+" "+scheme, func(t *testing.T) {
 				site.SetRobots("", robotstest.Robots{Handler: handler})
-				fetch(t, f, scheme+"://warm-up.example")
+				fetched(t, f, scheme+"://warm-up.example")
 				var before, after runtime.MemStats
 				runtime.ReadMemStats(&before)
-				snap := fetch(t, f, scheme+"://a.example")
+				snap := fetched(t, f, scheme+"://a.example")
 				runtime.ReadMemStats(&after)
 				if !snap.Truncated || len(snap.Body) != 500<<10 {
 					t.Errorf("Fetch kept %d octets, Truncated %v, want 500 KiB and true", len(snap.Body), snap.Truncated)
@@ -186,7 +187,7 @@ func TestEndless(t *testing.T) {
 func TestDrip(t *testing.T) {
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
-	f := newFetcherOver(t, transport, func(o *robots.FetcherOptions) { o.Timeout = time.Second })
+	f := newFetcherOver(t, transport, func(o *fetch.Options) { o.Timeout = time.Second })
 	addr := serveRaw(t, func(conn *net.TCPConn) {
 		readHead(conn)
 		_, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
@@ -195,7 +196,7 @@ func TestDrip(t *testing.T) {
 			_, err = io.WriteString(conn, "#")
 		}
 	})
-	if got, want := outline(fetch(t, f, "http://"+addr)), "unreachable 0 http_response_timeout"; got != want {
+	if got, want := outline(fetched(t, f, "http://"+addr)), "unreachable 0 http_response_timeout"; got != want {
 		t.Errorf("Fetch = %s, want %s", got, want)
 	}
 }
@@ -216,7 +217,7 @@ func TestEmptyMembers(t *testing.T) {
 			}
 		}
 	}})
-	snap := fetch(t, newFetcher(t, site, nil), "http://a.example")
+	snap := fetched(t, newFetcher(t, site, nil), "http://a.example")
 	if snap.Availability != robots.Unreachable || snap.Cause != "http_response_incomplete" {
 		t.Errorf("Fetch = %v, cause %q, %v; want Unreachable and http_response_incomplete", snap.Availability, snap.Cause, snap.Err)
 	}

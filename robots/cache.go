@@ -12,56 +12,71 @@ import (
 
 	"github.com/dgraph-io/ristretto/v2"
 	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
 
-// CacheOptions say what a Cache asks, how much it keeps, and who else is concerned.
+// CacheOptions are the options of a Cache.
 type CacheOptions struct {
-	Fetch func(context.Context, Request) (*Snapshot, error) // required: Fetcher.Fetch; each Snapshot is a new one
+	// Fetch fetches a file: Fetcher.Fetch. It returns a new Answer each time. Required.
+	Fetch func(context.Context, fetch.Request) (*Answer, error)
 
-	Store       Store                       // keeps what the memory drops and what a restart must not lose; if nil, nothing does
-	Expiry      func(*Snapshot) time.Time   // of one from the Store, maybe fetched with other options: Fetcher.Expiry; if nil, as it says
-	StoreFailed func(error)                 // is told of each call of Store that failed; may be nil
-	Paused      func(host string) time.Time // until when a host wants no requests; if nil, or in the past, none is paused
-	Changed     func(Change)                // is told of each robots.txt that is not what it was; may be nil
+	// Store keeps Snapshots that leave the memory, and those of earlier processes. If nil, they are fetched again.
+	Store Store
+	// Expiry returns when an Answer from the Store must be fetched again, since it may have been fetched with other options:
+	// Fetcher.Expiry. If nil, Answer.Expires counts.
+	Expiry func(*Answer) time.Time
+	// StoreFailed is called after each call of Store that failed. May be nil.
+	StoreFailed func(error)
+	// Paused returns the time until which no request should be sent to host. If nil, no host is paused.
+	Paused func(host string) time.Time
+	// Changed is called for each Change. May be nil.
+	Changed func(Change)
 
 	// Spacing returns the least time from the end of a fetch for an origin to the start of one for another origin of its
-	// host, given what counts after the fetch, which is nil if nothing is known. If nil, there is none.
+	// host. The Snapshot is what counts after the fetch, or nil if that is not known. If Spacing is nil, there is none.
 	Spacing func(origin.Origin, *Snapshot) time.Duration
-	MaxWait time.Duration // the longest wait for that; if zero, 150 s
+	// MaxWait is the longest wait because of Spacing. If zero, 150 s.
+	MaxWait time.Duration
 
-	UnreachableAllows bool // what was unreachable for 30 days allows every path (RFC 9309 section 2.3.1.4); else it refuses
+	// UnreachableAllows says that a file that was unreachable for 30 days allows every path (RFC 9309 section 2.3.1.4). If
+	// false, it disallows every path.
+	UnreachableAllows bool
 
-	MaxBytes   int64 // of memory for Snapshots; if zero, 256 MiB
-	MaxFetches int   // at once; if zero, 1,024. A client alone gets 7/8 of them (see gate).
-	MaxBodies  int   // that are read and compiled at once; if zero, 64. A client alone gets 7/8 of them.
-	MaxQueue   int   // fetches that may wait; if zero, 20,000. If more come, the client with the most waiting gets ErrBusy.
+	// MaxBytes limits the memory of Snapshots. If zero, 256 MiB.
+	MaxBytes int64
+	// MaxFetches limits concurrent fetches. If zero, 1,024. A client alone gets 7/8 of them: see gate.
+	MaxFetches int
+	// MaxBodies limits the files that are read and parsed at once. If zero, 64. A client alone gets 7/8 of them.
+	MaxBodies int
+	// MaxQueue limits waiting fetches. If zero, 20,000. Beyond that, the client with the most waiting fetches gets ErrBusy.
+	MaxQueue int
 }
 
-// Cache holds the Snapshots of many origins: in memory, and in its Store. Each is fetched once, however many ask for it at
-// the same time, and kept until it expires; one that is in use is renewed before. A failure is kept too, so that a dead
-// origin is not asked for every request. Its methods may be called by many goroutines at once.
+// Cache keeps the Snapshots of many origins in memory and in its Store. It fetches an origin once, however many callers
+// ask for it at the same time, and keeps the Snapshot until it expires. A Snapshot in use is renewed before that. Failures
+// are kept too, so that a dead origin is not asked for each request. The methods may be called concurrently.
 type Cache struct {
-	options CacheOptions
-	born    time.Time
-	seed    maphash.Seed
-	kept    *ristretto.Cache[uint64, *Snapshot]
-	recent  recent
-	flights flights
-	judging flights       // those toJudge
-	writing writers       // to the memory and the Store
-	purges  atomic.Uint64 // so far
-	outages outages
-	saver   saver
-	queue   *queue
-	spacing spacing
-	counts  counts
+	options  CacheOptions
+	born     time.Time
+	seed     maphash.Seed
+	kept     *ristretto.Cache[uint64, *Snapshot]
+	recent   recent
+	inflight inflightPool
+	judging  inflightPool  // with the purpose toJudge
+	writing  writers       // to the memory and the Store
+	purges   atomic.Uint64 // number of purges
+	outages  outages
+	saver    saver
+	queue    *queue
+	spacing  spacing
+	counts   counts
 
-	life     context.Context // ends with Close, and with it every fetch
+	life     context.Context // of fetches; ended by Close
 	end      context.CancelFunc
-	saves    context.Context // ends a while after life, and with it every Save
+	saves    context.Context // of Store.Save; ended by Close, after lastPatience
 	endSaves context.CancelFunc
 	mu       sync.Mutex     // held to end life, and to add to busy
-	busy     sync.WaitGroup // the flights and the saver
+	busy     sync.WaitGroup // the jobs and saveAll
 }
 
 // NewCache returns a Cache whose memory is empty. It must be closed.
@@ -77,9 +92,6 @@ func NewCache(o CacheOptions) (*Cache, error) {
 	if o.Store == nil {
 		o.Store = noStore{}
 	}
-	if o.Expiry == nil {
-		o.Expiry = func(s *Snapshot) time.Time { return s.Expires }
-	}
 	if o.StoreFailed == nil {
 		o.StoreFailed = func(error) {}
 	}
@@ -91,9 +103,9 @@ func NewCache(o CacheOptions) (*Cache, error) {
 	}
 	forRecent := min(o.MaxBytes/4, recentBytes)
 	kept, err := ristretto.NewCache(&ristretto.Config[uint64, *Snapshot]{
-		NumCounters: min(max(o.MaxBytes/200, 1<<10), 4<<20), // ten for each Snapshot of 2 KiB
+		NumCounters: min(max(o.MaxBytes/200, 1<<10), 4<<20), // ten for each Snapshot of 2 KiB, as ristretto advises
 		MaxCost:     o.MaxBytes - forRecent, BufferItems: 64, IgnoreInternalCost: true,
-		TtlTickerDurationInSec: 24 * 60 * 60, // what it would clean up are TTLs of its own, which nothing has here
+		TtlTickerDurationInSec: 24 * 60 * 60, // no entry has a TTL
 	})
 	if err != nil {
 		return nil, fmt.Errorf("robots: making the cache: %w", err)
@@ -121,7 +133,8 @@ func (c *Cache) Close() {
 	c.kept.Close()
 }
 
-// begin counts a flight, or says that the Cache is closed: a flight whose callers have all left may begin after that.
+// begin counts a job. It returns an error if the Cache is closed: a job may begin after its callers have left and Close
+// was called.
 func (c *Cache) begin() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,40 +145,40 @@ func (c *Cache) begin() error {
 	return nil
 }
 
-// Snapshot returns o's robots.txt as it stands now, fetching it if no fresh copy is kept. The origin
-// sees asker's token if this call begins the fetch. The error is that of ctx,
-// of a guard that refuses o's address, of a failure on the way to every origin, a *LaterError, or ErrBusy.
+// Snapshot returns the robots.txt of o. It fetches it, with the token of asker in User-Agent, if no fresh copy is kept. It
+// returns the error of ctx; that of Options.Prohibited for the address of o; a *fetch.UpstreamError; a *fetch.LaterError; or
+// ErrBusy.
 func (c *Cache) Snapshot(ctx context.Context, o origin.Origin, asker Asker) (*Snapshot, error) {
-	now := c.born.Add(time.Since(c.born)) // by the monotonic clock alone, which is half as dear as time.Now
+	now := c.born.Add(time.Since(c.born)) // reads the monotonic clock only, in half the time of time.Now
 	key := c.key(o)
 	snap := c.inMemory(key, o)
 	if snap == nil || !snap.freshAt(now) || !snap.countsFor(asker.Client) {
-		return c.await(ctx, errand{origin: o, key: key, asker: asker, purpose: onExpiry})
+		return c.await(ctx, job{origin: o, key: key, asker: asker, purpose: onExpiry})
 	}
 	c.counts.hits.Add(1)
 	c.counts.served(snap)
 	snap.use()
 	if snap.dueAt(now) {
-		c.start(errand{origin: o, key: key, asker: asker, purpose: early}, false) // what it fails with is met again when snap expires
+		c.start(job{origin: o, key: key, asker: asker, purpose: early}, false) // if it fails, the look-up after the expiry tries again
 	}
 	return snap, nil
 }
 
-// ToJudge returns o's robots.txt, by which a redirect to a page of o is judged while the file of another origin is fetched:
-// the copy that is kept if it is fresh, or what a fetch brings that waits for no other fetch of o's and follows no such
-// redirect itself. The error is as that of Snapshot.
+// ToJudge returns the robots.txt of o, which judges a redirect to a page of o during the fetch of another origin: a fresh
+// copy, or the result of a fetch that does not wait for another fetch of o and does not follow such a redirect. It returns
+// the errors of Snapshot.
 func (c *Cache) ToJudge(ctx context.Context, o origin.Origin, asker Asker) (*Snapshot, error) {
-	return c.await(ctx, errand{origin: o, key: c.key(o), asker: asker, purpose: toJudge})
+	return c.await(ctx, job{origin: o, key: c.key(o), asker: asker, purpose: toJudge})
 }
 
-// Refresh asks o for its robots.txt now, by conditional request where a copy is kept, and returns what counts then. It
-// shares a fetch that is under way. Its error is that of Snapshot.
+// Refresh asks o for its robots.txt now and returns what counts then. The request is conditional if a copy is kept. A fetch
+// under way is shared. Refresh returns the errors of Snapshot.
 func (c *Cache) Refresh(ctx context.Context, o origin.Origin) (*Snapshot, error) {
-	return c.await(ctx, errand{origin: o, key: c.key(o), purpose: anyway})
+	return c.await(ctx, job{origin: o, key: c.key(o), purpose: anyway})
 }
 
-// Peek returns what is kept of o, fresh or not, or ErrNoSnapshot. It asks no origin. It is for showing and not for judging:
-// Rules is nil in what is not in memory, since to compile them takes longer than all else.
+// Peek returns the Snapshot that is kept of o, fresh or not, or ErrNoSnapshot. It does not fetch. If the Snapshot is not in
+// memory, its Rules are nil: it is for display, and to parse takes longest.
 func (c *Cache) Peek(ctx context.Context, o origin.Origin) (*Snapshot, error) {
 	if snap := c.inMemory(c.key(o), o); snap != nil {
 		return snap, nil
@@ -177,21 +190,20 @@ func (c *Cache) Peek(ctx context.Context, o origin.Origin) (*Snapshot, error) {
 	return snap.schedule(), nil
 }
 
-// Kept returns the copy of o in memory, fresh or not, and nil if there is none. It is for judging once more what was judged
-// by a Snapshot before: it asks neither the Store nor the origin, and does not wait.
+// Kept returns the Snapshot of o in memory, fresh or not, or nil. It does not wait. It is for a request that was judged by
+// an earlier Snapshot and is judged again.
 func (c *Cache) Kept(o origin.Origin) *Snapshot { return c.inMemory(c.key(o), o) }
 
-// Used reports whether the Snapshot of o in memory has answered a look-up since the last call for o. A Store that drops what
-// is not in use can ask it.
+// Used reports whether the Snapshot of o in memory has answered a look-up since the last call for o. A Store that removes
+// unused Snapshots can call it.
 func (c *Cache) Used(o origin.Origin) bool {
 	snap := c.inMemory(c.key(o), o)
-	return snap != nil && snap.flags.And(^uint32(flagUsed))&flagUsed != 0
+	return snap != nil && snap.marks.And(^uint32(markUsed))&markUsed != 0
 }
 
 func (c *Cache) key(o origin.Origin) uint64 { return maphash.Comparable(c.seed, o) }
 
-// inMemory returns the copy of o in memory, fresh or not; nil if there is none. Two origins may have one key, so the
-// Snapshot's own is compared.
+// inMemory returns the Snapshot of o in memory, fresh or not, or nil. It compares origins, since two may have one key.
 func (c *Cache) inMemory(key uint64, o origin.Origin) *Snapshot {
 	if snap, ok := c.kept.Get(key); ok && snap.Origin == o {
 		return snap
@@ -202,17 +214,23 @@ func (c *Cache) inMemory(key uint64, o origin.Origin) *Snapshot {
 	return c.saver.get(o)
 }
 
-// remember takes snap into the memory. Ristretto may decline it, which costs those who ask next a read of the Store; but
-// when this returns it has made up its mind, so that no older copy can come after.
+// remember adds snap to the memory. Ristretto may decline it; then later look-ups read the Store. When remember returns,
+// ristretto has decided, so that it cannot add an older Snapshot later.
 func (c *Cache) remember(key uint64, snap *Snapshot) {
 	c.recent.add(snap)
 	c.kept.Set(key, snap, snap.size())
 	c.kept.Wait()
 }
 
-// forget drops what the memory has of o.
+// forget removes o from the memory.
 func (c *Cache) forget(key uint64, o origin.Origin) {
 	c.recent.remove(o)
 	c.kept.Del(key)
 	c.kept.Wait()
+}
+
+func setDefault[T int | int64 | time.Duration](field *T, value T) {
+	if *field == 0 {
+		*field = value
+	}
 }

@@ -13,18 +13,19 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
 
-type fetchFunc = func(context.Context, robots.Request) (*robots.Snapshot, error)
+type fetchFunc = func(context.Context, fetch.Request) (*robots.Answer, error)
 
 // finds has the file everywhere, for a day.
-func finds(_ context.Context, r robots.Request) (*robots.Snapshot, error) {
+func finds(_ context.Context, r fetch.Request) (*robots.Answer, error) {
 	return found(r.Origin, file, 24*time.Hour), nil
 }
 
 // fails has no origin reachable, and knows nothing of the failures before.
 func fails() fetchFunc {
-	return func(_ context.Context, r robots.Request) (*robots.Snapshot, error) {
+	return func(_ context.Context, r fetch.Request) (*robots.Answer, error) {
 		return failed(r.Origin, time.Minute), nil
 	}
 }
@@ -54,7 +55,7 @@ func lookUp(tb testing.TB, c *robots.Cache, o origin.Origin) *robots.Snapshot {
 func TestManyAskAtOnce(t *testing.T) {
 	o := mustOrigin(t, "http://a.example")
 	synctest.Test(t, func(t *testing.T) {
-		c := newCache(t, robots.CacheOptions{Fetch: func(ctx context.Context, r robots.Request) (*robots.Snapshot, error) {
+		c := newCache(t, robots.CacheOptions{Fetch: func(ctx context.Context, r fetch.Request) (*robots.Answer, error) {
 			time.Sleep(time.Second)
 			return found(r.Origin, file, time.Hour), nil
 		}})
@@ -93,7 +94,7 @@ func TestManyAskForReal(t *testing.T) {
 func TestWaiterLeaves(t *testing.T) {
 	o := mustOrigin(t, "http://a.example")
 	synctest.Test(t, func(t *testing.T) {
-		c := newCache(t, robots.CacheOptions{Fetch: func(ctx context.Context, r robots.Request) (*robots.Snapshot, error) {
+		c := newCache(t, robots.CacheOptions{Fetch: func(ctx context.Context, r fetch.Request) (*robots.Answer, error) {
 			select {
 			case <-time.After(time.Minute):
 				return found(r.Origin, file, time.Hour), nil
@@ -121,7 +122,7 @@ func TestWaiterLeaves(t *testing.T) {
 func TestFetchPanics(t *testing.T) {
 	o := mustOrigin(t, "http://a.example")
 	var calls atomic.Int32
-	c := newCache(t, robots.CacheOptions{MaxFetches: 1, Fetch: func(_ context.Context, r robots.Request) (*robots.Snapshot, error) {
+	c := newCache(t, robots.CacheOptions{MaxFetches: 1, Fetch: func(_ context.Context, r fetch.Request) (*robots.Answer, error) {
 		if calls.Add(1) == 1 {
 			panic("a fault of ours")
 		}
@@ -137,7 +138,7 @@ func TestErrorIsNotKept(t *testing.T) {
 	o := mustOrigin(t, "http://a.example")
 	fault := errors.New("prohibited")
 	var calls atomic.Int32
-	c := newCache(t, robots.CacheOptions{Fetch: func(context.Context, robots.Request) (*robots.Snapshot, error) {
+	c := newCache(t, robots.CacheOptions{Fetch: func(context.Context, fetch.Request) (*robots.Answer, error) {
 		calls.Add(1)
 		return nil, fault
 	}})
@@ -157,7 +158,7 @@ func TestExpiry(t *testing.T) {
 	o := mustOrigin(t, "http://a.example")
 	synctest.Test(t, func(t *testing.T) {
 		var asked []time.Time
-		c := newCache(t, robots.CacheOptions{Fetch: func(_ context.Context, r robots.Request) (*robots.Snapshot, error) {
+		c := newCache(t, robots.CacheOptions{Fetch: func(_ context.Context, r fetch.Request) (*robots.Answer, error) {
 			asked = append(asked, time.Now())
 			return found(r.Origin, file, time.Hour), nil
 		}})
@@ -202,7 +203,7 @@ func TestBackOff(t *testing.T) {
 				var failing atomic.Bool
 				var last time.Time
 				var gaps []string
-				c := newCache(t, robots.CacheOptions{Fetch: func(_ context.Context, r robots.Request) (*robots.Snapshot, error) {
+				c := newCache(t, robots.CacheOptions{Fetch: func(_ context.Context, r fetch.Request) (*robots.Answer, error) {
 					if !last.IsZero() {
 						gaps = append(gaps, fmt.Sprint(time.Since(last).Minutes()))
 					}
@@ -237,7 +238,7 @@ func TestBackOff(t *testing.T) {
 func TestMaxFetches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var now, most atomic.Int32
-		c := newCache(t, robots.CacheOptions{MaxFetches: 7, Fetch: func(_ context.Context, r robots.Request) (*robots.Snapshot, error) {
+		c := newCache(t, robots.CacheOptions{MaxFetches: 7, Fetch: func(_ context.Context, r fetch.Request) (*robots.Answer, error) {
 			defer now.Add(-1)
 			if n := now.Add(1); n > most.Load() {
 				most.Store(n)
@@ -265,7 +266,7 @@ func TestMaxFetches(t *testing.T) {
 func TestHangingHosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const places = 64 // the default
-		c := newCache(t, robots.CacheOptions{Fetch: func(ctx context.Context, r robots.Request) (*robots.Snapshot, error) {
+		c := newCache(t, robots.CacheOptions{Fetch: func(ctx context.Context, r fetch.Request) (*robots.Answer, error) {
 			if strings.HasPrefix(r.Origin.Host(), "hangs") {
 				<-ctx.Done()
 				return nil, ctx.Err()
@@ -295,7 +296,7 @@ func TestHangingHosts(t *testing.T) {
 // TestClose has flights under way, and others that wait for a place.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, err := robots.NewCache(robots.CacheOptions{MaxFetches: 3, Fetch: func(ctx context.Context, _ robots.Request) (*robots.Snapshot, error) {
+		c, err := robots.NewCache(robots.CacheOptions{MaxFetches: 3, Fetch: func(ctx context.Context, _ fetch.Request) (*robots.Answer, error) {
 			<-ctx.Done()
 			time.Sleep(time.Second) // it does not end at once
 			return nil, ctx.Err()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
 
 // vector is a line of the conformance vectors that is about getting the file.
@@ -142,7 +143,7 @@ func checkStatus(t *testing.T, v *vector) error {
 		w.WriteHeader(v.Status)
 		io.WriteString(w, file)
 	}})
-	snap := fetch(t, newFetcher(t, site, nil), "http://a.example")
+	snap := fetched(t, newFetcher(t, site, nil), "http://a.example")
 	if v.Status == http.StatusNoContent && snap.State() == "empty" {
 		return expect(v, "parse") // a file without a line
 	}
@@ -168,13 +169,13 @@ func checkError(t *testing.T, v *vector) error {
 		site.SetRobots("", robotstest.Robots{Handler: robotstest.Truncate})
 		transport = site.Transport()
 	}
-	return expect(v, meaning(fetch(t, newFetcherOver(t, transport, nil), "http://a.example")))
+	return expect(v, meaning(fetched(t, newFetcherOver(t, transport, nil), "http://a.example")))
 }
 
 func checkRedirects(t *testing.T, v *vector) error {
 	site := robotstest.New(t)
 	chain(site, v.Count)
-	got := meaning(fetch(t, newFetcher(t, site, nil), "http://hop-0.example"))
+	got := meaning(fetched(t, newFetcher(t, site, nil), "http://hop-0.example"))
 	if got == "follow" {
 		got = "parse"
 	}
@@ -220,7 +221,7 @@ func checkTTL(t *testing.T, v *vector) (err error) {
 		for name, value := range v.Headers {
 			h.Set(name, value)
 		}
-		got := kept(t, answering{status: 200, header: h}, func(o *robots.FetcherOptions) {
+		got := kept(t, answering{status: 200, header: h}, func(o *fetch.Options) {
 			o.TTL = time.Duration(v.Default) * time.Second
 			o.MinTTL = max(time.Duration(v.Minimum)*time.Second, 1) // 0 stands for the default
 		})

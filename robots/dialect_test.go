@@ -37,7 +37,10 @@ func TestRulesFor(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			snap := &robots.Snapshot{
-				Origin: tt.origin, Availability: tt.availability, ContentType: tt.contentType, Body: []byte(body), Truncated: tt.truncated,
+				Answer: robots.Answer{
+					Origin: tt.origin, Availability: tt.availability, ContentType: tt.contentType, Body: []byte(body),
+					Truncated: tt.truncated,
+				},
 				Rules: &rules.Ruleset{},
 			}
 			if tt.availability == robots.Found {
@@ -56,7 +59,7 @@ func TestRulesFor(t *testing.T) {
 
 // TestRulesForAtOnce holds that all who ask at once get the same.
 func TestRulesForAtOnce(t *testing.T) {
-	snap := &robots.Snapshot{Availability: robots.Found, Body: []byte("User-agent: *\nDisallow: /\n"), Rules: rules.Parse(nil, rules.Options{})}
+	snap := &robots.Snapshot{Answer: robots.Answer{Availability: robots.Found, Body: []byte("User-agent: *\nDisallow: /\n")}, Rules: rules.Parse(nil, rules.Options{})}
 	sets := make([]*rules.Ruleset, 32)
 	var all sync.WaitGroup
 	for i := range sets {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
 
 // ownFile disallows a path that is the host's own, and is n octets long.
@@ -34,7 +35,7 @@ func TestEviction(t *testing.T) {
 		t.Run(fmt.Sprint(maxBytes), func(t *testing.T) {
 			hot := mustOrigin(t, "https://hot.example")
 			var hotFetches atomic.Int32
-			c := newCache(t, robots.CacheOptions{MaxBytes: maxBytes, Fetch: func(_ context.Context, r robots.Request) (*robots.Snapshot, error) {
+			c := newCache(t, robots.CacheOptions{MaxBytes: maxBytes, Fetch: func(_ context.Context, r fetch.Request) (*robots.Answer, error) {
 				if r.Origin == hot {
 					hotFetches.Add(1)
 				}
@@ -64,15 +65,15 @@ func TestEviction(t *testing.T) {
 func TestMemory(t *testing.T) {
 	const maxBytes = 16 << 20
 	large := strings.Repeat("x", 200<<10)
-	for name, inflate := range map[string]func(*robots.Snapshot){
-		"body":      func(s *robots.Snapshot) { s.Body = []byte(strings.Clone(large)) },
-		"redirects": func(s *robots.Snapshot) { s.Redirects = []string{strings.Clone(large), strings.Clone(large)} },
-		"error":     func(s *robots.Snapshot) { s.Err = fmt.Errorf("malformed HTTP response %q", large) },
-		"small":     func(*robots.Snapshot) {},
+	for name, inflate := range map[string]func(*robots.Answer){
+		"body":      func(s *robots.Answer) { s.Body = []byte(strings.Clone(large)) },
+		"redirects": func(s *robots.Answer) { s.Redirects = []string{strings.Clone(large), strings.Clone(large)} },
+		"error":     func(s *robots.Answer) { s.Err = fmt.Errorf("malformed HTTP response %q", large) },
+		"small":     func(*robots.Answer) {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := heap()
-			c := newCache(t, robots.CacheOptions{MaxBytes: maxBytes, Fetch: func(_ context.Context, r robots.Request) (*robots.Snapshot, error) {
+			c := newCache(t, robots.CacheOptions{MaxBytes: maxBytes, Fetch: func(_ context.Context, r fetch.Request) (*robots.Answer, error) {
 				snap := found(r.Origin, file, 24*time.Hour)
 				inflate(snap)
 				return snap, nil

@@ -8,6 +8,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
 
 func Example() {
@@ -21,7 +22,7 @@ func Example() {
 	transport := site.Transport()
 	defer transport.CloseIdleConnections()
 
-	f, err := robots.NewFetcher(robots.FetcherOptions{Transport: transport, UserAgent: "robotsproxy/1.0"})
+	f, err := fetch.New(fetch.Options{Transport: transport, UserAgent: "robotsproxy/1.0"})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
-	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
 
 // TestFailures has an origin for every way to fail, and the errors that net/http makes of it: once met by a Fetcher
@@ -64,12 +64,12 @@ func TestFailures(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			transport := failing(t, site)
-			snap := fetch(t, newFetcherOver(t, transport, nil), row.from)
+			snap := fetched(t, newFetcherOver(t, transport, nil), row.from)
 			if got, want := outline(snap), "unreachable 0 "+row.want; got != want {
 				t.Errorf("Fetch(%s) = %s, want %s; the error: %v", row.from, got, want, snap.Err)
 			}
-			if err := exchange(transport, row.from); robots.ErrorType(err) != row.want {
-				t.Errorf("ErrorType(%v) = %s, want %s", err, robots.ErrorType(err), row.want)
+			if err := exchange(transport, row.from); fetch.ErrorType(err) != row.want {
+				t.Errorf("ErrorType(%v) = %s, want %s", err, fetch.ErrorType(err), row.want)
 			}
 		})
 	}
@@ -95,8 +95,8 @@ func TestTimeouts(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			transport := failing(t, site)
-			f := newFetcherOver(t, transport, func(o *robots.FetcherOptions) { o.Timeout = soon })
-			snap := fetch(t, f, row.from)
+			f := newFetcherOver(t, transport, func(o *fetch.Options) { o.Timeout = soon })
+			snap := fetched(t, f, row.from)
 			if got, want := outline(snap), "unreachable 0 "+row.want; got != want {
 				t.Errorf("Fetch(%s) = %s, want %s; the error: %v", row.from, got, want, snap.Err)
 			}
@@ -108,15 +108,15 @@ func TestTimeouts(t *testing.T) {
 			}
 			transport = failing(t, site)
 			transport.TLSHandshakeTimeout, transport.ResponseHeaderTimeout = soon, soon
-			if err := exchange(transport, row.from); robots.ErrorType(err) != row.want {
-				t.Errorf("ErrorType(%v) = %s, want %s", err, robots.ErrorType(err), row.want)
+			if err := exchange(transport, row.from); fetch.ErrorType(err) != row.want {
+				t.Errorf("ErrorType(%v) = %s, want %s", err, fetch.ErrorType(err), row.want)
 			}
 		})
 	}
 }
 
 func TestErrorTypeUnknown(t *testing.T) {
-	if got, want := robots.ErrorType(io.ErrNoProgress), "destination_unavailable"; got != want {
+	if got, want := fetch.ErrorType(io.ErrNoProgress), "destination_unavailable"; got != want {
 		t.Errorf("ErrorType(%v) = %s, want %s", io.ErrNoProgress, got, want)
 	}
 }

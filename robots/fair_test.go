@@ -14,6 +14,7 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
 
 // crowd is a Cache that a hostile client, "one", and an innocent one, "other", ask. Hosts below tarpit.example answer
@@ -25,7 +26,7 @@ type crowd struct {
 }
 
 func newCrowd(t *testing.T, o robots.CacheOptions) *crowd {
-	o.Fetch = func(ctx context.Context, r robots.Request) (*robots.Snapshot, error) {
+	o.Fetch = func(ctx context.Context, r fetch.Request) (*robots.Answer, error) {
 		if !strings.HasSuffix(r.Origin.Host(), ".tarpit.example") {
 			return slowly(ctx, r)
 		}
@@ -194,7 +195,7 @@ func (d *drip) Close() error {
 // newWeb returns a Cache that fetches from a web.
 func newWeb(t *testing.T, o robots.CacheOptions) (*crowd, *web) {
 	w := &web{}
-	f := newFetcherOver(t, w, func(o *robots.FetcherOptions) { o.Timeout = 10 * time.Second })
+	f := newFetcherOver(t, w, func(o *fetch.Options) { o.Timeout = 10 * time.Second })
 	o.Fetch = f.Fetch
 	return &crowd{T: t, Cache: newCache(t, o)}, w
 }

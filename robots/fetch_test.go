@@ -14,12 +14,13 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
 
 func TestFetch(t *testing.T) {
 	site := robotstest.New(t)
 	f := newFetcher(t, site, nil)
-	strict := newFetcher(t, site, func(o *robots.FetcherOptions) { o.UnauthorizedRefuses, o.HTMLRefuses = true, true })
+	strict := newFetcher(t, site, func(o *fetch.Options) { o.UnauthorizedRefuses, o.HTMLRefuses = true, true })
 	const page = "<!DOCTYPE html><title>Not here</title>\n" + file
 	status := func(code int) robotstest.Robots { return robotstest.Robots{Status: code, Body: file} }
 	type row struct {
@@ -70,14 +71,14 @@ func TestFetch(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			site.SetRobots("a.example", row.robots)
 			for _, from := range []string{"http://a.example", "https://a.example"} {
-				if got := outline(fetch(t, f, from)); got != row.want {
+				if got := outline(fetched(t, f, from)); got != row.want {
 					t.Errorf("Fetch(%s) = %s, want %s", from, got, row.want)
 				}
 			}
 			if row.strict == "" {
 				return
 			}
-			snap := fetch(t, strict, "http://a.example")
+			snap := fetched(t, strict, "http://a.example")
 			if got := outline(snap); got != row.strict {
 				t.Errorf("with everything refused: Fetch = %s, want %s", got, row.strict)
 			}
@@ -93,8 +94,8 @@ func TestFetchRequest(t *testing.T) {
 	site := robotstest.New(t)
 	site.SetRobots("", robotstest.Robots{Body: file})
 	f := newFetcher(t, site, nil)
-	fetch(t, f, "http://a.example")
-	fetch(t, f, fmt.Sprintf("https://b.example:%d", site.TLSPort()))
+	fetched(t, f, "http://a.example")
+	fetched(t, f, fmt.Sprintf("https://b.example:%d", site.TLSPort()))
 	var got []string
 	for _, r := range site.Requests() {
 		got = append(got, r.String()+" "+r.UserAgent)
@@ -127,7 +128,7 @@ func TestAsker(t *testing.T) {
 		{"\x00", "robotsproxy/test"},
 	} {
 		site.Reset()
-		if _, err := f.Fetch(t.Context(), robots.Request{Origin: o, Asker: robots.Asker{Token: row.asker}}); err != nil {
+		if _, err := f.Fetch(t.Context(), fetch.Request{Origin: o, Asker: robots.Asker{Token: row.asker}}); err != nil {
 			t.Errorf("Fetch for %q: %v", row.asker, err)
 		}
 		requests := site.Requests()
@@ -173,7 +174,7 @@ func TestRedirects(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			site := robotstest.New(t)
 			chain(site, row.hops)
-			snap := fetch(t, newFetcher(t, site, func(o *robots.FetcherOptions) { o.MaxRedirects = row.max }), "http://hop-0.example")
+			snap := fetched(t, newFetcher(t, site, func(o *fetch.Options) { o.MaxRedirects = row.max }), "http://hop-0.example")
 			if got := outline(snap); got != row.want {
 				t.Errorf("Fetch = %s, want %s", got, row.want)
 			}
@@ -227,7 +228,7 @@ func TestLocation(t *testing.T) {
 				w.WriteHeader(301)
 				fmt.Fprint(w, file)
 			}})
-			snap := fetch(t, f, "http://a.example")
+			snap := fetched(t, f, "http://a.example")
 			if got := outline(snap); got != row.want {
 				t.Errorf("Location %q: Fetch = %s, want %s", row.to, got, row.want)
 			}
@@ -242,7 +243,7 @@ func TestRedirectLoop(t *testing.T) {
 	site := robotstest.New(t)
 	site.SetRobots("a.example", robotstest.Robots{Redirect: "https://b.example/robots.txt"})
 	site.SetRobots("b.example", robotstest.Robots{Redirect: "http://a.example/robots.txt"})
-	snap := fetch(t, newFetcher(t, site, nil), "http://a.example")
+	snap := fetched(t, newFetcher(t, site, nil), "http://a.example")
 	if got, want := outline(snap), "unavailable 301 /open /private"; got != want {
 		t.Errorf("Fetch = %s, want %s", got, want)
 	}
@@ -271,7 +272,7 @@ func TestProhibited(t *testing.T) {
 	site := robotstest.New(t)
 	site.SetRobots("", robotstest.Robots{Body: file})
 	site.SetRobots("a.example", robotstest.Robots{Redirect: "http://private.example/robots.txt"})
-	f := newFetcherOver(t, guarded(t, site), func(o *robots.FetcherOptions) {
+	f := newFetcherOver(t, guarded(t, site), func(o *fetch.Options) {
 		o.Prohibited = func(err error) bool { return errors.Is(err, errProhibited) }
 	})
 	c := newCache(t, robots.CacheOptions{Fetch: f.Fetch})
@@ -302,7 +303,7 @@ func TestFetchEndsWithItsContext(t *testing.T) {
 		cancel()
 		<-r.Context().Done()
 	}})
-	snap, err := newFetcher(t, site, nil).Fetch(ctx, robots.Request{Origin: mustOrigin(t, "http://a.example")})
+	snap, err := newFetcher(t, site, nil).Fetch(ctx, fetch.Request{Origin: mustOrigin(t, "http://a.example")})
 	if snap != nil || !errors.Is(err, context.Canceled) {
 		t.Errorf("Fetch = %v, %v, want %v", snap, err, context.Canceled)
 	}
@@ -311,13 +312,13 @@ func TestFetchEndsWithItsContext(t *testing.T) {
 func TestNewFetcherRefuses(t *testing.T) {
 	for _, row := range []struct {
 		name string
-		o    robots.FetcherOptions
+		o    fetch.Options
 	}{
-		{"no transport", robots.FetcherOptions{UserAgent: "a"}},
-		{"no agent", robots.FetcherOptions{Transport: http.DefaultTransport}},
-		{"2.4/more than a day", robots.FetcherOptions{Transport: http.DefaultTransport, UserAgent: "a", TTL: 25 * time.Hour}},
+		{"no transport", fetch.Options{UserAgent: "a"}},
+		{"no agent", fetch.Options{Transport: http.DefaultTransport}},
+		{"2.4/more than a day", fetch.Options{Transport: http.DefaultTransport, UserAgent: "a", TTL: 25 * time.Hour}},
 	} {
-		if f, err := robots.NewFetcher(row.o); f != nil || err == nil {
+		if f, err := fetch.New(row.o); f != nil || err == nil {
 			t.Errorf("%s: NewFetcher = %v, %v, want an error", row.name, f, err)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
 
 // answering is a transport that gives the same answer to all, without a network: so it can run under synctest.
@@ -23,8 +23,8 @@ func (a answering) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // kept returns for how long the answer is used. Under synctest no time passes meanwhile, so it is exact.
-func kept(t *testing.T, a answering, edit func(*robots.FetcherOptions)) time.Duration {
-	snap := fetch(t, newFetcherOver(t, a, edit), "http://a.example")
+func kept(t *testing.T, a answering, edit func(*fetch.Options)) time.Duration {
+	snap := fetched(t, newFetcherOver(t, a, edit), "http://a.example")
 	if since := time.Since(snap.Fetched); since != 0 {
 		t.Errorf("Fetched is %v ago, want now", since)
 	}
@@ -87,14 +87,14 @@ func cacheControl(values ...string) func() http.Header {
 
 func TestLifetimeOptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		short := func(o *robots.FetcherOptions) { o.TTL = time.Minute }
+		short := func(o *fetch.Options) { o.TTL = time.Minute }
 		if got := kept(t, answering{status: 200, header: http.Header{}}, short); got != time.Minute {
 			t.Errorf("TTL 1 min, nothing said: kept for %v", got)
 		}
 		if got := kept(t, answering{status: 200, header: cacheControl("max-age=1")()}, short); got != time.Minute {
 			t.Errorf("TTL 1 min, max-age=1: kept for %v, want the TTL, since the default MinTTL is longer", got)
 		}
-		least := func(o *robots.FetcherOptions) { o.MinTTL = 48 * time.Hour }
+		least := func(o *fetch.Options) { o.MinTTL = 48 * time.Hour }
 		if got := kept(t, answering{status: 200, header: cacheControl("max-age=1")()}, least); got != 24*time.Hour {
 			t.Errorf("MinTTL 48 h: kept for %v, want 24 h (2.4)", got)
 		}
@@ -139,8 +139,8 @@ func TestSlowFailure(t *testing.T) {
 			<-r.Context().Done()
 			return nil, r.Context().Err()
 		})
-		f := newFetcherOver(t, slow, func(o *robots.FetcherOptions) { o.Timeout, o.ErrorTTL = 10*time.Second, 5*time.Second })
-		snap := fetch(t, f, "http://a.example")
+		f := newFetcherOver(t, slow, func(o *fetch.Options) { o.Timeout, o.ErrorTTL = 10*time.Second, 5*time.Second })
+		snap := fetched(t, f, "http://a.example")
 		if got := time.Until(snap.Expires); got != 5*time.Second {
 			t.Errorf("a failure that took 10 s is kept for %v more, want 5 s", got)
 		}

@@ -9,9 +9,9 @@ import (
 // gate grants places to clients. A client may hold no more than eager times as many places as are free, so that another
 // one finds a free place at once. If places are short, the client that holds the fewest gets the next one.
 //
-// A ticket may name a key. Of tickets with one key, only one holds a place at a time, and the others wait without one.
+// A ticket may name a key. Of the tickets with one key, one holds a place at a time; the others wait and hold no place.
 //
-// The mutex of its queue guards a gate.
+// The mutex of the queue guards its gates.
 type gate struct {
 	places   int
 	free     int
@@ -236,11 +236,11 @@ func (g *gate) isWanted(p *place) bool {
 	return len(g.ready) > 0 && len(g.ending) < g.waiting
 }
 
-// end ends the flight of p, which holds a place.
+// end ends the job of p, which holds a place.
 func (g *gate) end(p *pass, cause error) {
 	delete(g.unwanted, p)
 	g.ending[p] = struct{}{}
-	p.cancel(cause)
+	p.giveUp(cause)
 }
 
 // fix restores the order of g.ready after l has changed, and forgets a line that is empty.

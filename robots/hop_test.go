@@ -16,6 +16,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
 
 // fakeWeb is a transport to sites that do not exist, so that tests can run without a network and in no real time. Each
@@ -86,12 +87,12 @@ func (w *fakeWeb) RoundTrip(r *http.Request) (*http.Response, error) {
 // judge is an Admit that asks a Cache for the rules of each page, as a proxy does.
 type judge struct {
 	cache  *robots.Cache
-	pace   func(robots.Hop) error // what Begin comes to; may be nil
+	pace   func(fetch.Hop) error // what Begin comes to; may be nil
 	mu     sync.Mutex
 	judged []string
 }
 
-func (j *judge) admit(ctx context.Context, h robots.Hop) (robots.Visit, error) {
+func (j *judge) admit(ctx context.Context, h fetch.Hop) (fetch.Visit, error) {
 	if !h.Page {
 		return free{}, nil
 	}
@@ -103,7 +104,7 @@ func (j *judge) admit(ctx context.Context, h robots.Hop) (robots.Visit, error) {
 		return nil, err
 	}
 	if snap.Availability == robots.Unreachable || !snap.Rules.Agent("robotsproxy").Verdict(h.Target).Allowed {
-		return nil, &robots.RefusedError{Why: "its rules disallow that"}
+		return nil, &fetch.RefusedError{Why: "its rules disallow that"}
 	}
 	return paced{j, h}, nil
 }
@@ -111,11 +112,11 @@ func (j *judge) admit(ctx context.Context, h robots.Hop) (robots.Visit, error) {
 type free struct{}
 
 func (free) Begin(context.Context) error { return nil }
-func (free) End(robots.Outcome)          {}
+func (free) End(fetch.Outcome)           {}
 
 type paced struct {
 	*judge
-	hop robots.Hop
+	hop fetch.Hop
 }
 
 func (p paced) Begin(context.Context) error {
@@ -125,13 +126,13 @@ func (p paced) Begin(context.Context) error {
 	return nil
 }
 
-func (paced) End(robots.Outcome) {}
+func (paced) End(fetch.Outcome) {}
 
 // judging returns a Cache before web whose redirects are judged.
 func judging(t *testing.T, web *fakeWeb, o robots.CacheOptions) (*robots.Cache, *judge) {
 	t.Helper()
 	j := &judge{}
-	f := newFetcherOver(t, web, func(o *robots.FetcherOptions) { o.Admit, o.Timeout = j.admit, 10*time.Second })
+	f := newFetcherOver(t, web, func(o *fetch.Options) { o.Admit, o.Timeout = j.admit, 10*time.Second })
 	o.Fetch = f.Fetch
 	j.cache = newCache(t, o)
 	return j.cache, j
@@ -296,7 +297,7 @@ func TestToJudgeJoinsNoFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		web := newFakeWeb(map[string]string{"http://b.example/robots.txt": "-> http://c.example/x", "http://c.example/x": file})
 		c, j := judging(t, web, robots.CacheOptions{})
-		j.pace = func(robots.Hop) error { time.Sleep(6 * time.Second); return nil }
+		j.pace = func(fetch.Hop) error { time.Sleep(6 * time.Second); return nil }
 		b := mustOrigin(t, "http://b.example")
 		var all sync.WaitGroup
 		all.Go(func() {
@@ -405,11 +406,11 @@ func TestNoTurnForAHop(t *testing.T) {
 		web := newFakeWeb(map[string]string{"http://a.example/robots.txt": "-> http://b.example/x", "http://b.example/x": file})
 		store := newShelf()
 		c, j := judging(t, web, robots.CacheOptions{Store: store})
-		j.pace = func(h robots.Hop) error {
+		j.pace = func(h fetch.Hop) error {
 			if h.Asker.Client == "free" {
 				return nil
 			}
-			return &robots.LaterError{At: time.Now().Add(20 * time.Second), Err: errors.New("no free place")}
+			return &fetch.LaterError{At: time.Now().Add(20 * time.Second), Err: errors.New("no free place")}
 		}
 		a := mustOrigin(t, "http://a.example")
 		ask := func(client string) error {
@@ -417,7 +418,7 @@ func TestNoTurnForAHop(t *testing.T) {
 			return err
 		}
 		for range 3 {
-			var later *robots.LaterError
+			var later *fetch.LaterError
 			if err := ask("busy"); !errors.As(err, &later) {
 				t.Errorf("Snapshot: %v, want when to come back", err)
 			}
@@ -449,9 +450,9 @@ func TestOlderCopyUntilTheTurn(t *testing.T) {
 		a := mustOrigin(t, "http://a.example")
 		lookUp(t, c, a)
 		free := time.Now().Add(25*time.Hour + 20*time.Second)
-		j.pace = func(robots.Hop) error {
+		j.pace = func(fetch.Hop) error {
 			if time.Now().Before(free) {
-				return &robots.LaterError{At: free, Err: errors.New("no free place")}
+				return &fetch.LaterError{At: free, Err: errors.New("no free place")}
 			}
 			return nil
 		}
@@ -461,7 +462,7 @@ func TestOlderCopyUntilTheTurn(t *testing.T) {
 				t.Errorf("without a turn: %s, %v", outline(snap), snap.Err)
 			}
 		}
-		if _, err := c.Refresh(t.Context(), a); !errors.As(err, new(*robots.LaterError)) {
+		if _, err := c.Refresh(t.Context(), a); !errors.As(err, new(*fetch.LaterError)) {
 			t.Errorf("Refresh: %v, want when to ask again", err)
 		}
 		time.Sleep(20 * time.Second)
@@ -478,11 +479,11 @@ func TestJoinersOfAHopWithoutATurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		web := newFakeWeb(map[string]string{"http://a.example/robots.txt": "-> http://b.example/x", "http://b.example/x": file})
 		c, j := judging(t, web, robots.CacheOptions{})
-		j.pace = func(h robots.Hop) error {
+		j.pace = func(h fetch.Hop) error {
 			if h.Asker.Client == "free" {
 				return nil
 			}
-			return &robots.LaterError{At: time.Now().Add(time.Minute), Err: errors.New("no free place")}
+			return &fetch.LaterError{At: time.Now().Add(time.Minute), Err: errors.New("no free place")}
 		}
 		a := mustOrigin(t, "http://a.example")
 		var all sync.WaitGroup
@@ -507,7 +508,7 @@ func TestHopIsLeft(t *testing.T) {
 		web := newFakeWeb(map[string]string{"http://a.example/robots.txt": "-> http://b.example/x"})
 		ended := make(chan error, 1)
 		j := &waits{ended: ended}
-		f := newFetcherOver(t, web, func(o *robots.FetcherOptions) { o.Admit = j.admit })
+		f := newFetcherOver(t, web, func(o *fetch.Options) { o.Admit = j.admit })
 		c := newCache(t, robots.CacheOptions{Fetch: f.Fetch})
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
@@ -529,7 +530,7 @@ func TestHopIsLeft(t *testing.T) {
 // waits is an Admit that has pages wait for as long as they may.
 type waits struct{ ended chan error }
 
-func (w *waits) admit(ctx context.Context, h robots.Hop) (robots.Visit, error) {
+func (w *waits) admit(ctx context.Context, h fetch.Hop) (fetch.Visit, error) {
 	if !h.Page {
 		return free{}, nil
 	}
@@ -543,18 +544,18 @@ func TestRefusedUntil(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		web := newFakeWeb(map[string]string{"http://a.example/robots.txt": "-> http://b.example/x", "http://b.example/x": file})
 		until := time.Now().Add(2 * time.Hour)
-		l := logbook{refuse: func(h robots.Hop) error {
+		l := logbook{refuse: func(h fetch.Hop) error {
 			if h.Page && time.Now().Before(until) {
-				return &robots.RefusedError{Why: "that host is left alone", Until: until}
+				return &fetch.RefusedError{Why: "that host is left alone", Until: until}
 			}
 			return nil
 		}}
-		f := newFetcherOver(t, web, func(o *robots.FetcherOptions) { o.Admit = l.admit })
+		f := newFetcherOver(t, web, func(o *fetch.Options) { o.Admit = l.admit })
 		c := newCache(t, robots.CacheOptions{Fetch: f.Fetch})
 		a := mustOrigin(t, "http://a.example")
 		snap := lookUp(t, c, a)
-		if outline(snap) != "unreachable 302 http_request_denied" || !snap.Expires.Equal(until) || snap.Marks != robots.RedirectRefused {
-			t.Errorf("%s, marks %v, expires %v, want %v", outline(snap), snap.Marks, snap.Expires, until)
+		if outline(snap) != "unreachable 302 http_request_denied" || !snap.Expires.Equal(until) || snap.Flags != robots.RedirectRefused {
+			t.Errorf("%s, marks %v, expires %v, want %v", outline(snap), snap.Flags, snap.Expires, until)
 		}
 		if got, want := snap.Err.Error(), "it redirects to http://b.example/x, and that host is left alone"; got != want {
 			t.Errorf("Err = %q, want %q", got, want)
@@ -612,14 +613,14 @@ func TestPages(t *testing.T) {
 				}
 				return resp, nil
 			})
-			var hops []robots.Hop
-			f := newFetcherOver(t, web, func(o *robots.FetcherOptions) {
-				o.Admit = func(_ context.Context, h robots.Hop) (robots.Visit, error) {
+			var hops []fetch.Hop
+			f := newFetcherOver(t, web, func(o *fetch.Options) {
+				o.Admit = func(_ context.Context, h fetch.Hop) (fetch.Visit, error) {
 					hops = append(hops, h)
 					return free{}, nil
 				}
 			})
-			snap, err := f.Fetch(t.Context(), robots.Request{Origin: mustOrigin(t, "http://a.example"), Asker: robots.Asker{Token: "NewsBot"}})
+			snap, err := f.Fetch(t.Context(), fetch.Request{Origin: mustOrigin(t, "http://a.example"), Asker: robots.Asker{Token: "NewsBot"}})
 			if err != nil || len(hops) != 2 {
 				t.Fatalf("Fetch = %v, %v with %v, want two requests", snap, err, hops)
 			}
@@ -632,8 +633,8 @@ func TestPages(t *testing.T) {
 			if strings.Contains(hops[1].UserAgent, "NewsBot") == row.page {
 				t.Errorf("the second was sent as %q", hops[1].UserAgent)
 			}
-			again, err := f.Fetch(t.Context(), robots.Request{Origin: mustOrigin(t, "http://a.example"), NoPages: true})
-			if refused := err == nil && again.Marks&robots.RedirectRefused != 0; refused != row.page {
+			again, err := f.Fetch(t.Context(), fetch.Request{Origin: mustOrigin(t, "http://a.example"), NoPages: true})
+			if refused := err == nil && again.Flags&robots.RedirectRefused != 0; refused != row.page {
 				t.Errorf("without pages: %v, %v; want it refused: %t", again, err, row.page)
 			}
 		})
@@ -655,7 +656,7 @@ func TestPageIsValidated(t *testing.T) {
 		io.WriteString(w, file)
 	})
 	var l logbook
-	f := newFetcher(t, site, func(o *robots.FetcherOptions) { o.Admit = l.admit })
+	f := newFetcher(t, site, func(o *fetch.Options) { o.Admit = l.admit })
 	c := newCache(t, robots.CacheOptions{Fetch: f.Fetch})
 	a := mustOrigin(t, "http://a.example")
 	lookUp(t, c, a)
@@ -663,9 +664,9 @@ func TestPageIsValidated(t *testing.T) {
 	if err != nil || !conditional || outline(snap) != "found 304 /open" || !snap.FromPage() {
 		t.Errorf("Refresh = %v, %v, by condition %t; want the page, validated", snap, err, conditional)
 	}
-	l.refuse = func(h robots.Hop) error {
+	l.refuse = func(h fetch.Hop) error {
 		if h.Page {
-			return &robots.RefusedError{Why: "its rules have changed"}
+			return &fetch.RefusedError{Why: "its rules have changed"}
 		}
 		return nil
 	}
@@ -691,7 +692,7 @@ func TestOldPages(t *testing.T) {
 		{o, []string{"http://b.example/x", "http://a.example/robots.txt"}, true},
 		{o, []string{"no URL"}, true},
 	} {
-		s := &robots.Snapshot{Origin: row.origin, Redirects: row.redirects}
+		s := &robots.Snapshot{Answer: robots.Answer{Origin: row.origin, Redirects: row.redirects}}
 		if got := s.FromPage(); got != row.want {
 			t.Errorf("FromPage() of %s by %q = %t, want %t", row.origin, row.redirects, got, row.want)
 		}
@@ -721,9 +722,9 @@ func TestPacedHopWaitsInItsTime(t *testing.T) {
 			return resp, nil
 		})
 		ended := make(chan time.Time, 1)
-		f := newFetcherOver(t, web, func(o *robots.FetcherOptions) {
+		f := newFetcherOver(t, web, func(o *fetch.Options) {
 			o.Timeout = 10 * time.Second
-			o.Admit = func(_ context.Context, h robots.Hop) (robots.Visit, error) {
+			o.Admit = func(_ context.Context, h fetch.Hop) (fetch.Visit, error) {
 				if h.Page {
 					return endsAt(ended), nil
 				}
@@ -738,7 +739,7 @@ func TestPacedHopWaitsInItsTime(t *testing.T) {
 		}
 		begin := time.Now()
 		all.Go(func() {
-			if _, err := c.Snapshot(t.Context(), mustOrigin(t, "http://a.example"), robots.Asker{}); !errors.As(err, new(*robots.LaterError)) {
+			if _, err := c.Snapshot(t.Context(), mustOrigin(t, "http://a.example"), robots.Asker{}); !errors.As(err, new(*fetch.LaterError)) {
 				t.Errorf("Snapshot: %v, want when to ask again, since the load is our own", err)
 			}
 		})
@@ -752,4 +753,4 @@ func TestPacedHopWaitsInItsTime(t *testing.T) {
 type endsAt chan time.Time
 
 func (endsAt) Begin(context.Context) error { return nil }
-func (e endsAt) End(robots.Outcome)        { e <- time.Now() }
+func (e endsAt) End(fetch.Outcome)         { e <- time.Now() }

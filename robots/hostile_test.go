@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
 
 // flood writes head and then part without end.
@@ -93,13 +93,13 @@ func TestMemoryOfFetch(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			transport := &http.Transport{MaxResponseHeaderBytes: 64 << 10, DisableCompression: true}
 			t.Cleanup(transport.CloseIdleConnections)
-			f := newFetcherOver(t, transport, func(o *robots.FetcherOptions) { o.Timeout = 20 * time.Second })
+			f := newFetcherOver(t, transport, func(o *fetch.Options) { o.Timeout = 20 * time.Second })
 			from := raw(t, row.serve)
 			least := ^uint64(0)
 			for range 3 { // the least, since other tests' servers may still be ending
 				var before, after runtime.MemStats
 				runtime.ReadMemStats(&before)
-				snap := fetch(t, f, from)
+				snap := fetched(t, f, from)
 				runtime.ReadMemStats(&after)
 				if got := outline(snap); got != row.want {
 					t.Fatalf("Fetch = %s, want %s; the error: %v", got, row.want, snap.Err)

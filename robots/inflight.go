@@ -6,103 +6,142 @@ import (
 	"sync"
 
 	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
 
-// flights are the flights under way, at most one for each origin.
-type flights struct {
+// purpose is the reason of a job.
+type purpose uint8
+
+const (
+	onExpiry purpose = iota // to get a Snapshot that has not expired
+	early                   // to replace one that is about to expire; no caller waits
+	anyway                  // to ask the origin, whatever is kept
+	erase                   // to remove what is kept
+	toJudge                 // to get a Snapshot that has not expired, by which another job judges a redirect
+)
+
+// job is one task for an origin.
+type job struct {
+	origin  origin.Origin
+	key     uint64
+	asker   Asker
+	purpose purpose
+}
+
+// result is the result of a job.
+type result struct {
+	snap   *Snapshot
+	asked  bool // the origin was asked
+	erased bool
+}
+
+// fulfils reports whether a caller with the purpose p, which joined the job, has what it needs.
+func (r result) fulfils(p purpose) bool {
+	switch p {
+	case erase:
+		return r.erased
+	case anyway:
+		return r.asked
+	default:
+		return r.snap != nil
+	}
+}
+
+// inflightPool holds the jobs under way, at most one for each origin. The zero value is empty.
+type inflightPool struct {
 	mu sync.Mutex // guards of
-	of map[origin.Origin]*flight
+	of map[origin.Origin]*inflight
 }
 
-// flight is an errand under way.
-type flight struct {
-	errand
+// inflight is a job under way. Callers that need the same origin join it.
+type inflight struct {
+	job
 	pass *pass
-	done chan struct{} // closed when the flight has ended; landing and err are set then
+	done chan struct{} // closed when result and err are set
 
-	purges uint64    // of the Cache, at the beginning
-	seen   *Snapshot // in memory, before it asked the origin
+	purges uint64    // c.purges at the start
+	seen   *Snapshot // in memory before the origin was asked
 
-	landing landing
-	err     error
+	result result
+	err    error
 }
 
-// errAgain is for a flight that failed for reasons that do not concern a caller that joined it.
-var errAgain = errors.New("the flight ended for reasons of other callers")
+// errAgain is the error of a job that failed for reasons which do not concern a caller that joined it.
+var errAgain = errors.New("the fetch ended for reasons of other callers")
 
-// start returns the flight under way to e's origin, or a new one for e. If waits is true, the caller must wait until it is
-// done or leave its pass. A flight that judges a redirect is not one of those that may follow redirects: two of these would
-// wait for each other if each redirects to the host of the other.
-func (c *Cache) start(e errand, waits bool) *flight {
-	under := c.underWay(e)
-	under.mu.Lock()
-	defer under.mu.Unlock()
-	f := under.of[e.origin]
+// start returns the job under way for j's origin, or starts j. If waits is true, the caller must wait for done or call
+// pass.leave. Jobs with the purpose toJudge are in a pool of their own: the others may follow redirects that such a job
+// judges, so two of them would wait for each other if each origin redirects to the other.
+func (c *Cache) start(j job, waits bool) *inflight {
+	pool := c.pool(j)
+	pool.mu.Lock()
+	defer pool.mu.Unlock()
+	f := pool.of[j.origin]
 	if f == nil {
 		ctx, cancel := context.WithCancelCause(c.life)
-		f = &flight{errand: e, pass: c.queue.newPass(e.asker.Client, cancel), done: make(chan struct{})}
-		if under.of == nil {
-			under.of = make(map[origin.Origin]*flight)
+		f = &inflight{job: j, pass: c.queue.newPass(j.asker.Client, cancel), done: make(chan struct{})}
+		if pool.of == nil {
+			pool.of = make(map[origin.Origin]*inflight)
 		}
-		under.of[e.origin] = f
+		pool.of[j.origin] = f
 		defer func() { go c.run(ctx, f) }()
 	}
 	if waits {
-		f.pass.join(e.asker.Client)
+		f.pass.join(j.asker.Client)
 	}
 	return f
 }
 
-func (c *Cache) underWay(e errand) *flights {
-	if e.purpose == toJudge {
+func (c *Cache) pool(j job) *inflightPool {
+	if j.purpose == toJudge {
 		return &c.judging
 	}
-	return &c.flights
+	return &c.inflight
 }
 
-// run flies f.
-func (c *Cache) run(ctx context.Context, f *flight) {
+func (c *Cache) run(ctx context.Context, f *inflight) {
 	defer f.pass.cancel(nil)
 	defer close(f.done)
-	defer c.underWay(f.errand).remove(f.origin)
-	f.err = errors.New("robots: the goroutine of a flight exited")
-	f.landing, f.err = c.fly(withPass(ctx, f.pass), f)
+	defer c.pool(f.job).remove(f.origin)
+	f.err = errors.New("robots: the goroutine of a fetch exited")
+	f.result, f.err = c.do(ctx, f)
 }
 
-func (f *flights) remove(o origin.Origin) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.of, o)
+func (p *inflightPool) remove(o origin.Origin) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.of, o)
 }
 
-// result returns what f came to for a caller of client. f must be done.
-func (f *flight) result(client string) (landing, error) {
-	ofTurn := errors.Is(f.err, ErrBusy) || errors.As(f.err, new(*LaterError)) // the turn of the client that began f
+// outcome returns the result of f, which is done, for a caller of client.
+func (f *inflight) outcome(client string) (result, error) {
+	ofTurn := errors.Is(f.err, ErrBusy) || errors.As(f.err, new(*fetch.LaterError)) // concerns the client that began f
 	if errors.Is(f.err, errUnwanted) || ofTurn && f.asker.Client != client {
-		return landing{}, errAgain
+		return result{}, errAgain
 	}
-	return f.landing, f.err
+	return f.result, f.err
 }
 
-// writers are the flights that write, one at a time for each origin. The zero value has none.
+// writers is a lock for each origin. It is held to write to the memory and the Store, since two jobs for one origin may
+// run: one of each pool. The zero value is unlocked.
 type writers struct {
 	mu sync.Mutex                      // guards of
-	of map[origin.Origin]chan struct{} // closed when the flight has written
+	of map[origin.Origin]chan struct{} // closed by unlock
 }
 
-// enter waits until a flight to o may write. It must call leave afterwards.
-func (w *writers) enter(o origin.Origin) (leave func()) {
+// enter locks o and returns the function that unlocks it.
+func (w *writers) enter(o origin.Origin) (unlock func()) {
 	for {
-		other := w.take(o)
+		other := w.tryLock(o)
 		if other == nil {
-			return func() { w.give(o) }
+			return func() { w.unlock(o) }
 		}
 		<-other
 	}
 }
 
-// take returns nil if nobody writes, or what is closed when that is over.
-func (w *writers) take(o origin.Origin) (other chan struct{}) {
+// tryLock locks o and returns nil, or returns the channel of the lock that another goroutine holds.
+func (w *writers) tryLock(o origin.Origin) (other chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if other = w.of[o]; other != nil {
@@ -115,7 +154,7 @@ func (w *writers) take(o origin.Origin) (other chan struct{}) {
 	return nil
 }
 
-func (w *writers) give(o origin.Origin) {
+func (w *writers) unlock(o origin.Origin) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	close(w.of[o])

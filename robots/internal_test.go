@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http/httptrace"
 	"reflect"
 	"testing"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 	"github.com/robotsproxy/robotsproxy/rules"
 )
 
@@ -26,9 +26,9 @@ func originOf(t *testing.T, host string) origin.Origin {
 func counted(t *testing.T) (c *Cache, fetches *int) {
 	t.Helper()
 	fetches = new(int)
-	c, err := NewCache(CacheOptions{Fetch: func(_ context.Context, r Request) (*Snapshot, error) {
+	c, err := NewCache(CacheOptions{Fetch: func(_ context.Context, r fetch.Request) (*Answer, error) {
 		*fetches++
-		return &Snapshot{Origin: r.Origin, Availability: Found, Fetched: time.Now(), Expires: time.Now().Add(time.Hour), Rules: &rules.Ruleset{}}, nil
+		return &Answer{Origin: r.Origin, Availability: Found, Fetched: time.Now(), Expires: time.Now().Add(time.Hour)}, nil
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -36,17 +36,17 @@ func counted(t *testing.T) (c *Cache, fetches *int) {
 	return c, fetches
 }
 
-func errandTo(c *Cache, o origin.Origin) errand { return errand{origin: o, key: c.key(o)} }
+func jobFor(c *Cache, o origin.Origin) job { return job{origin: o, key: c.key(o)} }
 
 // TestFlightLooksAgain has a flight that begins when another for the same origin has landed.
 func TestFlightLooksAgain(t *testing.T) {
 	c, fetches := counted(t)
 	defer c.Close()
-	e := errandTo(c, originOf(t, "a.example"))
-	fly := func() (landing, error) {
+	e := jobFor(c, originOf(t, "a.example"))
+	fly := func() (result, error) {
 		f := c.start(e, true)
 		<-f.done
-		return f.landing, f.err
+		return f.result, f.err
 	}
 	first, err := fly()
 	if err != nil {
@@ -63,9 +63,9 @@ func TestFlightAfterClose(t *testing.T) {
 	c.Close()
 	o := originOf(t, "a.example")
 	for range 20 {
-		f := c.start(errand{origin: o}, true)
+		f := c.start(job{origin: o}, true)
 		<-f.done
-		if l, err := f.landing, f.err; l.snap != nil || !errors.Is(err, context.Canceled) || *fetches != 0 {
+		if l, err := f.result, f.err; l.snap != nil || !errors.Is(err, context.Canceled) || *fetches != 0 {
 			t.Fatalf("fly = %v, %v after %d fetches, want %v after none", l.snap, err, *fetches, context.Canceled)
 		}
 	}
@@ -79,13 +79,13 @@ func TestResultForOthers(t *testing.T) {
 	}{
 		{"one", &BusyError{}, ErrBusy},
 		{"other", &BusyError{}, errAgain},
-		{"other", &LaterError{Err: ErrBusy}, errAgain},
-		{"one", &LaterError{Err: ErrBusy}, ErrBusy},
+		{"other", &fetch.LaterError{Err: ErrBusy}, errAgain},
+		{"one", &fetch.LaterError{Err: ErrBusy}, ErrBusy},
 		{"one", errUnwanted, errAgain}, // it has asked again meanwhile
 		{"other", errSlow, errSlow},
 	} {
-		f := &flight{errand: errand{asker: Asker{Client: "one"}}, err: fmt.Errorf("fetching: %w", row.err)}
-		if _, err := f.result(row.client); !errors.Is(err, row.want) {
+		f := &inflight{job: job{asker: Asker{Client: "one"}}, err: fmt.Errorf("fetching: %w", row.err)}
+		if _, err := f.outcome(row.client); !errors.Is(err, row.want) {
 			t.Errorf("of a flight that one began and that failed with %v, %s gets %v; want %v", row.err, row.client, err, row.want)
 		}
 	}
@@ -96,7 +96,7 @@ func TestSameKey(t *testing.T) {
 	c, _ := counted(t)
 	defer c.Close()
 	a, b := originOf(t, "a.example"), originOf(t, "b.example")
-	f := c.start(errand{origin: a, key: 1}, true)
+	f := c.start(job{origin: a, key: 1}, true)
 	if <-f.done; f.err != nil {
 		t.Fatal(f.err)
 	}
@@ -125,7 +125,7 @@ func TestKept(t *testing.T) {
 func TestRecent(t *testing.T) {
 	r := newRecent(1 << 20)
 	add := func(host string, size int) {
-		r.add(&Snapshot{Origin: originOf(t, host), Body: make([]byte, size), Rules: &rules.Ruleset{}})
+		r.add(&Snapshot{Answer: Answer{Origin: originOf(t, host), Body: make([]byte, size)}, Rules: &rules.Ruleset{}})
 	}
 	add("hot.example", 1)
 	add("cold.example", 1)
@@ -187,33 +187,21 @@ func fill(t *testing.T, name string, f reflect.Value) {
 		f.SetBool(true)
 	case int:
 		f.SetInt(1)
-	case Availability, Marks:
+	case Availability, Flags:
 		f.SetUint(1)
+	case Answer:
+		for i := range f.NumField() {
+			fill(t, f.Type().Field(i).Name, f.Field(i))
+		}
 	default:
 		t.Fatalf("%s has the type %s, which this test does not know", name, f.Type())
-	}
-}
-
-// A name server that does not answer may use up the time of the fetch as well as its own: it is the cause all the same.
-func TestFailedLookUpIsNoConnecting(t *testing.T) {
-	for _, row := range []struct {
-		lookUp error
-		want   string
-	}{{context.DeadlineExceeded, "dns_timeout"}, {nil, "connection_timeout"}} {
-		var p progress
-		trace := httptrace.ContextClientTrace(p.watch(t.Context()))
-		trace.DNSStart(httptrace.DNSStartInfo{})
-		trace.DNSDone(httptrace.DNSDoneInfo{Err: row.lookUp})
-		if got := ErrorType(p.explain(context.DeadlineExceeded)); got != row.want {
-			t.Errorf("out of time after a look-up that ended with %v: %s, want %s", row.lookUp, got, row.want)
-		}
 	}
 }
 
 // TestSaverIsBounded adds more than a saver may hold, and more origins than it may note as lost.
 func TestSaverIsBounded(t *testing.T) {
 	snapOf := func(host string) *Snapshot {
-		return (&Snapshot{Origin: originOf(t, host), Fetched: time.Now()}).prepare()
+		return (&Snapshot{Answer: Answer{Origin: originOf(t, host), Fetched: time.Now()}}).prepare()
 	}
 	first := snapOf("first.example")
 	s := newSaver(first.size())
@@ -240,7 +228,7 @@ func TestSaverIsBounded(t *testing.T) {
 // TestSaverDropsTheLatest has no room for the second Snapshot of an origin: the Save of the first does not make the Store
 // one that may be read.
 func TestSaverDropsTheLatest(t *testing.T) {
-	snap := (&Snapshot{Origin: originOf(t, "a.example")}).prepare()
+	snap := (&Snapshot{Answer: Answer{Origin: originOf(t, "a.example")}}).prepare()
 	s := newSaver(snap.size())
 	s.add(&unsaved{snap: snap})
 	s.add(&unsaved{snap: snap.copy()})

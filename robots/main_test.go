@@ -17,7 +17,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/robots"
-	"github.com/robotsproxy/robotsproxy/rules"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
 
 // Toxiproxy now and then leaves behind what it had read for a connection that was reset meanwhile.
@@ -39,33 +39,33 @@ func mustOrigin(tb testing.TB, s string) origin.Origin {
 }
 
 // newFetcher returns a Fetcher for which site is the whole web. Edit changes its options, and may be nil.
-func newFetcher(tb testing.TB, site *robotstest.Site, edit func(*robots.FetcherOptions)) *robots.Fetcher {
+func newFetcher(tb testing.TB, site *robotstest.Site, edit func(*fetch.Options)) *fetch.Fetcher {
 	tb.Helper()
 	transport := site.Transport()
 	tb.Cleanup(transport.CloseIdleConnections)
 	return newFetcherOver(tb, transport, edit)
 }
 
-func newFetcherOver(tb testing.TB, transport http.RoundTripper, edit func(*robots.FetcherOptions)) *robots.Fetcher {
+func newFetcherOver(tb testing.TB, transport http.RoundTripper, edit func(*fetch.Options)) *fetch.Fetcher {
 	tb.Helper()
-	o := robots.FetcherOptions{Transport: transport, UserAgent: "robotsproxy/test", Timeout: ample}
+	o := fetch.Options{Transport: transport, UserAgent: "robotsproxy/test", Timeout: ample}
 	if edit != nil {
 		edit(&o)
 	}
-	f, err := robots.NewFetcher(o)
+	f, err := fetch.New(o)
 	if err != nil {
 		tb.Fatalf("NewFetcher(%+v): %v", o, err)
 	}
 	return f
 }
 
-func fetch(tb testing.TB, f *robots.Fetcher, from string) *robots.Snapshot {
+func fetched(tb testing.TB, f *fetch.Fetcher, from string) *robots.Snapshot {
 	tb.Helper()
-	snap, err := f.Fetch(context.Background(), robots.Request{Origin: mustOrigin(tb, from)})
+	snap, err := f.Fetch(context.Background(), fetch.Request{Origin: mustOrigin(tb, from)})
 	if err != nil {
 		tb.Fatalf("Fetch(%s): %v", from, err)
 	}
-	return snap
+	return robots.Parsed(snap)
 }
 
 // allowed is what a policy makes of snap.
@@ -158,16 +158,13 @@ func hang(conn *net.TCPConn) {
 	}
 }
 
-// found is a Snapshot as an injected Fetch makes it.
-func found(o origin.Origin, body string, ttl time.Duration) *robots.Snapshot {
+// found is an Answer as an injected Fetch makes it.
+func found(o origin.Origin, body string, ttl time.Duration) *robots.Answer {
 	now := time.Now()
-	return &robots.Snapshot{
-		Origin: o, Availability: robots.Found, Status: 200, Fetched: now, Expires: now.Add(ttl),
-		Body: []byte(body), Rules: rules.Parse([]byte(body), rules.Options{}),
-	}
+	return &robots.Answer{Origin: o, Availability: robots.Found, Status: 200, Fetched: now, Expires: now.Add(ttl), Body: []byte(body)}
 }
 
-func failed(o origin.Origin, ttl time.Duration) *robots.Snapshot {
+func failed(o origin.Origin, ttl time.Duration) *robots.Answer {
 	now := time.Now()
-	return &robots.Snapshot{Origin: o, Fetched: now, Expires: now.Add(ttl), Rules: &rules.Ruleset{}, Cause: "connection_refused"}
+	return &robots.Answer{Origin: o, Fetched: now, Expires: now.Add(ttl), Cause: "connection_refused"}
 }

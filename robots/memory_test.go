@@ -70,7 +70,10 @@ func (s *regenerating) Load(_ context.Context, o origin.Origin) (*robots.Snapsho
 		return nil, robots.ErrNoSnapshot
 	}
 	return &robots.Snapshot{
-		Origin: o, Availability: robots.Found, Status: 200, Fetched: time.Now(), Expires: expires, Body: []byte(fiveRules(o)),
+		Answer: robots.Answer{
+			Origin: o, Availability: robots.Found, Status: 200, Fetched: time.Now(), Expires: expires,
+			Body: []byte(fiveRules(o)),
+		},
 	}, nil
 }
 

@@ -6,44 +6,39 @@ import (
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
-
-// outage is a failure of what stands between us and every origin. It says nothing of a file, so nothing of it is kept but
-// this, for a moment and in memory alone: what stands there is not to be asked again for each request.
-type outage struct{ error }
-
-func (o outage) Unwrap() error { return o.error }
 
 const (
-	outageLasts = 10 * time.Second
-	laterLasts  = time.Minute // at most: the turn may come sooner than was foreseen
-	maxOutages  = 10_000      // origins; beyond, all are forgotten
+	outageTTL  = 10 * time.Second
+	laterTTL   = time.Minute // at most: the turn may come sooner than predicted
+	maxOutages = 10_000      // origins; if there are more, all are removed
 )
 
-// outages are the origins on the way to which something failed a moment ago. The zero value has none.
+// outages keeps errors that say nothing about a file for a moment, so that not each request meets them again: failures of
+// the upstream proxy, and turns that come too late. They are in memory only. The zero value is empty.
 type outages struct {
 	mu sync.Mutex // guards by
-	by map[outageKey]passing
+	by map[outageKey]outage
 }
 
-// outageKey is whose fetches an outage concerns. A client that must come back later does not keep another from asking.
+// outageKey names the fetches with an outage. A turn that comes too late is that of one client.
 type outageKey struct {
 	origin origin.Origin
-	client string // empty: every client's
+	client string // empty: all clients
 }
 
-// passing is an outage that is over by itself.
-type passing struct {
+type outage struct {
 	err   error
 	until time.Time
 }
 
-// note remembers err, which e has met, if it is an outage, or a *LaterError that says when to ask again.
-func (o *outages) note(e errand, err error, now time.Time) {
-	key, until := outageKey{origin: e.origin}, now.Add(outageLasts)
-	if later := (*LaterError)(nil); errors.As(err, &later) {
-		key.client, until = e.asker.Client, earlier(later.At, now.Add(laterLasts))
-	} else if !errors.As(err, new(outage)) {
+// note keeps err, which a fetch for j returned, if it is a *fetch.UpstreamError or a *fetch.LaterError with a time.
+func (o *outages) note(j job, err error, now time.Time) {
+	key, until := outageKey{origin: j.origin}, now.Add(outageTTL)
+	if later := (*fetch.LaterError)(nil); errors.As(err, &later) {
+		key.client, until = j.asker.Client, now.Add(min(later.At.Sub(now), laterTTL))
+	} else if !errors.As(err, new(*fetch.UpstreamError)) {
 		return
 	}
 	if !now.Before(until) {
@@ -52,29 +47,22 @@ func (o *outages) note(e errand, err error, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.by == nil || len(o.by) >= maxOutages {
-		o.by = make(map[outageKey]passing)
+		o.by = make(map[outageKey]outage)
 	}
-	o.by[key] = passing{err, until}
+	o.by[key] = outage{err, until}
 }
 
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
-}
-
-// of returns the outage that e would meet again; nil where it may try. Who wants an origin asked anyway may.
-func (o *outages) of(e errand, now time.Time) error {
-	if e.purpose == anyway {
+// of returns the error that a fetch for j would meet again, or nil. It returns nil for anyway.
+func (o *outages) of(j job, now time.Time) error {
+	if j.purpose == anyway {
 		return nil
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, key := range []outageKey{{e.origin, ""}, {e.origin, e.asker.Client}} {
-		p, ok := o.by[key]
-		if ok && now.Before(p.until) {
-			return p.err
+	for _, key := range []outageKey{{j.origin, ""}, {j.origin, j.asker.Client}} {
+		kept, ok := o.by[key]
+		if ok && now.Before(kept.until) {
+			return kept.err
 		}
 		delete(o.by, key)
 	}

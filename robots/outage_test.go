@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
 
 // fakeWay is the way to every origin. While it is broken nothing is reached.
@@ -33,9 +34,9 @@ func (w *fakeWay) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		way, store := &fakeWay{broken: true}, newShelf()
-		f := newFetcherOver(t, way, func(o *robots.FetcherOptions) {
+		f := newFetcherOver(t, way, func(o *fetch.Options) {
 			o.TTL = time.Hour
-			o.OnTheWay = func(err error) bool { return errors.Is(err, errBroken) }
+			o.UpstreamFailed = func(err error) bool { return errors.Is(err, errBroken) }
 		})
 		c := newCache(t, robots.CacheOptions{Fetch: f.Fetch, Store: store})
 		a := mustOrigin(t, "http://a.example")
@@ -78,7 +79,7 @@ func TestOutage(t *testing.T) {
 // What is remembered of outages is bounded.
 func TestOutagesAreBounded(t *testing.T) {
 	way := &fakeWay{broken: true}
-	f := newFetcherOver(t, way, func(o *robots.FetcherOptions) { o.OnTheWay = func(error) bool { return true } })
+	f := newFetcherOver(t, way, func(o *fetch.Options) { o.UpstreamFailed = func(error) bool { return true } })
 	c := newCache(t, robots.CacheOptions{Fetch: f.Fetch})
 	const most = 10_000
 	ask := func(n int) {

@@ -26,7 +26,7 @@ func TestPausedHost(t *testing.T) {
 	a := func(t *testing.T) origin.Origin { return mustOrigin(t, "http://a.example") }
 	for _, row := range []struct {
 		name  string
-		say   func(*robots.Snapshot)
+		say   func(*robots.Answer)
 		kept  time.Duration // between the first look-up and the pause
 		want  string        // an hour after that, in a pause of two
 		asked int

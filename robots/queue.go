@@ -5,6 +5,9 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
+	"github.com/robotsproxy/robotsproxy/rules"
 )
 
 // ErrBusy is the error if too many fetches wait. A BusyError wraps it if the fetches are those of one client.
@@ -19,15 +22,17 @@ func (e *BusyError) Error() string { return ErrBusy.Error() }
 
 func (e *BusyError) Unwrap() error { return ErrBusy }
 
-// errUnwanted ends a flight that no caller waits for: at once if it waits for a place, else if another flight wants its place.
+// errUnwanted ends a job that no caller waits for: at once if it waits for a place, else if another job wants its place.
 var errUnwanted = errors.New("no request waits for the file any more")
 
-// unwantedError is the failure of a fetch that ended with errUnwanted. client began the fetch.
+// unwantedError is errUnwanted as the failure of a fetch that client began.
 type unwantedError struct{ client string }
 
 func (e *unwantedError) Error() string {
 	return errUnwanted.Error() + ", and others need the place of its fetch"
 }
+
+func (e *unwantedError) Unwrap() error { return errUnwanted }
 
 // errSlow ends the fetch of a slow body if a client that reads no body waits for a place.
 var errSlow = errors.New("the body comes slowly, and others wait for its place")
@@ -42,45 +47,46 @@ const perHost = 16
 // storeReaders bounds the concurrent calls of Store.Load.
 const storeReaders = 4
 
-// queue bounds the fetches that run, with one at a time for each host, the bodies that are read and compiled, the calls of the
-// Store, and the fetches that wait. Clients get turns for each of them.
+// queue bounds the fetches that run, with one at a time for each host; the bodies in memory; the parsers; the calls of
+// Store.Load; and the fetches that wait. Clients get turns for each of them.
 type queue struct {
 	most int // fetches that may wait
 
-	mu       sync.Mutex // guards what follows, and each pass
-	fetches  gate       // from the look-up of the address to the end of the body; the key is the host
-	bodies   gate       // from the first byte of a body to its compiled rules
-	compiles gate       // one for each processor
-	loads    gate       // calls of Store.Load
-	slow     map[*pass]struct{}
+	mu      sync.Mutex // guards what follows, and each pass
+	fetches gate       // from the look-up of the address to the end of the body; the key is the host
+	bodies  gate       // from the first byte of a body to its rules
+	parsers gate       // one for each processor
+	loads   gate       // calls of Store.Load
+	slow    map[*pass]struct{}
 }
 
-func newQueue(fetches, bodies, compiles, most int) *queue {
+func newQueue(fetches, bodies, parsers, most int) *queue {
 	return &queue{
-		most: most, fetches: newGate(fetches), bodies: newGate(bodies), compiles: newGate(compiles), loads: newGate(storeReaders),
+		most: most, fetches: newGate(fetches), bodies: newGate(bodies), parsers: newGate(parsers), loads: newGate(storeReaders),
 		slow: make(map[*pass]struct{}),
 	}
 }
 
-// pass lets one flight through a queue.
+// pass lets one job through a queue. It is the fetch.Queue of its fetch.
 type pass struct {
 	queue  *queue
-	client string                  // that began the flight
-	cancel context.CancelCauseFunc // ends the flight
+	client string                  // that began the job
+	cancel context.CancelCauseFunc // ends the job
 
-	waiters []waiter // the callers that wait for the flight
-	ticket  *ticket  // that waits for a place; nil if none does
+	waiters []waiter // the callers that wait for the job
+	ticket  *ticket  // that waits for a place, or nil
 	gate    *gate    // where ticket waits
-	fetch   *place   // nil if the flight fetches nothing
+	fetch   *place   // nil if the job fetches nothing now
 	body    *place   // nil if it reads none
 	timer   *time.Timer
+	rules   *rules.Ruleset // of the body; nil before Parse
 
-	leaveHost func() // ends its turn at the host; nil: it has none
-	asked     bool   // the host whose turn it has was asked, and Cache.space not called since
-	moved     bool   // it follows redirects: perHost does not bound how many wait where those lead
+	endTurn  func() // ends the turn of spacing; nil if it has none
+	asked    bool   // the host was asked, and Cache.space was not called since
+	redirect bool   // it has followed a redirect: perHost does not bound how many jobs wait for its target
 }
 
-// waiter counts the calls of one client that wait for a flight.
+// waiter counts the calls of one client that wait for a job.
 type waiter struct {
 	client string
 	calls  int
@@ -90,7 +96,15 @@ func (q *queue) newPass(client string, cancel context.CancelCauseFunc) *pass {
 	return &pass{queue: q, client: client, cancel: cancel}
 }
 
-// join counts a caller that waits for p. The flight then also waits in the line of that caller's client.
+// giveUp ends the job because of why, as a failure of the file if it is being fetched.
+func (p *pass) giveUp(why error) {
+	if why == errUnwanted {
+		why = &unwantedError{p.client}
+	}
+	p.cancel(&fetch.GiveUpError{Err: why})
+}
+
+// join counts a caller that waits for p. The job then also waits in the line of that caller's client.
 func (p *pass) join(client string) {
 	q := p.queue
 	q.mu.Lock()
@@ -111,7 +125,7 @@ func (p *pass) join(client string) {
 	}
 }
 
-// leave takes back a join. A flight that no caller waits for ends, unless it fetches and its place is not wanted.
+// leave takes back a join. A job that no caller waits for ends, unless it fetches and its place is not wanted.
 func (p *pass) leave(client string) {
 	q := p.queue
 	q.mu.Lock()
@@ -129,7 +143,7 @@ func (p *pass) leave(client string) {
 	}
 	switch {
 	case len(p.waiters) == 0 && p.fetch == nil:
-		p.cancel(errUnwanted)
+		p.giveUp(errUnwanted)
 	case len(p.waiters) == 0:
 		p.unwant(&q.fetches, p.fetch)
 		p.unwant(&q.bodies, p.body)
@@ -138,7 +152,7 @@ func (p *pass) leave(client string) {
 	}
 }
 
-// unwant marks the place of a flight that no caller waits for. The flight ends if the place is wanted.
+// unwant marks the place of a job that no caller waits for. The job ends if the place is wanted.
 func (p *pass) unwant(g *gate, held *place) {
 	if held == nil {
 		return
@@ -158,24 +172,7 @@ func (p *pass) clients() []waiter {
 	return p.waiters
 }
 
-// begin waits until a fetch from host may run; end must be called afterwards. A pass may begin again after its end. The
-// error is a BusyError or the cause of ctx.
-func (p *pass) begin(ctx context.Context, host string) error {
-	return p.take(ctx, &p.queue.fetches, host, &p.fetch)
-}
-
-// end gives back what begin or move took, if that was not given back before.
-func (p *pass) end() {
-	if p.fetch != nil {
-		p.give(&p.queue.fetches, &p.fetch)
-	}
-	if leave := p.leaveHost; leave != nil {
-		p.leaveHost = nil
-		leave()
-	}
-}
-
-// waitingClients returns the clients that wait for the flight.
+// waitingClients returns the clients that wait for the job.
 func (p *pass) waitingClients() []string {
 	p.queue.mu.Lock()
 	defer p.queue.mu.Unlock()
@@ -186,19 +183,40 @@ func (p *pass) waitingClients() []string {
 	return clients
 }
 
-// move is begin for a host to which a redirect leads; if that is empty, it is for no host in particular.
-func (p *pass) move(ctx context.Context, host string) error {
+// begin waits until a fetch from host may run; end must be called afterwards. A pass may begin again after its end. The
+// error is a BusyError or the cause of ctx.
+func (p *pass) begin(ctx context.Context, host string) error {
+	return p.take(ctx, &p.queue.fetches, host, &p.fetch)
+}
+
+// end gives back what begin took, if that was not given back before.
+func (p *pass) end() {
+	if p.fetch != nil {
+		p.give(&p.queue.fetches, &p.fetch)
+	}
+	if end := p.endTurn; end != nil {
+		p.endTurn = nil
+		end()
+	}
+}
+
+// Enter implements fetch.Queue: it is begin for the target of a redirect. The first request of a fetch has its place.
+func (p *pass) Enter(ctx context.Context, host string) error {
+	if p.fetch != nil && p.fetch.key == host {
+		return nil
+	}
+	p.end()
 	p.queue.mu.Lock()
-	p.moved = true
+	p.redirect = true
 	p.queue.mu.Unlock()
 	return p.begin(ctx, host)
 }
 
-// isAt reports whether p holds a place for host.
-func (p *pass) isAt(host string) bool { return p.fetch != nil && p.fetch.key == host }
+// Leave implements fetch.Queue.
+func (p *pass) Leave() { p.end() }
 
-// beginBody waits until a body may be read; endBody must be called afterwards. The error is the cause of ctx.
-func (p *pass) beginBody(ctx context.Context) error {
+// BeginBody implements fetch.Queue.
+func (p *pass) BeginBody(ctx context.Context) error {
 	if err := p.take(ctx, &p.queue.bodies, "", &p.body); err != nil {
 		return err
 	}
@@ -206,19 +224,22 @@ func (p *pass) beginBody(ctx context.Context) error {
 	return nil
 }
 
-// endBody gives back what beginBody took.
-func (p *pass) endBody() {
+// EndBody implements fetch.Queue.
+func (p *pass) EndBody() {
 	p.timer.Stop()
 	p.give(&p.queue.bodies, &p.body)
 }
 
+// Parse implements fetch.Queue.
+func (p *pass) Parse(ctx context.Context, a *Answer) error {
+	return p.parse(ctx, func() { p.rules = parse(a, rules.DialectRFC9309) })
+}
+
+// parse calls f, which parses a file, when it is the turn of p. The error is the cause of ctx.
+func (p *pass) parse(ctx context.Context, f func()) error { return p.at(ctx, &p.queue.parsers, f) }
+
 // load calls f, which reads from the Store, when it is the turn of p. The error is the cause of ctx.
 func (p *pass) load(ctx context.Context, f func()) error { return p.at(ctx, &p.queue.loads, f) }
-
-// compile calls f, which compiles a file, when it is the turn of p. The error is the cause of ctx.
-func (p *pass) compile(ctx context.Context, f func()) error {
-	return p.at(ctx, &p.queue.compiles, f)
-}
 
 func (p *pass) at(ctx context.Context, g *gate, f func()) error {
 	var held *place
@@ -298,7 +319,7 @@ func (q *queue) bound(g *gate, t *ticket, client string) {
 	if g != &q.fetches || t.settled() {
 		return
 	}
-	if l := g.lines[client]; l.byKey[t.key] > perHost && !t.pass.moved {
+	if l := g.lines[client]; l.byKey[t.key] > perHost && !t.pass.redirect {
 		g.refuse(t, l)
 	}
 	for g.waiting > q.most {

@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
 
 // slowly has the file everywhere, after a second.
-func slowly(_ context.Context, r robots.Request) (*robots.Snapshot, error) {
+func slowly(_ context.Context, r fetch.Request) (*robots.Answer, error) {
 	time.Sleep(time.Second)
 	return found(r.Origin, file, time.Hour), nil
 }
@@ -24,7 +25,7 @@ func TestOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		running, most := map[string]int{}, map[string]int{}
-		c := newCache(t, robots.CacheOptions{Fetch: func(ctx context.Context, r robots.Request) (*robots.Snapshot, error) {
+		c := newCache(t, robots.CacheOptions{Fetch: func(ctx context.Context, r fetch.Request) (*robots.Answer, error) {
 			host := r.Origin.Host()
 			mu.Lock()
 			running[host]++
@@ -59,7 +60,7 @@ func TestOneAtATime(t *testing.T) {
 // TestHangingPorts has one host hang at a thousand ports: those who want another do not notice.
 func TestHangingPorts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCache(t, robots.CacheOptions{MaxFetches: 2, MaxQueue: 100, Fetch: func(ctx context.Context, r robots.Request) (*robots.Snapshot, error) {
+		c := newCache(t, robots.CacheOptions{MaxFetches: 2, MaxQueue: 100, Fetch: func(ctx context.Context, r fetch.Request) (*robots.Answer, error) {
 			if r.Origin.Host() == "hangs.example" {
 				<-ctx.Done()
 				return nil, ctx.Err()
@@ -96,7 +97,7 @@ func TestHangingPorts(t *testing.T) {
 func TestBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hanging := make(chan struct{})
-		c := newCache(t, robots.CacheOptions{MaxFetches: 4, MaxQueue: 10, Fetch: func(ctx context.Context, r robots.Request) (*robots.Snapshot, error) {
+		c := newCache(t, robots.CacheOptions{MaxFetches: 4, MaxQueue: 10, Fetch: func(ctx context.Context, r fetch.Request) (*robots.Answer, error) {
 			if r.Origin.Host() != "kept.example" {
 				<-hanging
 			}

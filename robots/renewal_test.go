@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
 
 // TestRenewalFails has an origin fail before its answer expires: what was good goes on to its end.
 func TestRenewalFails(t *testing.T) {
 	for _, row := range []struct {
 		name              string
-		say               func(*robots.Snapshot)
+		say               func(*robots.Answer)
 		renewal, atExpiry string
 	}{
 		{"a file counts on in either case", has(file), "stale 0 connection_refused /open", "stale 0 connection_refused /open"},
@@ -48,7 +49,7 @@ func TestRenewalFails(t *testing.T) {
 func TestRenewalHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
-		c := newCache(t, robots.CacheOptions{Fetch: func(ctx context.Context, r robots.Request) (*robots.Snapshot, error) {
+		c := newCache(t, robots.CacheOptions{Fetch: func(ctx context.Context, r fetch.Request) (*robots.Answer, error) {
 			if asked++; asked > 1 {
 				<-ctx.Done()
 				return nil, ctx.Err()
@@ -86,7 +87,7 @@ func TestStaleHangs(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var begun []time.Time
-				c := newCache(t, robots.CacheOptions{Fetch: func(_ context.Context, r robots.Request) (*robots.Snapshot, error) {
+				c := newCache(t, robots.CacheOptions{Fetch: func(_ context.Context, r fetch.Request) (*robots.Answer, error) {
 					begun = append(begun, time.Now())
 					if len(begun) == 1 {
 						return found(r.Origin, file, time.Hour), nil

@@ -105,13 +105,10 @@ func (s *saver) done(u *unsaved, err error) {
 	delete(s.latest, o)
 }
 
-// forget removes all that waits for o, after a Delete that returned err.
-func (s *saver) forget(o origin.Origin, err error) {
+// forget removes all that waits for o, after a Delete.
+func (s *saver) forget(o origin.Origin) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil {
-		return
-	}
 	s.queue = slices.DeleteFunc(s.queue, func(u *unsaved) bool {
 		if u.snap.Origin != o {
 			return false

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
 
 // TestUnsaved lists the origins that wait to be saved, until they are saved or purged.
@@ -53,7 +54,7 @@ func TestUnsaved(t *testing.T) {
 // even while its origin is down. When the Store works again, it is given the latest, and read again.
 func TestLostIsNotOlder(t *testing.T) {
 	third := has("User-agent: *\nDisallow: /open/third\n")
-	for name, then := range map[string]func(*robots.Snapshot){"it changes again": third, "it is down": down} {
+	for name, then := range map[string]func(*robots.Answer){"it changes again": third, "it is down": down} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var full atomic.Bool
@@ -123,7 +124,7 @@ func TestSlowSaveCostsNoFetch(t *testing.T) {
 			}
 			return ctx.Err()
 		}
-		c := newCache(t, robots.CacheOptions{Store: store, MaxBytes: 2 << 20, Fetch: func(_ context.Context, r robots.Request) (*robots.Snapshot, error) {
+		c := newCache(t, robots.CacheOptions{Store: store, MaxBytes: 2 << 20, Fetch: func(_ context.Context, r fetch.Request) (*robots.Answer, error) {
 			return found(r.Origin, ownFile(r.Origin, 3000), 24*time.Hour), nil
 		}})
 		for range 2 {
@@ -206,7 +207,7 @@ func TestSaverWhileBusy(t *testing.T) {
 		}
 		return nil
 	}
-	c := newCache(t, robots.CacheOptions{Store: store, MaxBytes: 64 << 10, Fetch: func(_ context.Context, r robots.Request) (*robots.Snapshot, error) {
+	c := newCache(t, robots.CacheOptions{Store: store, MaxBytes: 64 << 10, Fetch: func(_ context.Context, r fetch.Request) (*robots.Answer, error) {
 		return found(r.Origin, ownFile(r.Origin, 500), 24*time.Hour), nil
 	}})
 	var all sync.WaitGroup

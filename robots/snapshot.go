@@ -1,73 +1,76 @@
-// Package robots keeps one true copy of every origin's robots.txt: fetched as RFC 9309 section 2.3 says, once for all who
-// ask, and good for a day at most.
+// Package robots caches the robots.txt files of many origins.
 //
-//	f, err := robots.NewFetcher(robots.FetcherOptions{Transport: transport, UserAgent: "robotsproxy/1.0"})
+//	f, err := fetch.New(fetch.Options{Transport: transport, UserAgent: "robotsproxy/1.0"})
 //	c, err := robots.NewCache(robots.CacheOptions{Fetch: f.Fetch})
 //	defer c.Close()
 //	snap, err := c.Snapshot(ctx, o, robots.Asker{Client: "news", Token: "NewsBot"})
 //	allowed := snap.Rules.Agent("NewsBot").Verdict("/private").Allowed
 //
-// What the RFC names is a value and not an error: an origin that cannot be reached has a Snapshot, which says so. An error
-// is left for a caller who went away, for an address that may not be dialled, and for a queue that is full. A Snapshot is
-// never edited once it is out, so any number of requests may hold it while a fresh one takes its place.
+// A Cache fetches each file once for all callers that wait for it, keeps it for a day at most, and renews it in the
+// background while it is in use. If an origin fails, the last good copy stays in use for a limited time (RFC 9309 section
+// 2.3.1.4).
 //
-// The package does not decide whether a request may be sent (package policy), and does not read the rules (package rules).
+// An origin that cannot be reached has a Snapshot too, which says so. Snapshot returns an error if the caller leaves, if
+// the address may not be dialled, if the upstream proxy fails, or if too many fetches wait. A Snapshot does not change, so
+// requests may hold it while a new one replaces it.
+//
+// Package fetch fetches the files, package rules parses them, and package policy decides whether a request may be sent.
 package robots
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 	"unique"
 
-	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 	"github.com/robotsproxy/robotsproxy/rules"
 )
 
-// Availability is what an attempt to get a robots.txt came to (RFC 9309 section 2.3.1). The zero value refuses.
-type Availability uint8
-
-const (
-	Unreachable Availability = iota // section 2.3.1.4: every path is disallowed
-	Unavailable                     // section 2.3.1.3: every path is allowed
-	Found                           // section 2.3.1.1: the rules count
+// Types of package fetch that are parts of a Snapshot or arguments of a Cache.
+type (
+	Answer       = fetch.Answer
+	Asker        = fetch.Asker
+	Availability = fetch.Availability
+	Flags        = fetch.Flags
 )
 
-// Snapshot is one origin's robots.txt at one moment. It is immutable.
+const (
+	Unreachable = fetch.Unreachable
+	Unavailable = fetch.Unavailable
+	Found       = fetch.Found
+
+	WebPage          = fetch.WebPage
+	Unauthorized     = fetch.Unauthorized
+	TooManyRedirects = fetch.TooManyRedirects
+	RedirectLoop     = fetch.RedirectLoop
+	Downgraded       = fetch.Downgraded
+	RedirectRefused  = fetch.RedirectRefused
+)
+
+// Snapshot is the robots.txt of one origin at one moment. It is immutable.
 type Snapshot struct {
-	Origin       origin.Origin
-	Availability Availability
-	Truncated    bool           // Body is cut
-	Marks        Marks          // what is worth knowing beside the state
-	Stale        bool           // Body is an older copy, which counts while the origin does not give a better one
-	flags        atomic.Uint32  // see flagRenewing; here, it takes the room that alignment leaves
-	Client       string         // for which it was fetched: the Asker's. A Store learns by it whose share it takes, and need not keep it.
-	Status       int            // of the last answer, also where Stale; 0 where there was none, or not the whole of it; 304 where it renewed Body
-	Redirects    []string       // URLs after the first, in order
-	Fetched      time.Time      // when the answer that counts, or the failure, came; a revalidation (304) is an answer
-	Expires      time.Time      // when it must be asked for again
-	SHA256       string         // of Body, in hexadecimal; empty unless Found
-	Body         []byte         // of a file that was Found, as received and decoded, cut at the size limit
-	ContentType  string         // of the answer that brought Body, as received
-	ETag         string         // of that answer, for asking again (RFC 9110 section 8.8); empty where it had none
-	LastModified string         // the same
-	Fields       string         // of that answer, which say for how long it may be used (RFC 9111 section 4.2), as lines of HTTP/1.1
-	Rules        *rules.Ruleset // never nil in what a Cache or a Fetcher returns, but Peek; empty unless Found
-	Cause        string         // where Unreachable or Stale, or Unavailable since that lasted: why, as an error type of RFC 9209 section 2.3
-	Err          error          // the same for our log, with addresses
+	// Answer is the response that counts. If Stale, its body and header are those of the last good response, and Status,
+	// Cause and Err are those of the last fetch.
+	Answer
+	Stale bool          // an older copy counts, until the origin gives a better one
+	marks atomic.Uint32 // see markRenewing
 
-	Since    time.Time // where there is a Cause: when that began
-	Failures int       // in a row, this one included; 0 unless there is a Cause
+	Client   string         // Asker.Client of the fetch. A Store may charge the Snapshot to that client; it need not save the name.
+	Rules    *rules.Ruleset // not nil in a Snapshot from a Cache, but for Peek; empty unless Found
+	Since    time.Time      // when the failures began; zero unless there is a Cause
+	Failures int            // in a row, the last included; 0 unless there is a Cause
 
-	renewal time.Time                // see Renewal; zero in what has not been in a Cache
-	others  atomic.Pointer[sync.Map] // of rules.Dialect to *rules.Ruleset, for RulesFor; nil until it is needed
+	renewal time.Time                // see Renewal; zero before prepare
+	others  atomic.Pointer[sync.Map] // of rules.Dialect to *rules.Ruleset, for RulesFor; nil until used
 }
 
-// The bits of Snapshot.flags.
+// The bits of Snapshot.marks.
 const (
-	flagRenewing = 1 << iota // a renewal has begun
-	flagUsed                 // it has answered a look-up since the last call of Cache.Used
+	markRenewing = 1 << iota // a renewal has begun
+	markUsed                 // it has answered a look-up since the last call of Cache.Used
 )
 
 // State returns the word for the records: found, empty, unavailable, unreachable, html, oversize or stale.
@@ -75,7 +78,7 @@ func (s *Snapshot) State() string {
 	switch {
 	case s.Stale:
 		return "stale"
-	case s.Marks&WebPage != 0:
+	case s.Flags&WebPage != 0:
 		return "html"
 	case s.Availability == Unreachable:
 		return "unreachable"
@@ -90,8 +93,8 @@ func (s *Snapshot) State() string {
 	}
 }
 
-// Renewal returns when the origin is asked again if somebody needs s then: a little before it expires, in the background,
-// and after a failure not before the time that it, or the origin, asked for.
+// Renewal returns the time from which a look-up renews s in the background. It is a little before Expires. After a failure
+// it is Expires, so that the origin has the time that it asked for.
 func (s *Snapshot) Renewal() time.Time {
 	if s.renewal.IsZero() {
 		return s.Expires
@@ -99,65 +102,86 @@ func (s *Snapshot) Renewal() time.Time {
 	return s.renewal
 }
 
-// prepare completes s for the memory of a Cache. It runs before s is anybody else's.
+// RulesFor returns the rules of s in the dialect d. It parses the body at the first call for a dialect other than that of
+// Rules. The memory of those rules is not counted by the cache.
+func (s *Snapshot) RulesFor(d rules.Dialect) *rules.Ruleset {
+	if d == s.Rules.Dialect() || s.Availability != Found {
+		return s.Rules
+	}
+	others := s.others.Load()
+	if others == nil {
+		s.others.CompareAndSwap(nil, new(sync.Map))
+		others = s.others.Load()
+	}
+	if set, ok := others.Load(d); ok {
+		return set.(*rules.Ruleset)
+	}
+	set, _ := others.LoadOrStore(d, parse(&s.Answer, d)) // the first of concurrent callers wins
+	return set.(*rules.Ruleset)
+}
+
+// parse returns the rules of a, which are empty unless it is Found. For a hostile file of 500 KiB that takes ten times the
+// memory of the file, so a Cache limits concurrent calls: see queue.
+func parse(a *Answer, d rules.Dialect) *rules.Ruleset {
+	if a.Availability != Found {
+		return &rules.Ruleset{}
+	}
+	opts := rules.Options{Dialect: d, MaxSize: len(a.Body), ContentType: a.ContentType}
+	if a.Truncated {
+		opts.MaxSize-- // so that rules sees that the last line is cut
+	}
+	if !a.Origin.IsZero() { // else it is a file of the operator
+		opts.RobotsURL = a.Origin.String() + "/robots.txt"
+		opts.ContentType = cmp.Or(a.ContentType, "text/plain")
+	}
+	return rules.Parse(a.Body, opts)
+}
+
+// prepare completes s for the memory of a Cache. It is called before other goroutines see s.
 func (s *Snapshot) prepare() *Snapshot {
 	if s.Rules == nil {
-		s.compile()
+		s.Rules = parse(&s.Answer, rules.DialectRFC9309)
 	}
-	s.ContentType = unique.Make(s.ContentType).Value() // a few for a million files
+	s.ContentType = unique.Make(s.ContentType).Value() // a few values in a million files
 	return s.schedule()
 }
 
-// schedule completes s for whoever only looks at it.
+// schedule sets the time of the renewal. It is random, so that files fetched at one time are not renewed at one time.
 func (s *Snapshot) schedule() *Snapshot {
 	last := s.Expires.Sub(s.Fetched) / 10
 	switch {
 	case s.Stale:
 		s.renewal = s.Expires.Add(-grace)
 	case last > 0 && s.Since.IsZero():
-		s.renewal = s.Expires.Add(-last/2 - rand.N(last/2+1)) // not all that were fetched at once are renewed at once
+		s.renewal = s.Expires.Add(-last/2 - rand.N(last/2+1))
 	}
 	return s
 }
 
-// compile makes Rules of Body. For a hostile file of 500 KiB that takes ten times its memory, so a Cache lets only a few
-// compile at a time: see queue.
-func (s *Snapshot) compile() {
-	s.Rules = &rules.Ruleset{}
-	if s.Availability == Found {
-		s.Rules = rules.Parse(s.Body, s.reading(rules.DialectRFC9309))
-	}
-}
-
-// freshAt reports whether s may be used without asking again. None may be used for more than a day, so that an older time
-// to come is a clock's fault.
+// freshAt reports whether s may be used without asking again. An expiry after more than a day is the fault of a clock.
 func (s *Snapshot) freshAt(now time.Time) bool {
 	left := s.Expires.Sub(now)
-	return left > 0 && left <= longest+grace
+	return left > 0 && left <= fetch.MaxTTL+grace
 }
 
-// dueAt reports whether s should be renewed, and is true for one caller only.
+// dueAt reports whether s should be renewed. It is true for one caller only.
 func (s *Snapshot) dueAt(now time.Time) bool {
-	return !s.renewal.IsZero() && !now.Before(s.renewal) && s.flags.Or(flagRenewing)&flagRenewing == 0
+	return !s.renewal.IsZero() && !now.Before(s.renewal) && s.marks.Or(markRenewing)&markRenewing == 0
 }
 
 // use marks s as used. It writes only if s is not marked, since many goroutines may use s at once.
 func (s *Snapshot) use() {
-	if s.flags.Load()&flagUsed == 0 {
-		s.flags.Or(flagUsed)
+	if s.marks.Load()&markUsed == 0 {
+		s.marks.Or(markUsed)
 	}
 }
 
-// copy returns another Snapshot of the same answer.
+// copy returns a Snapshot with the exported fields of s.
 func (s *Snapshot) copy() *Snapshot {
-	return &Snapshot{
-		Origin: s.Origin, Client: s.Client, Availability: s.Availability, Status: s.Status, Redirects: s.Redirects, Fetched: s.Fetched, Expires: s.Expires,
-		SHA256: s.SHA256, Body: s.Body, Truncated: s.Truncated, ContentType: s.ContentType, ETag: s.ETag, LastModified: s.LastModified,
-		Fields: s.Fields, Marks: s.Marks, Rules: s.Rules, Cause: s.Cause, Err: s.Err, Stale: s.Stale, Since: s.Since, Failures: s.Failures,
-	}
+	return &Snapshot{Answer: s.Answer, Stale: s.Stale, Client: s.Client, Rules: s.Rules, Since: s.Since, Failures: s.Failures}
 }
 
-// size is about how many octets of memory s keeps. A site can make each part of it large.
+// size returns about how many bytes of memory s takes. A site can make each part of it large.
 func (s *Snapshot) size() int64 {
 	n := fixedSize + len(s.Body) + s.Rules.Size() + len(s.ContentType) + len(s.ETag) + len(s.LastModified) + len(s.Fields)
 	for _, u := range s.Redirects {
@@ -169,5 +193,5 @@ func (s *Snapshot) size() int64 {
 	return int64(n)
 }
 
-// fixedSize is for the fields of a Snapshot and the cache's own entry.
+// fixedSize is the size of a Snapshot and of its entries in the cache.
 const fixedSize = 608

@@ -8,19 +8,8 @@ import (
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
-
-// LaterError says that nothing was fetched, or not all of it, because a turn would have come too late. It says nothing of
-// the file.
-type LaterError struct {
-	At  time.Time // when to ask again; zero: not known
-	Err error
-}
-
-func (e *LaterError) Error() string { return e.Err.Error() }
-
-// Unwrap returns Err.
-func (e *LaterError) Unwrap() error { return e.Err }
 
 // maxSpaced is how many hosts spacing remembers; beyond, those are forgotten that no fetch asks or waits for.
 const maxSpaced = 50_000
@@ -55,7 +44,7 @@ type turn struct {
 }
 
 // enter waits for the turn of a fetch for o. Leave must be called when the fetch does not ask o's host any more. The error is
-// ErrBusy, a *LaterError or the cause of ctx.
+// ErrBusy, a *fetch.LaterError or the cause of ctx.
 func (s *spacing) enter(ctx context.Context, o origin.Origin, p *pass, most time.Duration) (leave func(), err error) {
 	t, err := s.ask(o, p, most)
 	if err != nil {
@@ -147,7 +136,7 @@ func (t *turn) isLate(left time.Duration) bool {
 		return false
 	}
 	why := fmt.Errorf("another port of %s was asked a moment ago, and the next may be asked in %v", t.origin.Host(), left.Round(time.Millisecond))
-	t.err = &LaterError{At: t.host.free, Err: why}
+	t.err = &fetch.LaterError{At: t.host.free, Err: why}
 	close(t.over)
 	return true
 }
@@ -249,7 +238,7 @@ func (c *Cache) space(p *pass, o origin.Origin, snap *Snapshot) {
 }
 
 // enter waits until a fetch for o may begin: until the last one for another origin of its host is long enough ago, for the
-// turn of the host, and for a place. p must end afterwards. The error is ErrBusy, a *LaterError or the cause of ctx.
+// turn of the host, and for a place. p must end afterwards. The error is ErrBusy, a *fetch.LaterError or the cause of ctx.
 func (c *Cache) enter(ctx context.Context, p *pass, o origin.Origin) error {
 	if c.options.Spacing == nil {
 		return p.begin(ctx, origin.Key(o.Host()))
@@ -258,7 +247,7 @@ func (c *Cache) enter(ctx context.Context, p *pass, o origin.Origin) error {
 	if err != nil {
 		return err
 	}
-	p.leaveHost = func() {
+	p.endTurn = func() {
 		if p.asked { // and it is not known yet what counts
 			c.space(p, o, nil)
 		}

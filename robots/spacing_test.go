@@ -12,6 +12,7 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
 
 // visits records when an injected Fetch of one second begins and ends.
@@ -25,7 +26,7 @@ type visit struct {
 	begin, end time.Time
 }
 
-func (v *visits) fetch(ctx context.Context, r robots.Request) (*robots.Snapshot, error) {
+func (v *visits) fetch(ctx context.Context, r fetch.Request) (*robots.Answer, error) {
 	begin := time.Now()
 	snap, err := slowly(ctx, r)
 	v.mu.Lock()
@@ -143,7 +144,7 @@ func TestSpacingThatIsTooLong(t *testing.T) {
 		free := time.Now().Add(time.Hour)
 		begin := time.Now()
 		_, err := c.Snapshot(t.Context(), mustOrigin(t, "https://a.example"), robots.Asker{})
-		var later *robots.LaterError
+		var later *fetch.LaterError
 		if !errors.As(err, &later) || !later.At.Equal(free) || time.Since(begin) != 0 {
 			t.Errorf("Snapshot = %v after %v, want at once to come back at %v", err, time.Since(begin), free)
 		}

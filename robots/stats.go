@@ -2,29 +2,29 @@ package robots
 
 import "sync/atomic"
 
-// Stats are counts since the Cache was made, and the fetches at this moment.
+// Stats are counts since the Cache was made, and the number of fetches at this moment.
 type Stats struct {
-	Hits        uint64 // look-ups that were answered from memory
-	StoreHits   uint64 // flights that ended with what the Store had
-	StaleServed uint64 // look-ups that were answered with a stale copy
-	Fetches     uint64 // flights to an origin
-	Revalidated uint64 // of those, the ones that were answered with 304
-	Failures    uint64 // of those, the ones that brought no answer that opens the site or holds its rules
-	HTML        uint64 // of those, the ones that brought a web page in the place of the file
+	Hits        uint64 // look-ups answered from memory
+	StoreHits   uint64 // look-ups that read the Store and needed no fetch
+	StaleServed uint64 // look-ups answered with a stale copy
+	Fetches     uint64
+	Revalidated uint64 // fetches answered with 304
+	Failures    uint64 // fetches of a file that is unreachable
+	HTML        uint64 // fetches of a web page in place of the file
 	Changes     uint64 // of a robots.txt
 	StoreErrors uint64 // calls of the Store that failed
-	Busy        uint64 // fetches that did not begin since too many waited
+	Busy        uint64 // fetches that did not begin because too many waited
 
 	Waiting  int // fetches that wait now
 	Fetching int // fetches under way now
 }
 
-// counts are what Stats shows.
+// counts are the counters of Stats.
 type counts struct {
 	hits, storeHits, staleServed, fetches, revalidated, failures, html, changes, storeErrors, busy atomic.Uint64
 }
 
-// Stats returns the counts so far.
+// Stats returns the current counts.
 func (c *Cache) Stats() Stats {
 	n := &c.counts
 	waiting, fetching := c.queue.load()
@@ -36,15 +36,15 @@ func (c *Cache) Stats() Stats {
 	}
 }
 
-// answered counts what a fetch has brought.
-func (n *counts) answered(s *Snapshot) {
+// answered counts the result of a fetch.
+func (n *counts) answered(a *Answer) {
 	switch {
-	case s.Availability == Unreachable:
+	case a.Availability == Unreachable:
 		n.failures.Add(1)
-	case s.revalidated():
+	case a.Validated():
 		n.revalidated.Add(1)
 	}
-	if s.Marks&WebPage != 0 {
+	if a.Flags&WebPage != 0 {
 		n.html.Add(1)
 	}
 }

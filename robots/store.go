@@ -9,38 +9,50 @@ import (
 	"github.com/robotsproxy/robotsproxy/origin"
 )
 
-// Store keeps one Snapshot of each origin where it outlives the process. Its methods may be called by many goroutines at
-// once. A Store that fails costs fetches and never an answer.
+// Store keeps one Snapshot of each origin after the process has ended. Its methods may be called concurrently. If they
+// fail, a Cache fetches more often, but gives the same answers.
 type Store interface {
-	// Load returns what was last saved for o, or ErrNoSnapshot. Rules is nil, and the Snapshot is the caller's own.
+	// Load returns the Snapshot that was last saved for o, or ErrNoSnapshot. Its Rules are nil. The caller may change it.
 	Load(ctx context.Context, o origin.Origin) (*Snapshot, error)
 
-	// Save keeps s in the place of what was kept of its origin, and c, unless it is nil, for those who ask later what
-	// changed. Both are kept or neither. It may not keep hold of s.
+	// Save keeps s in place of the previous Snapshot of its origin, and c unless that is nil. It keeps both or neither. It
+	// must not use s after it has returned.
 	Save(ctx context.Context, s *Snapshot, c *Change) error
 
-	// Delete forgets o, but not what changed. To forget what is not kept is no error.
+	// Delete removes the Snapshot of o, but not its changes. If there is none, Delete returns nil.
 	Delete(ctx context.Context, o origin.Origin) error
 }
 
-// ErrNoSnapshot is what a Store returns for an origin of which it keeps nothing.
+// ErrNoSnapshot is the error of a Store that has no Snapshot of an origin.
 var ErrNoSnapshot = errors.New("robots: no snapshot is kept")
 
-// Change says that an origin's robots.txt is not what it was: another state, or another body where one is kept.
+// Change is a change of the state of a robots.txt, or of its body if both are good files.
 type Change struct {
 	Origin    origin.Origin
 	Time      time.Time
-	OldSHA256 string // of the body; empty where there was none
+	OldSHA256 string // of the body; empty if there was none
 	NewSHA256 string
-	OldState  string // as Snapshot.State says it
+	OldState  string // see Snapshot.State
 	NewState  string
-	Why       string // for our log: what the trouble is that the new state is, or comes of; a Store does not keep it
+	Why       string // the error of the new state, for our log; a Store does not keep it
+}
+
+// Version is one text that a robots.txt has had. A Store keeps versions beside the last Snapshot.
+type Version struct {
+	Origin    origin.Origin
+	SHA256    string // of the body, in hexadecimal
+	Size      int    // of the body, in bytes
+	Status    int    // of the first response with it
+	Redirects []string
+	FirstSeen time.Time
+	LastSeen  time.Time
 }
 
 // storePatience is how long a call of Load or Delete may take. Callers wait for it.
 const storePatience = 5 * time.Second
 
-// load reads o's Snapshot from the Store. Its error may be that of ctx; what else fails is told.
+// load reads the Snapshot of o from the Store. If ctx ends, it returns the error of ctx; it reports other failures to
+// CacheOptions.StoreFailed.
 func (c *Cache) load(ctx context.Context, o origin.Origin) (*Snapshot, error) {
 	limited, cancel := context.WithTimeout(ctx, storePatience)
 	defer cancel()
@@ -53,7 +65,7 @@ func (c *Cache) load(ctx context.Context, o origin.Origin) (*Snapshot, error) {
 	}
 	if err == nil {
 		now := time.Now()
-		snap.Expires = now.Add(c.options.Expiry(snap).Sub(now)) // from here on by the monotonic clock: ours may be set
+		snap.Expires = now.Add(c.expiry(snap).Sub(now)) // by the monotonic clock: the wall clock may be set
 		return snap, nil
 	}
 	err = fmt.Errorf("robots: loading the snapshot of %s: %w", o, err)
@@ -63,28 +75,38 @@ func (c *Cache) load(ctx context.Context, o origin.Origin) (*Snapshot, error) {
 	return nil, err
 }
 
-// erase forgets e's origin. The memory goes last, so that it keeps what a Store that fails does not forget.
-func (c *Cache) erase(e errand) error {
-	defer c.writing.enter(e.origin)()
+// expiry returns when snap must be fetched again under the options of today.
+func (c *Cache) expiry(snap *Snapshot) time.Time {
+	if snap.Stale || c.options.Expiry == nil {
+		return snap.Expires
+	}
+	return c.options.Expiry(&snap.Answer)
+}
+
+// erase removes the origin of j. It changes the memory last, so that a Store that fails leaves all unchanged.
+func (c *Cache) erase(j job) error {
+	defer c.writing.enter(j.origin)()
 	c.purges.Add(1)
-	if err := c.deleteStored(e.origin); err != nil {
-		err = fmt.Errorf("robots: deleting the snapshot of %s: %w", e.origin, err)
+	if err := c.deleteStored(j.origin); err != nil {
+		err = fmt.Errorf("robots: deleting the snapshot of %s: %w", j.origin, err)
 		c.storeFailed(err)
 		return err
 	}
-	c.forget(e.key, e.origin)
+	c.forget(j.key, j.origin)
 	return nil
 }
 
-// deleteStored deletes o from the Store, and stops the Saves of o that wait.
+// deleteStored deletes o from the Store, and drops what waits to be saved of it.
 func (c *Cache) deleteStored(o origin.Origin) error {
 	c.saver.saving <- struct{}{}
 	defer func() { <-c.saver.saving }()
 	ctx, cancel := context.WithTimeout(c.life, storePatience)
 	defer cancel()
-	err := c.options.Store.Delete(ctx, o)
-	c.saver.forget(o, err)
-	return err
+	if err := c.options.Store.Delete(ctx, o); err != nil {
+		return err
+	}
+	c.saver.forget(o)
+	return nil
 }
 
 func (c *Cache) storeFailed(err error) {
@@ -92,7 +114,7 @@ func (c *Cache) storeFailed(err error) {
 	c.options.StoreFailed(err)
 }
 
-// noStore is in the place of a Store where there is none.
+// noStore is the Store of a Cache without one.
 type noStore struct{}
 
 func (noStore) Load(context.Context, origin.Origin) (*Snapshot, error) { return nil, ErrNoSnapshot }

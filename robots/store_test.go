@@ -16,6 +16,7 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 	"github.com/robotsproxy/robotsproxy/rules"
 )
 
@@ -129,10 +130,13 @@ func onPaper(snap *robots.Snapshot) *robots.Snapshot {
 		err = errors.New(snap.Err.Error())
 	}
 	return &robots.Snapshot{
-		Origin: snap.Origin, Availability: snap.Availability, Status: snap.Status, Redirects: snap.Redirects,
-		Fetched: snap.Fetched.Round(0), Expires: snap.Expires.Round(0), SHA256: snap.SHA256, Body: snap.Body, Truncated: snap.Truncated,
-		ContentType: snap.ContentType, ETag: snap.ETag, LastModified: snap.LastModified, Fields: snap.Fields, Marks: snap.Marks,
-		Cause: snap.Cause, Err: err, Stale: snap.Stale, Since: snap.Since.Round(0), Failures: snap.Failures,
+		Answer: robots.Answer{
+			Origin: snap.Origin, Availability: snap.Availability, Status: snap.Status, Redirects: snap.Redirects,
+			Fetched: snap.Fetched.Round(0), Expires: snap.Expires.Round(0), SHA256: snap.SHA256, Body: snap.Body,
+			Truncated: snap.Truncated, ContentType: snap.ContentType, ETag: snap.ETag,
+			LastModified: snap.LastModified, Fields: snap.Fields, Flags: snap.Flags, Cause: snap.Cause, Err: err,
+		},
+		Stale: snap.Stale, Since: snap.Since.Round(0), Failures: snap.Failures,
 	}
 }
 
@@ -140,7 +144,7 @@ func onPaper(snap *robots.Snapshot) *robots.Snapshot {
 func TestRestart(t *testing.T) {
 	for _, row := range []struct {
 		name  string
-		say   func(*robots.Snapshot)
+		say   func(*robots.Answer)
 		hours int
 		every time.Duration
 		want  string
@@ -340,7 +344,7 @@ func TestStoreLies(t *testing.T) {
 	a, b := mustOrigin(t, "http://a.example"), mustOrigin(t, "http://b.example")
 	t.Run("another origin", func(t *testing.T) {
 		store := newShelf()
-		store.kept[a] = found(b, "", time.Hour)
+		store.kept[a] = robots.Parsed(found(b, "", time.Hour))
 		c := newCache(t, robots.CacheOptions{Fetch: finds, Store: store})
 		if snap := lookUp(t, c, a); allowed(snap, "/private") {
 			t.Errorf("Snapshot = %s, want what the origin has", outline(snap))
@@ -351,7 +355,7 @@ func TestStoreLies(t *testing.T) {
 	})
 	t.Run("a clock that was wrong", func(t *testing.T) {
 		store := newShelf()
-		store.kept[a] = found(a, "", 365*24*time.Hour)
+		store.kept[a] = robots.Parsed(found(a, "", 365*24*time.Hour))
 		c := newCache(t, robots.CacheOptions{Fetch: finds, Store: store})
 		if snap := lookUp(t, c, a); allowed(snap, "/private") {
 			t.Errorf("Snapshot = %s, want what the origin has", outline(snap))
@@ -373,7 +377,7 @@ func TestRulesOfStore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			transport := answering{status: 200, header: map[string][]string{"Content-Type": {row.contentType}}, body: row.body}
-			f := newFetcherOver(t, transport, func(o *robots.FetcherOptions) { o.MaxSize = size })
+			f := newFetcherOver(t, transport, func(o *fetch.Options) { o.MaxSize = size })
 			store := newShelf()
 			o := mustOrigin(t, "http://a.example")
 			for _, life := range []string{"first", "second"} {
@@ -397,21 +401,21 @@ func TestRulesOfStore(t *testing.T) {
 // TestOtherOptions opens what was stored with other options: what would not count so today is asked for again, and nothing
 // else is.
 func TestOtherOptions(t *testing.T) {
-	refuse := func(o *robots.FetcherOptions) { o.UnauthorizedRefuses, o.HTMLRefuses = true, true }
-	hour := func(o *robots.FetcherOptions) { o.TTL = time.Hour }
-	none := func(*robots.FetcherOptions) {}
+	refuse := func(o *fetch.Options) { o.UnauthorizedRefuses, o.HTMLRefuses = true, true }
+	hour := func(o *fetch.Options) { o.TTL = time.Hour }
+	none := func(*fetch.Options) {}
 	says := http.Header{"Cache-Control": {"max-age=43200"}}
-	day := func(o *robots.FetcherOptions) { o.ErrorTTL = 24 * time.Hour }
+	day := func(o *fetch.Options) { o.ErrorTTL = 24 * time.Hour }
 	for _, row := range []struct {
 		name          string
 		answer        answering
-		before, after func(*robots.FetcherOptions)
+		before, after func(*fetch.Options)
 		later         time.Duration
 		want          string
 		asked         uint64
 	}{
 		{"401 is refused from now on", answering{status: 401}, none, refuse, 0, "unreachable 401 destination_unavailable", 1},
-		{"403 is allowed from now on", answering{status: 403}, func(o *robots.FetcherOptions) { refuse(o); day(o) }, day, 0, "unavailable 403 /open /private", 1},
+		{"403 is allowed from now on", answering{status: 403}, func(o *fetch.Options) { refuse(o); day(o) }, day, 0, "unavailable 403 /open /private", 1},
 		{"a web page is refused from now on", answering{status: 200, body: "<html>"}, none, refuse, 0, "html 200 destination_unavailable", 1},
 		{"a web page is allowed from now on", answering{status: 200, body: "<html>"}, refuse, none, 0, "html 200 /open /private", 1},
 		{"401 is refused as before", answering{status: 401}, refuse, refuse, 0, "unreachable 401 destination_unavailable", 0},
@@ -426,7 +430,7 @@ func TestOtherOptions(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				o, store := mustOrigin(t, "http://a.example"), newShelf()
-				live := func(edit func(*robots.FetcherOptions)) (*robots.Snapshot, uint64) {
+				live := func(edit func(*fetch.Options)) (*robots.Snapshot, uint64) {
 					f := newFetcherOver(t, row.answer, edit)
 					c, err := robots.NewCache(robots.CacheOptions{Fetch: f.Fetch, Expiry: f.Expiry, Store: store})
 					if err != nil {
@@ -518,8 +522,8 @@ func TestChange(t *testing.T) {
 
 // TestChangeSaysWhy has a good file go bad: whoever is told of it learns of what.
 func TestChangeSaysWhy(t *testing.T) {
-	refused := func(s *robots.Snapshot) { down(s); s.Err = errors.New("nobody listens") }
-	for want, say := range map[string]func(*robots.Snapshot){
+	refused := func(s *robots.Answer) { down(s); s.Err = errors.New("nobody listens") }
+	for want, say := range map[string]func(*robots.Answer){
 		"nobody listens": refused,
 		"the origin answers 403, where it had a file":  forbidden,
 		"a web page stands in the place of robots.txt": page,

@@ -12,7 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
-	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
 
 // toxin is a fault of a network, with the attributes that toxiproxy gives it.
@@ -84,8 +84,8 @@ func TestToxicNetworks(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			transport := failing(t, site)
-			f := newFetcherOver(t, transport, func(o *robots.FetcherOptions) { o.Timeout = row.timeout })
-			snap := fetch(t, f, "http://"+poisoned(t, row.upstream, row.toxins...))
+			f := newFetcherOver(t, transport, func(o *fetch.Options) { o.Timeout = row.timeout })
+			snap := fetched(t, f, "http://"+poisoned(t, row.upstream, row.toxins...))
 			if got := outline(snap); got != row.want {
 				t.Errorf("Fetch = %s, want %s; the error: %v", got, row.want, snap.Err)
 			}

@@ -11,62 +11,61 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/robotsproxy/robotsproxy/robots"
-	"github.com/robotsproxy/robotsproxy/rules"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
 
 // scripted is an origin that answers with what its test says, and counts the questions.
 type scripted struct {
-	say   func(*robots.Snapshot)
+	say   func(*robots.Answer)
 	asked int
 }
 
-func (s *scripted) fetch(_ context.Context, r robots.Request) (*robots.Snapshot, error) {
+func (s *scripted) fetch(_ context.Context, r fetch.Request) (*robots.Answer, error) {
 	s.asked++
 	now := time.Now()
-	snap := &robots.Snapshot{Origin: r.Origin, Fetched: now, Expires: now.Add(time.Hour), Rules: &rules.Ruleset{}}
+	snap := &robots.Answer{Origin: r.Origin, Fetched: now, Expires: now.Add(time.Hour)}
 	s.say(snap)
 	return snap, nil
 }
 
-func has(body string) func(*robots.Snapshot) {
-	return func(s *robots.Snapshot) {
+func has(body string) func(*robots.Answer) {
+	return func(s *robots.Answer) {
 		s.Availability, s.Status, s.Body, s.SHA256 = robots.Found, 200, []byte(body), "of "+strings.Fields(body)[3]
-		s.Rules = rules.Parse(s.Body, rules.Options{})
 	}
 }
 
 // A web page that is let be, as Fetcher has it, and one that is refused.
-func page(s *robots.Snapshot) {
-	s.Availability, s.Status, s.Body, s.SHA256, s.Marks = robots.Found, 200, []byte("<html>"), time.Now().String(), robots.WebPage
+func page(s *robots.Answer) {
+	s.Availability, s.Status, s.Body, s.SHA256, s.Flags = robots.Found, 200, []byte("<html>"), time.Now().String(), robots.WebPage
 }
 
-func pageRefused(s *robots.Snapshot) {
+func pageRefused(s *robots.Answer) {
 	down(s)
-	s.Status, s.Marks = 200, robots.WebPage
+	s.Status, s.Flags = 200, robots.WebPage
 }
 
-func missing(s *robots.Snapshot) { s.Availability, s.Status = robots.Unavailable, 404 }
+func missing(s *robots.Answer) { s.Availability, s.Status = robots.Unavailable, 404 }
 
-func forbidden(s *robots.Snapshot) {
-	s.Availability, s.Status, s.Marks = robots.Unavailable, 403, robots.Unauthorized
+func forbidden(s *robots.Answer) {
+	s.Availability, s.Status, s.Flags = robots.Unavailable, 403, robots.Unauthorized
 }
 
-func forbiddenRefused(s *robots.Snapshot) {
+func forbiddenRefused(s *robots.Answer) {
 	down(s)
-	s.Status, s.Marks = 403, robots.Unauthorized
+	s.Status, s.Flags = 403, robots.Unauthorized
 }
 
-func down(s *robots.Snapshot) {
+func down(s *robots.Answer) {
 	s.Cause, s.Expires = "connection_refused", s.Fetched.Add(time.Minute)
 }
 
-func busy(s *robots.Snapshot) {
+func busy(s *robots.Answer) {
 	s.Cause, s.Status, s.Expires = "destination_unavailable", 429, s.Fetched.Add(6*time.Hour)
 }
 
 // step has an origin that says something for so many hours.
 type step struct {
-	say   func(*robots.Snapshot)
+	say   func(*robots.Answer)
 	hours int
 }
 

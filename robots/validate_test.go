@@ -11,6 +11,7 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
 
 // conditions are what each request to a host asked by.
@@ -22,13 +23,17 @@ func recordConditions(seen *[]string, serve http.HandlerFunc) http.HandlerFunc {
 }
 
 // again fetches what previous is a copy of.
-func again(tb testing.TB, f *robots.Fetcher, previous *robots.Snapshot) *robots.Snapshot {
+func again(tb testing.TB, f *fetch.Fetcher, previous *robots.Snapshot) *robots.Snapshot {
 	tb.Helper()
-	snap, err := f.Fetch(tb.Context(), robots.Request{Origin: previous.Origin, Previous: previous})
+	snap, err := f.Fetch(tb.Context(), fetch.Request{Origin: previous.Origin, Previous: &previous.Answer})
 	if err != nil {
 		tb.Fatalf("Fetch(%s) again: %v", previous.Origin, err)
 	}
-	return snap
+	again := robots.Parsed(snap)
+	if snap.Validated() && &snap.Body[0] == &previous.Body[0] { // as a Cache does
+		again.Rules = previous.Rules
+	}
+	return again
 }
 
 const modified = "Sat, 01 Nov 2025 08:00:00 GMT"
@@ -84,7 +89,7 @@ func TestRevalidate(t *testing.T) {
 				serve(w, r)
 			})})
 			f := newFetcher(t, site, nil)
-			first := fetch(t, f, "http://a.example")
+			first := fetched(t, f, "http://a.example")
 			second := again(t, f, first)
 			if diff := cmp.Diff([]string{"a.example ", "a.example " + row.asked}, seen); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
@@ -120,7 +125,7 @@ func TestRevalidateRedirected(t *testing.T) {
 		})})
 	}
 	f := newFetcher(t, site, nil)
-	snap := fetch(t, f, "http://a.example")
+	snap := fetched(t, f, "http://a.example")
 	snap = again(t, f, snap)
 	if got := outline(snap); got != "found 304 /open" {
 		t.Errorf("by the same way: %s", got)
@@ -158,13 +163,16 @@ func TestRevalidateLifetime(t *testing.T) {
 				f := newFetcherOver(t, roundTripper(func(r *http.Request) (*http.Response, error) { return answer.RoundTrip(r) }), nil)
 				c := newCache(t, robots.CacheOptions{Fetch: f.Fetch, Store: store})
 				o := mustOrigin(t, "http://a.example")
-				lookUp(t, c, o)
+				first := lookUp(t, c, o)
 				answer = answering{status: 304, header: row.second}
 				for range 3 { // what holds once must hold on
 					time.Sleep(time.Hour)
 					snap, err := c.Refresh(t.Context(), o)
 					if err != nil || outline(snap) != "found 304 /open" {
 						t.Fatalf("Refresh = %v, %v", snap, err)
+					}
+					if snap.Rules != first.Rules {
+						t.Error("the rules of a file that was validated were parsed again")
 					}
 					if got := time.Until(snap.Expires); got != row.want {
 						t.Errorf("good for %v, want %v", got, row.want)
@@ -222,7 +230,7 @@ func TestStoredFields(t *testing.T) {
 		"Server": {"x"}, "Set-Cookie": {"secret=1"}, "Age": {"7"}, "Expires": {strings.Repeat("x", 5000)},
 		"Cache-Control": {"max-age=60", "must-revalidate"}, "Date": {"a\r\nSet-Cookie: b"},
 	}
-	snap := fetch(t, newFetcherOver(t, answering{status: 200, header: h, body: file}, nil), "http://a.example")
+	snap := fetched(t, newFetcherOver(t, answering{status: 200, header: h, body: file}, nil), "http://a.example")
 	want := "Age: 7\r\nCache-Control: max-age=60, must-revalidate\r\nDate: a  Set-Cookie: b\r\n"
 	if diff := cmp.Diff(want, snap.Fields); diff != "" {
 		t.Errorf("Fields (-want +got):\n%s", diff)
@@ -232,7 +240,7 @@ func TestStoredFields(t *testing.T) {
 // TestRevalidateWebPage has web pages refused from one day to the next: 304 does not let an older one in.
 func TestRevalidateWebPage(t *testing.T) {
 	h := http.Header{"Etag": {`"v1"`}}
-	first := fetch(t, newFetcherOver(t, answering{status: 200, header: h, body: "<html>"}, nil), "http://a.example")
+	first := fetched(t, newFetcherOver(t, answering{status: 200, header: h, body: "<html>"}, nil), "http://a.example")
 	if got := outline(first); got != "html 200 /open /private" {
 		t.Fatalf("at first: %s", got)
 	}
@@ -240,7 +248,7 @@ func TestRevalidateWebPage(t *testing.T) {
 	if got := outline(second); got != "html 304 /open /private" {
 		t.Errorf("let be: %s", got)
 	}
-	strict := newFetcherOver(t, answering{status: 304, header: h}, func(o *robots.FetcherOptions) { o.HTMLRefuses = true })
+	strict := newFetcherOver(t, answering{status: 304, header: h}, func(o *fetch.Options) { o.HTMLRefuses = true })
 	if got := outline(again(t, strict, first)); got != "html 304 destination_unavailable" {
 		t.Errorf("refused: %s", got)
 	}
@@ -254,7 +262,7 @@ func TestRevalidateCut(t *testing.T) {
 		w.Header().Set("ETag", `"v1"`)
 		http.ServeContent(w, r, "", time.Time{}, strings.NewReader(long))
 	}})
-	cut := fetch(t, newFetcher(t, site, func(o *robots.FetcherOptions) { o.MaxSize = 100 }), "http://a.example")
+	cut := fetched(t, newFetcher(t, site, func(o *fetch.Options) { o.MaxSize = 100 }), "http://a.example")
 	if got, want := outline(cut), "oversize 200 /open /private"; got != want {
 		t.Fatalf("the first time: %s, want %s", got, want)
 	}

@@ -16,12 +16,13 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
 
 // logbook is an Admit that writes down what it is asked and told.
 type logbook struct {
-	refuse func(h robots.Hop) error // may be nil
-	begin  func(n int) error        // the n-th Begin; may be nil
+	refuse func(h fetch.Hop) error // may be nil
+	begin  func(n int) error       // the n-th Begin; may be nil
 
 	mu    sync.Mutex
 	lines []string
@@ -34,7 +35,7 @@ func (l *logbook) write(format string, args ...any) {
 	l.lines = append(l.lines, fmt.Sprintf(format, args...))
 }
 
-func (l *logbook) admit(_ context.Context, h robots.Hop) (robots.Visit, error) {
+func (l *logbook) admit(_ context.Context, h fetch.Hop) (fetch.Visit, error) {
 	if l.refuse != nil {
 		if err := l.refuse(h); err != nil {
 			l.write("refused %s", h.URL())
@@ -46,7 +47,7 @@ func (l *logbook) admit(_ context.Context, h robots.Hop) (robots.Visit, error) {
 
 type logged struct {
 	*logbook
-	hop robots.Hop
+	hop fetch.Hop
 }
 
 func (v *logged) Begin(context.Context) error {
@@ -64,7 +65,7 @@ func (v *logged) Begin(context.Context) error {
 	return nil
 }
 
-func (v *logged) End(o robots.Outcome) {
+func (v *logged) End(o fetch.Outcome) {
 	status := 0
 	if o.Response != nil {
 		status = o.Response.StatusCode
@@ -99,8 +100,8 @@ func TestVisits(t *testing.T) {
 		}},
 	} {
 		var l logbook
-		f := newFetcher(t, site, func(o *robots.FetcherOptions) { o.Admit = l.admit })
-		if _, err := f.Fetch(t.Context(), robots.Request{Origin: mustOrigin(t, row.from), Asker: robots.Asker{Client: "x", Name: "news", Token: "NewsBot"}}); err != nil {
+		f := newFetcher(t, site, func(o *fetch.Options) { o.Admit = l.admit })
+		if _, err := f.Fetch(t.Context(), fetch.Request{Origin: mustOrigin(t, row.from), Asker: robots.Asker{Client: "x", Name: "news", Token: "NewsBot"}}); err != nil {
 			t.Errorf("Fetch(%s): %v", row.from, err)
 		}
 		if diff := cmp.Diff(row.want, l.lines); diff != "" {
@@ -113,13 +114,13 @@ func TestVisits(t *testing.T) {
 func TestVisitThatMayNotBegin(t *testing.T) {
 	site := robotstest.New(t)
 	l := logbook{begin: func(int) error {
-		return &robots.LaterError{At: time.Now().Add(20 * time.Second), Err: errors.New("the disk is full")}
+		return &fetch.LaterError{At: time.Now().Add(20 * time.Second), Err: errors.New("the disk is full")}
 	}}
-	f := newFetcher(t, site, func(o *robots.FetcherOptions) { o.Admit = l.admit })
+	f := newFetcher(t, site, func(o *fetch.Options) { o.Admit = l.admit })
 	c := newCache(t, robots.CacheOptions{Fetch: f.Fetch})
 	for range 3 {
 		snap, err := c.Snapshot(t.Context(), mustOrigin(t, "http://a.example"), robots.Asker{})
-		var later *robots.LaterError
+		var later *fetch.LaterError
 		if snap != nil || !errors.As(err, &later) || time.Until(later.At) < 10*time.Second {
 			t.Errorf("Snapshot = %v, %v, want what Begin returned", snap, err)
 		}
@@ -143,7 +144,7 @@ func TestVisitSentAgain(t *testing.T) {
 			if n < 3 {
 				return nil
 			}
-			return &robots.LaterError{Err: errors.New("no turn")}
+			return &fetch.LaterError{Err: errors.New("no turn")}
 		}, []string{"begin", "end 200", "begin", "end 0", "begin:"}, 2},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -164,13 +165,13 @@ func TestVisitSentAgain(t *testing.T) {
 			l := logbook{begin: row.begin}
 			transport := &http.Transport{}
 			t.Cleanup(transport.CloseIdleConnections)
-			f := newFetcherOver(t, transport, func(o *robots.FetcherOptions) { o.Admit = l.admit })
-			r := robots.Request{Origin: mustOrigin(t, "http://"+at)}
+			f := newFetcherOver(t, transport, func(o *fetch.Options) { o.Admit = l.admit })
+			r := fetch.Request{Origin: mustOrigin(t, "http://"+at)}
 			if _, err := f.Fetch(t.Context(), r); err != nil {
 				t.Fatal(err)
 			}
 			_, err := f.Fetch(t.Context(), r)
-			if refused := errors.As(err, new(*robots.LaterError)); refused != (row.begin != nil) {
+			if refused := errors.As(err, new(*fetch.LaterError)); refused != (row.begin != nil) {
 				t.Errorf("Fetch: %v", err)
 			}
 			var got []string

@@ -9,6 +9,7 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
 
 func BenchmarkLoad(b *testing.B) {
@@ -101,10 +102,10 @@ func BenchmarkCache(b *testing.B) {
 		{"fetch and save", 64 << 20, 0, func(s robots.Stats, n uint64) bool { return s.Fetches == n+1000 }},
 	} {
 		b.Run(kind.name, func(b *testing.B) {
-			c, err := robots.NewCache(robots.CacheOptions{MaxBytes: kind.memory, Store: fresh(b), Fetch: func(_ context.Context, r robots.Request) (*robots.Snapshot, error) {
+			c, err := robots.NewCache(robots.CacheOptions{MaxBytes: kind.memory, Store: fresh(b), Fetch: func(_ context.Context, r fetch.Request) (*robots.Answer, error) {
 				snap := found(r.Origin, file, time.Now())
 				snap.Expires = snap.Fetched.Add(kind.lasts)
-				return snap, nil
+				return &snap.Answer, nil
 			}})
 			if err != nil {
 				b.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
 
 // micros returns t as stored in the tables, in microseconds. The zero time is 0.
@@ -89,10 +89,10 @@ func checkFields(lines string) error {
 	return nil
 }
 
-func parseMarks(words string) (robots.Marks, error) {
-	marks, err := robots.ParseMarks(words)
+func parseFlags(words string) (fetch.Flags, error) {
+	flags, err := fetch.ParseFlags(words)
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", errDamaged, err)
 	}
-	return marks, nil
+	return flags, nil
 }

@@ -36,8 +36,10 @@ func Example() {
 	for _, body := range []string{"User-agent: *\nDisallow: /a\n", "User-agent: *\nDisallow: /b\n"} {
 		sum := sha256.Sum256([]byte(body))
 		snap := &robots.Snapshot{
-			Origin: o, Availability: robots.Found, Status: 200, Fetched: fetched, Expires: fetched.Add(24 * time.Hour),
-			SHA256: hex.EncodeToString(sum[:]), Body: []byte(body),
+			Answer: robots.Answer{
+				Origin: o, Availability: robots.Found, Status: 200, Fetched: fetched,
+				Expires: fetched.Add(24 * time.Hour), SHA256: hex.EncodeToString(sum[:]), Body: []byte(body),
+			},
 		}
 		if err := s.Save(ctx, snap, nil); err != nil {
 			log.Fatal(err)

@@ -83,7 +83,7 @@ func TestVersionsOfAnOriginAreFew(t *testing.T) {
 		at := dawn.Add(time.Duration(i) * time.Minute)
 		save(t, s, found(a, fmt.Sprintf("# %d", i), at), nil)
 		page := found(b, fmt.Sprintf("<html>%d", i), at)
-		page.Marks = robots.WebPage
+		page.Flags = robots.WebPage
 		save(t, s, page, nil)
 	}
 	got := versions(t, s, a)

@@ -69,17 +69,22 @@ func hashOf(body string) string {
 // found is a Snapshot as a Fetcher makes it of a good answer.
 func found(o origin.Origin, body string, fetched time.Time) *robots.Snapshot {
 	return &robots.Snapshot{
-		Origin: o, Availability: robots.Found, Status: 200, Fetched: fetched, Expires: fetched.Add(24 * time.Hour),
-		SHA256: hashOf(body), Body: []byte(body), ContentType: "text/plain; charset=utf-8", ETag: `"abc"`,
-		LastModified: "Sun, 01 Mar 2026 05:00:00 GMT",
-		Fields:       "Cache-Control: max-age=3600\r\nDate: Sun, 01 Mar 2026 06:00:00 GMT\r\n",
+		Answer: robots.Answer{
+			Origin: o, Availability: robots.Found, Status: 200, Fetched: fetched,
+			Expires: fetched.Add(24 * time.Hour), SHA256: hashOf(body), Body: []byte(body),
+			ContentType: "text/plain; charset=utf-8", ETag: `"abc"`,
+			LastModified: "Sun, 01 Mar 2026 05:00:00 GMT",
+			Fields:       "Cache-Control: max-age=3600\r\nDate: Sun, 01 Mar 2026 06:00:00 GMT\r\n",
+		},
 	}
 }
 
 // unreachable is a Snapshot as a Fetcher makes it of no answer.
 func unreachable(o origin.Origin, fetched time.Time) *robots.Snapshot {
 	return &robots.Snapshot{
-		Origin: o, Fetched: fetched, Expires: fetched.Add(time.Minute), Cause: "connection_refused",
+		Answer: robots.Answer{
+			Origin: o, Fetched: fetched, Expires: fetched.Add(time.Minute), Cause: "connection_refused",
+		},
 		Since: fetched, Failures: 1,
 	}
 }

@@ -300,7 +300,7 @@ func TestSumsAreKept(t *testing.T) {
 				save(t, s, unreachable(o, at), &robots.Change{Origin: o, Time: at})
 			case 3:
 				page := found(o, unique(random.IntN(30_000)), at)
-				page.Marks = robots.WebPage
+				page.Flags = robots.WebPage
 				save(t, s, page, nil)
 			default:
 				snap := found(o, strings.Repeat("#", 10_000*random.IntN(8))+fmt.Sprint(random.IntN(3)), at)

@@ -51,7 +51,7 @@ func scanSnapshot(row *sql.Row) (*robots.Snapshot, error) {
 	if snap.Redirects, err = parseList(redirects); err != nil {
 		return nil, err
 	}
-	if snap.Marks, err = parseMarks(marks); err != nil {
+	if snap.Flags, err = parseFlags(marks); err != nil {
 		return nil, err
 	}
 	if err := checkFields(snap.Fields); err != nil {
@@ -157,7 +157,7 @@ func (s *State) keepSnapshot(ctx context.Context, tx *sql.Tx, snap *robots.Snaps
 	_, err := tx.StmtContext(ctx, s.replace).ExecContext(ctx, snap.Origin.String(), snap.Origin.Host(), int64(snap.Availability),
 		snap.Status, listText(snap.Redirects), micros(snap.Fetched), micros(snap.Expires),
 		sql.Null[string]{V: snap.SHA256, Valid: snap.SHA256 != ""}, snap.Truncated, snap.ContentType, snap.ETag, snap.LastModified,
-		snap.Fields, snap.Marks.String(), snap.Cause, fault, snap.Stale, micros(snap.Since), snap.Failures,
+		snap.Fields, snap.Flags.String(), snap.Cause, fault, snap.Stale, micros(snap.Since), snap.Failures,
 		snap.Client, micros(time.Now()))
 	return err
 }
@@ -179,7 +179,7 @@ const maxVersions = 50
 // keepVersion updates the latest version if snap has the same text and status, or adds a version. It ignores the status
 // 304, which does not replace the status of the file (RFC 9110 section 15.4.5).
 func (s *State) keepVersion(ctx context.Context, tx *sql.Tx, snap *robots.Snapshot) error {
-	if snap.SHA256 == "" || snap.Stale || snap.Marks&robots.WebPage != 0 {
+	if snap.SHA256 == "" || snap.Stale || snap.Flags&robots.WebPage != 0 {
 		return nil // no text was fetched; web pages differ at every fetch
 	}
 	name, seen := snap.Origin.String(), micros(snap.Fetched)

@@ -114,10 +114,10 @@ func showNumbered(w io.Writer, body []byte) error {
 
 // stateText returns the state with its marks: "unavailable (redirect-loop)".
 func stateText(f admin.File) string {
-	if f.Marks == "" || f.Marks == f.State {
+	if f.Flags == "" || f.Flags == f.State {
 		return f.State
 	}
-	return f.State + " (" + f.Marks + ")"
+	return f.State + " (" + f.Flags + ")"
 }
 
 func statusText(status int) string {

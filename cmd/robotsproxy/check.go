@@ -270,7 +270,7 @@ func (c *checker) answer(raw string, o origin.Origin, d policy.Decision, snap *r
 // fetched sets the fields about a file that was fetched.
 func (a *answer) fetched(o origin.Origin, snap *robots.Snapshot, now time.Time) {
 	age, next := now.Sub(snap.Fetched).Seconds(), snap.Renewal()
-	a.RobotsURL, a.RobotsMarks = o.String()+"/robots.txt", snap.Marks.String()
+	a.RobotsURL, a.RobotsMarks = o.String()+"/robots.txt", snap.Flags.String()
 	a.RobotsFetchedAt, a.RobotsAge, a.NextRefresh = &snap.Fetched, &age, &next
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/ownfetch"
 	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
 
 // fromOrigin returns a function that returns the operator's own file for an origin, or fetches it as the proxy does,
@@ -35,7 +36,7 @@ func fromOrigin(cfg *config.Config) (func(context.Context, origin.Origin) (*robo
 	}
 	f := &files{own: own}
 	fetches := ownfetch.New(ownfetch.Options{Rules: f, Policy: judge, Client: ownClient(cfg), Limiter: limiter})
-	option := func(o *robots.FetcherOptions, _ *robots.CacheOptions) { o.Admit = fetches.Admit }
+	option := func(o *fetch.Options, _ *robots.CacheOptions) { o.Admit = fetches.Admit }
 	if f.Cache, err = newCache(cfg, transport, option); err != nil {
 		return nil, err
 	}

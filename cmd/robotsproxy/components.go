@@ -23,6 +23,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/ratelimit"
 	"github.com/robotsproxy/robotsproxy/ratelimit/redislease"
 	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 	"github.com/robotsproxy/robotsproxy/store"
 )
 
@@ -236,8 +237,8 @@ func (c *components) paused(cfg *config.Config) func(host string) time.Time {
 
 // fetchOptions makes the cache judge and record its requests for robots.txt files, and space those to one host.
 func (c *components) fetchOptions(cfg *config.Config) cacheOption {
-	return func(f *robots.FetcherOptions, o *robots.CacheOptions) {
-		f.Admit = func(ctx context.Context, hop robots.Hop) (robots.Visit, error) {
+	return func(f *fetch.Options, o *robots.CacheOptions) {
+		f.Admit = func(ctx context.Context, hop fetch.Hop) (fetch.Visit, error) {
 			return c.fetches.Admit(ctx, hop) // c.fetches is created after the cache
 		}
 		o.Spacing, o.MaxWait = c.spacing(cfg), max(cfg.Pacing.MaxWait, cfg.Robots.Timeout)

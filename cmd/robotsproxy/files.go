@@ -20,6 +20,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 	"github.com/robotsproxy/robotsproxy/rules"
 	"github.com/robotsproxy/robotsproxy/store"
 )
@@ -42,7 +43,7 @@ func newFiles(
 	if err != nil {
 		return nil, err
 	}
-	cache, err := newCache(cfg, transport, func(f *robots.FetcherOptions, o *robots.CacheOptions) {
+	cache, err := newCache(cfg, transport, func(f *fetch.Options, o *robots.CacheOptions) {
 		option(f, o)
 		o.Store, o.Paused, o.MaxFetches = state, paused, maxFetches()
 		o.Changed = func(c robots.Change) { logChange(log, c) }
@@ -181,14 +182,14 @@ func storeFailed(log *slog.Logger) func(error) {
 }
 
 // cacheOption changes the options of a cache.
-type cacheOption func(*robots.FetcherOptions, *robots.CacheOptions)
+type cacheOption func(*fetch.Options, *robots.CacheOptions)
 
 func newCache(cfg *config.Config, transport http.RoundTripper, option cacheOption) (*robots.Cache, error) {
-	f := robots.FetcherOptions{
+	f := fetch.Options{
 		Transport: transport, UserAgent: ownUserAgent(cfg.Identity), Timeout: cfg.Robots.Timeout,
 		MaxSize: int(cfg.Robots.MaxSize), MaxRedirects: cfg.Robots.MaxRedirects,
 		TTL: cfg.Robots.TTL, MinTTL: cfg.Robots.MinTTL, ErrorTTL: cfg.Robots.ErrorTTL,
-		Prohibited: egress.Prohibited, OnTheWay: upstreamFailed(cfg),
+		Prohibited: egress.Prohibited, UpstreamFailed: upstreamFailed(cfg),
 		UnauthorizedRefuses: cfg.Robots.OnUnauthorized == config.Refuse,
 		HTMLRefuses:         cfg.Robots.OnHTML == config.Refuse,
 	}
@@ -196,7 +197,7 @@ func newCache(cfg *config.Config, transport http.RoundTripper, option cacheOptio
 		MaxBytes: int64(cfg.Robots.CacheSize), UnreachableAllows: cfg.Robots.OnUnreachable == config.Allow,
 	}
 	option(&f, &c)
-	fetcher, err := robots.NewFetcher(f)
+	fetcher, err := fetch.New(f)
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +212,7 @@ func upstreamFailed(cfg *config.Config) func(error) bool {
 		return nil
 	}
 	return func(err error) bool {
-		return egress.UpstreamFailed(err) || robots.ErrorType(err) == "connection_timeout"
+		return egress.UpstreamFailed(err) || fetch.ErrorType(err) == "connection_timeout"
 	}
 }
 
@@ -228,7 +229,10 @@ func ownUserAgent(id config.Identity) string {
 func fileSnapshot(body []byte) *robots.Snapshot {
 	sum := sha256.Sum256(body)
 	return &robots.Snapshot{
-		Availability: robots.Found, Status: http.StatusOK, Fetched: time.Now(), Body: body,
-		SHA256: hex.EncodeToString(sum[:]), Rules: rules.Parse(body, rules.Options{}), ContentType: rawType(body),
+		Answer: robots.Answer{
+			Availability: robots.Found, Status: http.StatusOK, Fetched: time.Now(), Body: body,
+			SHA256: hex.EncodeToString(sum[:]), ContentType: rawType(body),
+		},
+		Rules: rules.Parse(body, rules.Options{}),
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/config"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 	"github.com/robotsproxy/robotsproxy/store"
 )
 
@@ -39,7 +40,7 @@ func TestLogOfAChange(t *testing.T) {
 
 // A cache that cannot be made leaves nothing that looks like one.
 func TestNoFilesWithoutACache(t *testing.T) {
-	noOption := func(*robots.FetcherOptions, *robots.CacheOptions) {}
+	noOption := func(*fetch.Options, *robots.CacheOptions) {}
 	f, err := newFiles(&config.Config{Robots: config.Robots{TTL: 48 * time.Hour}}, nil, nil, nil, nil, noOption)
 	if f != nil || err == nil {
 		t.Errorf("newFiles with a TTL of two days = %v, %v, want an error alone", f, err)
@@ -78,7 +79,7 @@ func TestHistoryListsWhatIsUnsaved(t *testing.T) {
 	}
 	kept, lost, other := all[0], all[1], all[2]
 	now := time.Now()
-	if err := state.Save(t.Context(), &robots.Snapshot{Origin: kept, Availability: robots.Unavailable, Status: 404, Fetched: now, Expires: now}, nil); err != nil {
+	if err := state.Save(t.Context(), &robots.Snapshot{Answer: robots.Answer{Origin: kept, Availability: robots.Unavailable, Status: 404, Fetched: now, Expires: now}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	h := history{state, func() []origin.Origin { return []origin.Origin{other, lost, kept} }}

@@ -160,7 +160,7 @@ func (c *linter) fetch(ctx context.Context, raw string) (name string, body []byt
 	switch {
 	case err != nil:
 		return "", nil, &missingError{name, err.Error()}
-	case snap.Availability != robots.Found && snap.Marks&robots.WebPage == 0:
+	case snap.Availability != robots.Found && snap.Flags&robots.WebPage == 0:
 		return "", nil, &missingError{name, cause(snap)}
 	}
 	return name, snap.Body, nil

@@ -21,7 +21,7 @@ var mayImport = map[string][]string{
 	"audit":                {"policy", "rules", "robots", "ratelimit", "origin", "internal/durable", "internal/safetext"},
 	"auth":                 {},
 	"certs":                {"internal/durable"},
-	"cmd/robotsproxy":      {"admin", "audit", "auth", "certs", "config", "egress", "onboarding", "origin", "ownfetch", "policy", "proxy", "ratelimit", "ratelimit/redislease", "robots", "rules", "store", "internal/clientenv", "internal/durable", "internal/safetext", "internal/settings"},
+	"cmd/robotsproxy":      {"admin", "audit", "auth", "certs", "config", "egress", "onboarding", "origin", "ownfetch", "policy", "proxy", "ratelimit", "ratelimit/redislease", "robots", "robots/fetch", "rules", "store", "internal/clientenv", "internal/durable", "internal/safetext", "internal/settings"},
 	"config":               {"policy", "rules", "origin", "internal/settings"},
 	"egress":               {"origin"},
 	"internal/clientenv":   {"internal/durable"},
@@ -38,15 +38,16 @@ var mayImport = map[string][]string{
 	"internal/settings":    {},
 	"onboarding":           {"origin", "certs"},
 	"origin":               {},
-	"ownfetch":             {"policy", "rules", "robots", "ratelimit", "audit", "origin", "internal/fields"},
+	"ownfetch":             {"policy", "rules", "robots", "robots/fetch", "ratelimit", "audit", "origin", "internal/fields"},
 	"policy":               {"rules", "robots", "origin"},
-	"proxy":                {"auth", "egress", "policy", "robots", "rules", "ratelimit", "certs", "audit", "origin", "internal/fields", "internal/http1", "internal/limit", "internal/safetext"},
+	"proxy":                {"auth", "egress", "policy", "robots", "robots/fetch", "rules", "ratelimit", "certs", "audit", "origin", "internal/fields", "internal/http1", "internal/limit", "internal/safetext"},
 	"ratelimit":            {},
 	"ratelimit/redislease": {"ratelimit"},
-	"robots":               {"rules", "origin"},
+	"robots":               {"robots/fetch", "rules", "origin"},
+	"robots/fetch":         {"origin"},
 	"rules":                {},
 	"rules/robotstxt":      {"rules"},
-	"store":                {"audit", "policy", "robots", "ratelimit", "origin", "internal/durable"},
+	"store":                {"audit", "policy", "robots", "robots/fetch", "ratelimit", "origin", "internal/durable"},
 }
 
 // owners is who alone may import what is not ours: one outside module, one room.
@@ -55,7 +56,7 @@ var owners = map[string][]string{
 	"github.com/dgraph-io/ristretto":      {"robots"},
 	"github.com/elazarl/goproxy":          {"proxy"},
 	"github.com/lmittmann/tint":           {"cmd/robotsproxy"},
-	"github.com/pquerna/cachecontrol":     {"robots"},
+	"github.com/pquerna/cachecontrol":     {"robots/fetch"},
 	"github.com/prometheus/client_golang": {"admin"},
 	"github.com/redis/go-redis":           {"ratelimit/redislease"},
 	"github.com/smallstep/truststore":     {"cmd/robotsproxy"},
@@ -149,9 +150,10 @@ func checkFile(t *testing.T, root, path string) {
 	}
 }
 
-// testMayImport says what every test may use besides its own room: the fake site, a Redis and a DNS server.
+// testMayImport says what every test may use besides its own room: the fake site, a Redis and a DNS server, and the types of a
+// Cache's Fetch.
 func testMayImport(room string) bool {
-	return room == "internal/robotstest" || room == "internal/redistest" || room == "internal/dnstest" || room == "internal/http1test"
+	return room == "robots/fetch" || room == "internal/robotstest" || room == "internal/redistest" || room == "internal/dnstest" || room == "internal/http1test"
 }
 
 func checkOutside(t *testing.T, file, room, name string) {

@@ -1,4 +1,4 @@
-package robots
+package fetch
 
 import (
 	"errors"
@@ -10,22 +10,22 @@ import (
 	"github.com/pquerna/cachecontrol/cacheobject"
 )
 
-// lifetime returns for how long an answer may be used: what its own fields say (RFC 9111 section 4.2), at least MinTTL, so
-// that no site makes us ask for every request, and at most a day (RFC 9309 section 2.4).
+// lifetime returns the time for which a response with the fields h may be used. That is its freshness lifetime (RFC 9111
+// section 4.2), but at least MinTTL, so that no site is asked before each request, and at most MaxTTL.
 func (f *Fetcher) lifetime(h http.Header, now time.Time) time.Duration {
-	said, ok := saidLifetime(h, now)
+	explicit, ok := explicitLifetime(h, now)
 	if !ok {
 		return f.options.TTL
 	}
-	return min(max(said, f.options.MinTTL), longest)
+	return min(max(explicit, f.options.MinTTL), MaxTTL)
 }
 
-func saidLifetime(h http.Header, now time.Time) (time.Duration, bool) {
+func explicitLifetime(h http.Header, now time.Time) (d time.Duration, ok bool) {
 	control, err := cacheobject.ParseResponseCacheControl(strings.Join(h.Values("Cache-Control"), ", "))
 	switch {
-	case err != nil, control.NoStore, control.NoCachePresent: // what cannot be read is best taken for stale (RFC 9111 section 4.2.1)
+	case err != nil, control.NoStore, control.NoCachePresent: // invalid fields count as stale (RFC 9111 section 4.2.1)
 		return 0, true
-	case control.SMaxAge >= 0: // our copy is shared by all clients
+	case control.SMaxAge >= 0: // all clients share our copy
 		return time.Duration(control.SMaxAge)*time.Second - age(h), true
 	case control.MaxAge >= 0:
 		return time.Duration(control.MaxAge)*time.Second - age(h), true
@@ -36,21 +36,21 @@ func saidLifetime(h http.Header, now time.Time) (time.Duration, bool) {
 	}
 	expires, err := http.ParseTime(value)
 	if err != nil {
-		return 0, true // an invalid date, such as 0, means already expired (RFC 9111 section 5.3)
+		return 0, true // an invalid date, such as 0, has passed (RFC 9111 section 5.3)
 	}
 	if date, err := http.ParseTime(h.Get("Date")); err == nil {
-		now = date // the origin's own clock may differ from ours (section 4.2.1)
+		now = date // the clock of the origin may differ from ours (section 4.2.1)
 	}
 	return expires.Sub(now) - age(h), true
 }
 
-// age is for how long caches on the way have kept the answer.
+// age returns the time that the response was in caches before it came here.
 func age(h http.Header) time.Duration {
 	d, _ := seconds(h.Get("Age"))
 	return d
 }
 
-// retryAfter returns the wait that an answer asks for, in either form (RFC 9110 section 10.2.3); 0 where it asks for none.
+// retryAfter returns the delay of a Retry-After field in either form (RFC 9110 section 10.2.3), or 0.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	value := h.Get("Retry-After")
 	if d, ok := seconds(value); ok {
@@ -62,7 +62,7 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return 0
 }
 
-// seconds reads delta-seconds. A number that is too large stands for the largest (RFC 9111 section 1.2.2).
+// seconds parses delta-seconds. A larger number counts as the largest (RFC 9111 section 1.2.2).
 func seconds(value string) (time.Duration, bool) {
 	n, err := strconv.ParseUint(value, 10, 31)
 	if err != nil && !errors.Is(err, strconv.ErrRange) {

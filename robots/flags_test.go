@@ -6,26 +6,27 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
 
-func TestMarksText(t *testing.T) {
+func TestFlagsText(t *testing.T) {
 	for m := range robots.Downgraded << 1 {
-		if got, err := robots.ParseMarks(m.String()); got != m || err != nil {
-			t.Errorf("ParseMarks(%q) = %d, %v; want %d", m, got, err, m)
+		if got, err := fetch.ParseFlags(m.String()); got != m || err != nil {
+			t.Errorf("ParseFlags(%q) = %d, %v; want %d", m, got, err, m)
 		}
 	}
 	if got, want := (robots.WebPage | robots.Downgraded).String(), "html,downgraded"; got != want {
 		t.Errorf("String() = %q, want %q", got, want)
 	}
 	for _, text := range []string{"x", "html,", ",", "html, unauthorized", "HTML"} {
-		if m, err := robots.ParseMarks(text); err == nil {
-			t.Errorf("ParseMarks(%q) = %v, want an error", text, m)
+		if m, err := fetch.ParseFlags(text); err == nil {
+			t.Errorf("ParseFlags(%q) = %v, want an error", text, m)
 		}
 	}
 }
 
-// TestMarks has an answer for each.
-func TestMarks(t *testing.T) {
+// TestFlags has an answer for each.
+func TestFlags(t *testing.T) {
 	site := robotstest.New(t)
 	to := func(url string) robotstest.Robots { return robotstest.Robots{Redirect: url} }
 	site.SetRobots("plain.example", robotstest.Robots{Body: file})
@@ -43,8 +44,8 @@ func TestMarks(t *testing.T) {
 	site.SetRobots("self.example", to("/robots.txt"))
 	chain(site, 6)
 	f := newFetcher(t, site, nil)
-	strict := newFetcher(t, site, func(o *robots.FetcherOptions) { o.UnauthorizedRefuses, o.HTMLRefuses = true, true })
-	for from, want := range map[string]robots.Marks{
+	strict := newFetcher(t, site, func(o *fetch.Options) { o.UnauthorizedRefuses, o.HTMLRefuses = true, true })
+	for from, want := range map[string]fetch.Flags{
 		"http://plain.example":      0,
 		"http://gone.example":       0,
 		"http://page.example":       robots.WebPage,
@@ -61,9 +62,9 @@ func TestMarks(t *testing.T) {
 		"http://hop-0.example":      robots.TooManyRedirects | robots.Downgraded,
 		"http://hop-1.example":      robots.Downgraded,
 	} {
-		for name, f := range map[string]*robots.Fetcher{"as by default": f, "with everything refused": strict} {
-			if snap := fetch(t, f, from); snap.Marks != want {
-				t.Errorf("%s: Fetch(%s) has the marks %q, want %q", name, from, snap.Marks, want)
+		for name, f := range map[string]*fetch.Fetcher{"as by default": f, "with everything refused": strict} {
+			if snap := fetched(t, f, from); snap.Flags != want {
+				t.Errorf("%s: Fetch(%s) has the marks %q, want %q", name, from, snap.Flags, want)
 			}
 		}
 	}

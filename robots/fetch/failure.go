@@ -1,4 +1,4 @@
-package robots
+package fetch
 
 import (
 	"compress/flate"
@@ -17,8 +17,8 @@ import (
 	"syscall"
 )
 
-// ErrorType returns the error type of RFC 9209 section 2.3 for an error of a transport, or destination_unavailable if it knows
-// no better one. An error may say its type itself, with a method ProxyErrorType() string.
+// ErrorType returns the error type (RFC 9209 section 2.3) of an error of an http.RoundTripper. For unknown errors it is
+// destination_unavailable. An error may have a method ProxyErrorType() string that returns its type.
 func ErrorType(err error) string {
 	for _, classify := range []func(error) string{ownType, setupType, dnsType, tlsType, dialType, codingType, exchangeType, textType} {
 		if t := classify(err); t != "" {
@@ -28,8 +28,8 @@ func ErrorType(err error) string {
 	return "destination_unavailable"
 }
 
-// ErrorText describes err for a client, without addresses: the fault of a certificate, or in words its error type, which is one
-// of RFC 9209. An error may describe itself, with a method ClientText(string) string that takes this text and returns another.
+// ErrorText returns a description of err for clients, without addresses: of the certificate, or else of errorType, a type of
+// RFC 9209. An error may have a method ClientText(string) string that takes this text and returns another.
 func ErrorText(errorType string, err error) string {
 	text := strings.ReplaceAll(errorType, "_", " ")
 	if fault := certificateFault(err); fault != "" {
@@ -67,20 +67,20 @@ func ownType(err error) string {
 	return ""
 }
 
-// errResolving and errConnecting say what had not ended when a fetch ran out of time.
+// errResolving and errConnecting name the step that the timeout of a fetch interrupted.
 var (
 	errResolving  = errors.New("looking up the address")
 	errConnecting = errors.New("connecting")
 )
 
-// progress is how far a request has come. net/http does not say where it ends with its context: an origin that takes no
-// connection would look like one that is slow to answer.
+// progress records the steps of a request. The error of net/http for a context that ends does not name the step: without
+// progress, an origin that accepts no connection would look like one that is slow to answer.
 type progress struct{ resolving, connected atomic.Bool }
 
 func (p *progress) watch(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		DNSStart: func(httptrace.DNSStartInfo) { p.resolving.Store(true) },
-		DNSDone:  func(done httptrace.DNSDoneInfo) { p.resolving.Store(done.Err != nil) }, // without an address there is nothing to connect to
+		DNSDone:  func(done httptrace.DNSDoneInfo) { p.resolving.Store(done.Err != nil) }, // without an address, no connection is tried
 		GotConn:  func(httptrace.GotConnInfo) { p.connected.Store(true) },
 	})
 }
@@ -162,7 +162,7 @@ func codingType(err error) string {
 	return ""
 }
 
-// exchangeType is for what goes wrong once there is a connection.
+// exchangeType returns the type of an error on an open connection.
 func exchangeType(err error) string {
 	var timeout net.Error
 	switch {
@@ -176,7 +176,7 @@ func exchangeType(err error) string {
 	return ""
 }
 
-// textType knows errors of net/http that have no type of their own.
+// textType recognizes errors of net/http by their text, since they have no exported type.
 func textType(err error) string {
 	text := err.Error()
 	for _, known := range []struct{ part, name string }{

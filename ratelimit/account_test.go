@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A host pushes back in answer to requests with credentials. The client is paused for the time that the response names, and
-// the host is paused for all if a second client gets the same.
+// A host pushes back in answer to requests with credentials. The client is paused for the time that the response
+// names, and the host is paused for all if a second client gets the same.
 func TestAccountIsPausedAlone(t *testing.T) {
 	told := Outcome{Status: 429, RetryAfter: 20 * time.Second, Credentials: true}
 	spent := Outcome{Status: 200, Spent: 20 * time.Second, Credentials: true}
@@ -71,7 +71,7 @@ func TestAccountIsPausedAlone(t *testing.T) {
 					}
 					var wait *WaitError
 					if !errors.As(err, &wait) || !matches(wait.Wait, want) || wait.Source == "" || wait.OneClient != (test.host < want || want < 0 && test.host == 0) {
-						t.Errorf("client %s: %+v, %v, want to be turned away for %v", client, wait, err, want)
+						t.Errorf("client %s: %+v, %v, want a wait of %v", client, wait, err, want)
 					}
 				}
 			})
@@ -94,7 +94,7 @@ func TestOthersPassAPausedClient(t *testing.T) {
 					g := acquire(t, l, r)
 					starts = append(starts, time.Since(begin))
 					if want, source := g.Required(); len(starts) == 1 && (source != RetryAfter || want <= delay) {
-						t.Errorf("with the delay %v the first was held up by %q for %v", delay, source, want)
+						t.Errorf("with the delay %v the first was delayed by %q for %v", delay, source, want)
 					}
 					g.Release(Outcome{Status: 200})
 				})
@@ -116,7 +116,7 @@ func TestOthersPassAPausedClient(t *testing.T) {
 	}
 }
 
-// A request that may not wait starts at once although one of a paused client waits.
+// A request without MaxWait starts at once although a request of a paused client waits.
 func TestPausedClientDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
@@ -126,13 +126,14 @@ func TestPausedClientDelaysNoOther(t *testing.T) {
 		synctest.Wait()
 		send(t, l, Request{Key: host, Client: "b", Delay: time.Second}, 0)
 		if wait := turnedAway(t, l, Request{Key: host, Client: "b", Delay: time.Second}); wait.Wait != time.Second || wait.Source != "" {
-			t.Errorf("the other client is turned away with %+v, want its Delay alone", wait)
+			t.Errorf("the other client is rejected with %+v, want only its Delay", wait)
 		}
 		all.Wait()
 	})
 }
 
-// Waiting requests of a paused client with a shorter MaxWait are turned away at once. Those of other clients go on waiting.
+// Waiting requests of a paused client with a shorter MaxWait are rejected at once. Those of other clients go on
+// waiting.
 func TestWaitersOfAPausedClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
@@ -174,7 +175,7 @@ func TestPausedClientsAreBounded(t *testing.T) {
 		}
 		time.Sleep(3 * time.Hour)
 		if got := sweepAll(l); got != 0 {
-			t.Errorf("%d lanes are kept after the pauses, want 0", got)
+			t.Errorf("%d lanes after the pauses, want 0", got)
 		}
 	})
 }
@@ -192,7 +193,7 @@ func TestSharedAccounts(t *testing.T) {
 		for i, l := range in {
 			var wait *WaitError
 			if _, err := l.Acquire(t.Context(), Request{Key: host, Client: "c", MaxWait: time.Second}); !errors.As(err, &wait) || wait.Wait < 28*time.Second || wait.OneClient {
-				t.Errorf("instance %d: %v, want to be turned away until the pause is over", i, err)
+				t.Errorf("instance %d: %v, want a wait for the end of the pause", i, err)
 			}
 		}
 	})
@@ -206,7 +207,7 @@ func TestPlaceOfAPausedClient(t *testing.T) {
 		acquire(t, l, r).Release(Outcome{Status: 429, RetryAfter: minute, Credentials: true})
 		wait := turnedAway(t, l, r)
 		if wait.Wait != minute || !wait.OneClient {
-			t.Fatalf("turned away with %+v, want a minute", wait)
+			t.Fatalf("rejected with %+v, want a minute", wait)
 		}
 		other := r
 		other.Client, other.MaxWait = "b", minute
@@ -215,7 +216,7 @@ func TestPlaceOfAPausedClient(t *testing.T) {
 		}
 		time.Sleep(20 * time.Second)
 		if got := send(t, l, r, 0); got != 0 {
-			t.Errorf("the client that came back at its time waited %v", got)
+			t.Errorf("the client that came back in time waited %v", got)
 		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// slowPauses take their time over each pause.
+// slowPauses is a Pauses that takes long for each pause.
 type slowPauses struct {
 	takes time.Duration
 
@@ -27,7 +27,7 @@ func (s *slowPauses) Keep(p Pause) error {
 
 func (s *slowPauses) Kept() ([]Pause, error) { return nil, nil }
 
-// Pauses are stored in the background and in order, those of one host as one, and Close loses none.
+// Pauses are stored in the background and in order, with one call for several pauses of a host. Close waits for all.
 func TestPausesAreKeptInTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := &slowPauses{takes: time.Second}
@@ -47,7 +47,7 @@ func TestPausesAreKeptInTheBackground(t *testing.T) {
 			l.Hear("3.example", "a", Outcome{Status: 503, RetryAfter: time.Duration(hours) * time.Hour})
 		}
 		if took := time.Since(begin); took != 5*time.Millisecond {
-			t.Errorf("to hear it took %v", took)
+			t.Errorf("Hear took %v", took)
 		}
 		l.Close()
 		keys := make([]string, len(slow.kept))
@@ -55,17 +55,17 @@ func TestPausesAreKeptInTheBackground(t *testing.T) {
 			keys[i] = p.Key
 		}
 		if want := []string{"0.example", "1.example", "2.example", "3.example", "4.example"}; !slices.Equal(keys, want) {
-			t.Fatalf("the pauses of %v were kept, want %v", keys, want)
+			t.Fatalf("the pauses of %v were stored, want %v", keys, want)
 		}
 		if got := slow.kept[3].Until.Sub(begin); got < 3*time.Hour {
-			t.Errorf("the pause that became longer was kept as one of %v, want 3h", got)
+			t.Errorf("the pause that became longer was stored as one of %v, want 3h", got)
 		}
 		l.Close() // which may be done again
 	})
 }
 
-// Throttle events go to Coordinator in the background and in order. Their number is bounded: throttle events beyond it count in this instance.
-// Close loses none.
+// Throttle events go to the Coordinator in the background and in order. Their number is bounded: further ones count in
+// this instance only. Close waits for all.
 func TestThrottleEventsInTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &slowClub{club: &club{}, takes: time.Second}
@@ -79,19 +79,19 @@ func TestThrottleEventsInTheBackground(t *testing.T) {
 			l.Hear(host, "a", Outcome{Status: 503})
 		}
 		if took := time.Since(begin); took != 0 {
-			t.Errorf("to hear it took %v", took)
+			t.Errorf("Hear took %v", took)
 		}
 		if got := pausedFor(l); !onCurve(got, minute) {
 			t.Errorf("throttle events beyond the bound pause the host for %v, want a minute", got)
 		}
 		l.Close()
 		if got := len(c.counted); got < maxThrottleEvents || got > maxThrottleEvents+1 || !slices.IsSortedFunc(c.counted, func(a, b ThrottleEvent) int { return a.Sent.Compare(b.Sent) }) {
-			t.Errorf("%d throttle events were counted, want the first %d in order, or one more that was under way", got, maxThrottleEvents)
+			t.Errorf("%d throttle events were counted, want the first %d in order, or one more that was in progress", got, maxThrottleEvents)
 		}
 	})
 }
 
-// slowClub takes its time over each throttle event.
+// slowClub is a Coordinator that takes long for each throttle event.
 type slowClub struct {
 	*club
 	takes   time.Duration

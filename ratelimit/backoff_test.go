@@ -15,14 +15,14 @@ import (
 
 const minute = time.Minute
 
-// answer sends a request of client that is answered at once with o.
+// answer sends a request of client that gets the response o at once.
 func answerWith(t *testing.T, l *Limiter, client string, o Outcome) {
 	t.Helper()
 	g := acquire(t, l, Request{Key: host, Client: client, MaxWait: time.Hour})
 	g.Release(o)
 }
 
-// pausedFor returns for how long the host is paused from now on.
+// pausedFor returns how long the host is still paused.
 func pausedFor(l *Limiter) time.Duration {
 	until := l.Paused(host)
 	if until.IsZero() {
@@ -86,8 +86,8 @@ func TestPauses(t *testing.T) {
 	}
 }
 
-// TestCurve has a host answer every request with 503: 1, 2, 4 ... minutes of pause, an hour at most, and one again after
-// half an hour of calm.
+// TestCurve has a host answer every request with 503: it is paused for 1, 2, 4 ... minutes, up to an hour, and for one
+// again after half an hour without a response.
 func TestCurve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
@@ -110,8 +110,8 @@ func TestCurve(t *testing.T) {
 	})
 }
 
-// TestOneStormOnePause has eight requests under way answered 429 at once: the pause that the second begins is not made
-// longer by the six that were sent before it.
+// TestOneStormOnePause has eight requests in flight get 429 at once: the pause begins with the third, and the others
+// do not make it longer, since they were sent before it.
 func TestOneStormOnePause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
@@ -133,8 +133,8 @@ func TestOneStormOnePause(t *testing.T) {
 	})
 }
 
-// TestPauseTurnsAway has some wait when a pause begins: who would wait for longer than it wants to is told at once, the
-// others are held to the pause's end.
+// TestPauseTurnsAway begins a pause while requests wait: those that may not wait as long are rejected at once, the
+// others wait for the end of the pause.
 func TestPauseTurnsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
@@ -154,7 +154,7 @@ func TestPauseTurnsAway(t *testing.T) {
 				mu.Unlock()
 				var we *WaitError
 				if err != nil && (!errors.As(err, &we) || we.Source != RetryAfter || we.Wait != 100*time.Second || !strings.Contains(err.Error(), "paused")) {
-					t.Errorf("Acquire with MaxWait %v: %+v, want a *WaitError that tells of the pause", maxWait, err)
+					t.Errorf("Acquire with MaxWait %v: %+v, want a *WaitError that names the pause", maxWait, err)
 				}
 				g.Release(Outcome{Status: 200})
 			})
@@ -173,12 +173,12 @@ func TestPauseTurnsAway(t *testing.T) {
 		all.Wait()
 		want := map[time.Duration]time.Duration{60 * time.Second: 5 * time.Second, 110 * time.Second: 105 * time.Second, 200 * time.Second: 115 * time.Second}
 		if !maps.EqualFunc(told, want, func(a, b time.Duration) bool { return in(a, b) }) {
-			t.Errorf("answered after %v, want %v", told, want)
+			t.Errorf("rejected after %v, want %v", told, want)
 		}
 	})
 }
 
-// TestPausedLaneIsKept has a lane remembered for as long as its pause counts.
+// TestPausedLaneIsKept checks that a lane is not dropped while its pause counts.
 func TestPausedLaneIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
@@ -186,16 +186,16 @@ func TestPausedLaneIsKept(t *testing.T) {
 		answerWith(t, l, "b", Outcome{Status: 503})
 		time.Sleep(pausedFor(l) + forgetAfter - 1)
 		if sweepAll(l) != 1 {
-			t.Error("the lane was dropped before its pause was forgiven")
+			t.Error("the lane was dropped while its pause counted")
 		}
 		time.Sleep(time.Nanosecond)
 		if sweepAll(l) != 0 {
-			t.Error("the lane was kept after its pause was forgiven")
+			t.Error("the lane was not dropped when its pause did not count any more")
 		}
 	})
 }
 
-// TestReckonInAPause has requests in report mode told of a pause, and their answers counted.
+// TestReckonInAPause checks that Reckon returns the wait for a pause, and that responses after Reckon count.
 func TestReckonInAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
@@ -205,12 +205,12 @@ func TestReckonInAPause(t *testing.T) {
 		}
 		l.Hear("b.example", "a", Outcome{Status: 200})
 		if got := l.Stats().Lanes; got != 1 {
-			t.Errorf("an answer of 200 made a lane: %d lanes, want 1", got)
+			t.Errorf("a response with status 200 made a lane: %d lanes, want 1", got)
 		}
 	})
 }
 
-// fakePauses keeps pauses in memory.
+// fakePauses stores pauses in memory.
 type fakePauses struct {
 	mu   sync.Mutex
 	kept map[string]Pause
@@ -229,8 +229,8 @@ func (f *fakePauses) Keep(p Pause) error {
 
 func (f *fakePauses) Kept() ([]Pause, error) { return slices.Collect(maps.Values(f.kept)), f.err }
 
-// TestPausesOutliveARestart has two limiters after one another: a pause of more than a minute is still there in the
-// second, with its place on the curve, and a short one is not.
+// TestPausesOutliveARestart makes a second Limiter with the Pauses of the first: a pause of more than a minute
+// continues with its streak, a shorter one does not.
 func TestPausesOutliveARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kept := &fakePauses{kept: make(map[string]Pause)}
@@ -247,7 +247,7 @@ func TestPausesOutliveARestart(t *testing.T) {
 			t.Errorf("after a restart the pause ends %v, want %v", got, want)
 		}
 		if got := l.Paused("short.example"); !got.IsZero() {
-			t.Errorf("a pause of a minute was kept until %v", got)
+			t.Errorf("a pause of a minute was stored until %v", got)
 		}
 		time.Sleep(2 * minute)
 		l.Hear(host, "a", Outcome{Status: 503})
@@ -258,7 +258,7 @@ func TestPausesOutliveARestart(t *testing.T) {
 		time.Sleep(time.Hour)
 		l.Close()
 		if got := newLimiter(t, Options{Pauses: kept}).Stats().Lanes; got != 0 {
-			t.Errorf("%d lanes were made of pauses that are forgiven, want 0", got)
+			t.Errorf("%d lanes were made of pauses that do not count any more, want 0", got)
 		}
 	})
 }
@@ -274,7 +274,7 @@ func TestPausesThatCannotBeKept(t *testing.T) {
 	l.Hear(host, "a", Outcome{Status: 503, RetryAfter: time.Hour})
 	l.Close()
 	if got := l.Stats().Unkept; got != 1 || pausedFor(l) == 0 {
-		t.Errorf("Stats().Unkept = %d and the pause is %v, want 1 and a pause all the same", got, pausedFor(l))
+		t.Errorf("Stats().Unkept = %d and the pause is %v, want 1 and a pause", got, pausedFor(l))
 	}
 }
 
@@ -289,7 +289,7 @@ func TestStop(t *testing.T) {
 			all.Go(func() {
 				var stopped *StoppedError
 				if _, err := l.Acquire(t.Context(), r); !errors.As(err, &stopped) || !stopped.Until.Equal(until) {
-					t.Errorf("Acquire by one who waits when the host is stopped: %v, want a *StoppedError until %v", err, until)
+					t.Errorf("Acquire of a waiting request after Stop: %v, want a *StoppedError until %v", err, until)
 				}
 			})
 		}
@@ -299,7 +299,7 @@ func TestStop(t *testing.T) {
 		}
 		all.Wait()
 		if time.Since(g.start) != 0 {
-			t.Errorf("those who waited were told after %v, want at once", time.Since(g.start))
+			t.Errorf("the waiting requests were rejected after %v, want at once", time.Since(g.start))
 		}
 		var stopped *StoppedError
 		if _, err := l.Acquire(t.Context(), r); !errors.As(err, &stopped) {
@@ -311,7 +311,7 @@ func TestStop(t *testing.T) {
 		g.Release(Outcome{Status: 200})
 		time.Sleep(time.Hour - 1)
 		if sweepAll(l) != 1 {
-			t.Error("a stopped lane was forgotten")
+			t.Error("a stopped lane was dropped")
 		}
 		time.Sleep(time.Nanosecond)
 		if err := l.Stopped(host); err != nil || sweepAll(l) != 0 {
@@ -329,7 +329,7 @@ func TestStop(t *testing.T) {
 	})
 }
 
-// TestFloor has a floor set and lifted while requests wait: it holds for the next one that starts.
+// TestFloor sets and removes a floor while requests wait: it applies to the next one that starts.
 func TestFloor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
@@ -357,7 +357,7 @@ func TestFloor(t *testing.T) {
 		}
 		r.MaxWait = 80 * time.Second
 		if we := turnedAway(t, l, r); we.Wait < 2*minute {
-			t.Errorf("the wait foreseen is %v, want at least 2 minutes", we.Wait)
+			t.Errorf("the predicted wait is %v, want at least 2 minutes", we.Wait)
 		}
 		time.Sleep(60 * time.Second) // two have started
 		if err := l.SetFloor(host, 0); err != nil {
@@ -385,7 +385,7 @@ func TestInterveneWithoutALane(t *testing.T) {
 		t.Errorf("StoppedError.Error() = %q", got)
 	}
 	if _, source := (Grant{}).Required(); source != "" {
-		t.Errorf("Required() of the zero Grant tells of %q", source)
+		t.Errorf("Required() of the zero Grant returns %q", source)
 	}
 	Grant{}.Hear(Outcome{RetryAfter: math.MaxInt64, Status: 429})
 }

@@ -16,7 +16,7 @@ func BenchmarkAcquireRelease(b *testing.B) {
 		delay time.Duration
 	}{
 		{"one lane", 1, 0},
-		{"one lane with a delay", 1, 1}, // a nanosecond: kept, and over before the next round
+		{"one lane with a delay", 1, 1}, // a nanosecond, which has passed before the next round
 		{"10,000 lanes", 10_000, 0},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
@@ -39,7 +39,7 @@ func BenchmarkAcquireRelease(b *testing.B) {
 	}
 }
 
-// TestAcquireAllocatesNothing has a thousand requests start without a wait.
+// TestAcquireAllocatesNothing starts a thousand requests without a wait.
 func TestAcquireAllocatesNothing(t *testing.T) {
 	l := newLimiter(t, Options{})
 	for _, delay := range []time.Duration{0, 1} {
@@ -78,7 +78,7 @@ func BenchmarkReckon(b *testing.B) {
 	}
 }
 
-// BenchmarkTurnAway is the worst case of foreseeing a wait: every place in the queue is taken, by as many clients.
+// BenchmarkTurnAway is the worst case of the prediction: a full queue, with one request of each client.
 func BenchmarkTurnAway(b *testing.B) {
 	l := newLimiter(b, Options{})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -109,7 +109,7 @@ func BenchmarkTurnAway(b *testing.B) {
 	}
 }
 
-// bytesPerLane returns the memory that each of n idle lanes costs, its key and its place in the map among them.
+// bytesPerLane returns the memory of each of n idle lanes, including the key and the entry in the map.
 func bytesPerLane(tb testing.TB, n int) float64 {
 	l := newLimiter(tb, Options{})
 	var before, after runtime.MemStats

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// sweepAll looks at every lane once.
+// sweepAll sweeps every lane once.
 func sweepAll(l *Limiter) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -18,7 +18,7 @@ func sweepAll(l *Limiter) int {
 	return len(l.lanes)
 }
 
-// TestIdleLanes says when a lane is as good as none: a moment before, it is kept.
+// TestIdleLanes checks when a lane becomes idle: a sweep a moment earlier does not drop it.
 func TestIdleLanes(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -35,11 +35,11 @@ func TestIdleLanes(t *testing.T) {
 		{"a long delay", Options{}, func(t *testing.T, l *Limiter) {
 			send(t, l, Request{Key: host, Delay: time.Hour}, time.Second)
 		}, time.Hour},
-		{"a long delay, asked for in vain", Options{}, func(t *testing.T, l *Limiter) {
+		{"a long delay of a rejected request", Options{}, func(t *testing.T, l *Limiter) {
 			send(t, l, Request{Key: host}, 0)
 			turnedAway(t, l, Request{Key: host, Delay: time.Hour})
 		}, time.Hour + longestGrace}, // a place is kept
-		{"under way", Options{ReleaseAfter: time.Hour}, func(t *testing.T, l *Limiter) {
+		{"in flight", Options{ReleaseAfter: time.Hour}, func(t *testing.T, l *Limiter) {
 			acquire(t, l, Request{Key: host})
 		}, time.Hour + time.Minute},
 		{"a bucket to fill", Options{DefaultDelay: time.Minute, DefaultBurst: 10}, func(t *testing.T, l *Limiter) {
@@ -63,28 +63,28 @@ func TestIdleLanes(t *testing.T) {
 				}
 				time.Sleep(2 * time.Microsecond)
 				if got := sweepAll(l); got != 0 {
-					t.Errorf("the lane was kept after %v", test.kept)
+					t.Errorf("the lane was not dropped after %v", test.kept)
 				}
 			})
 		})
 	}
 }
 
-// TestLaneUnderWay has a request that takes longer than anything the lane would remember.
+// TestLaneUnderWay has a request take longer than an idle lane lasts.
 func TestLaneUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{ReleaseAfter: time.Hour})
 		g := acquire(t, l, Request{Key: host, Delay: time.Second})
 		time.Sleep(30 * time.Minute)
 		if got := sweepAll(l); got != 1 {
-			t.Errorf("a lane with a request under way was dropped")
+			t.Errorf("a lane with a request in flight was dropped")
 		}
 		g.Release(Outcome{})
 	})
 }
 
-// TestLaneDroppedWhenFound has a sweep drop the lane between the moments in which it is found and locked. If the other
-// side is slow to find it, there is nothing to see, but nothing fails either.
+// TestLaneDroppedWhenFound drops a lane between the moments in which another goroutine finds and locks it. If the
+// goroutine finds it too late, the test checks nothing, but does not fail.
 func TestLaneDroppedWhenFound(t *testing.T) {
 	l := newLimiter(t, Options{})
 	old, err := l.lane(host)
@@ -106,7 +106,7 @@ func TestLaneDroppedWhenFound(t *testing.T) {
 	old.mu.Unlock()
 	ln := <-got
 	if ln == old || ln != l.lanes[host] {
-		t.Errorf("lane(%q) is not the one that others find", host)
+		t.Errorf("lane(%q) is not the lane in the Limiter", host)
 	}
 }
 
@@ -126,12 +126,12 @@ func TestMaxLanes(t *testing.T) {
 		time.Sleep(time.Minute)
 		send(t, l, Request{Key: "d"}, 0)
 		if we := turnedAway(t, l, Request{Key: "a", Delay: 2 * time.Minute}); !in(we.Wait, time.Minute) {
-			t.Errorf("the lane with a debt is %v away, want 1m", we.Wait)
+			t.Errorf("the wait at the lane with a debt is %v, want 1m", we.Wait)
 		}
 	})
 }
 
-// TestLanesAreSwept has a new host each second for two hours: the lanes of old ones go without anybody asking for it.
+// TestLanesAreSwept uses a new key each second for two hours: the lanes of old ones are dropped.
 func TestLanesAreSwept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, most := newLimiter(t, Options{}), 0
@@ -140,18 +140,18 @@ func TestLanesAreSwept(t *testing.T) {
 			time.Sleep(time.Second)
 			most = max(most, l.Stats().Lanes)
 		}
-		// Sixty are worth remembering; the hand comes round every 64 seconds.
+		// Sixty lanes are not idle; the sweep visits each lane every 64 seconds.
 		if most > 3*sweepEvery {
 			t.Errorf("there were up to %d lanes, want at most %d", most, 3*sweepEvery)
 		}
 		if got := sweepAll(l); got > 60 {
-			t.Errorf("%d lanes are kept, want at most 60", got)
+			t.Errorf("%d lanes, want at most 60", got)
 		}
 	})
 }
 
-// TestSweepWhileInUse has lanes dropped and made anew under many hands, on the real clock, for the race detector. Each
-// lane takes one request at a time; a lane that was dropped in use would take two.
+// TestSweepWhileInUse drops and makes lanes in many goroutines, on the real clock, for the race detector. Each lane
+// has one request in flight at a time; two would show that a lane in use was dropped.
 func TestSweepWhileInUse(t *testing.T) {
 	l := newLimiter(t, Options{ReleaseAfter: 24 * time.Hour}) // which does not seem long ago
 	var busy [4]sync.Mutex
@@ -166,7 +166,7 @@ func TestSweepWhileInUse(t *testing.T) {
 					return
 				}
 				if !busy[k].TryLock() {
-					t.Errorf("two requests of lane %d are under way", k)
+					t.Errorf("two requests of lane %d are in flight", k)
 				} else {
 					runtime.Gosched()
 					busy[k].Unlock()

@@ -32,7 +32,7 @@ func acquire(t *testing.T, l *Limiter, r Request) Grant {
 	return g
 }
 
-// turnedAway acquires r, which must be a *WaitError.
+// turnedAway calls Acquire for r, which must return a *WaitError at once.
 func turnedAway(t *testing.T, l *Limiter, r Request) *WaitError {
 	t.Helper()
 	before := time.Now()
@@ -42,14 +42,14 @@ func turnedAway(t *testing.T, l *Limiter, r Request) *WaitError {
 		t.Fatalf("Acquire(%+v) = %v, %v, want a *WaitError", r, g, err)
 	}
 	if took := time.Since(before); took != 0 {
-		t.Fatalf("Acquire(%+v) took %v to say %v, want no time", r, took, err)
+		t.Fatalf("Acquire(%+v) took %v to return %v, want 0", r, took, err)
 	}
 	return we
 }
 
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
-// in allows for the nanosecond by which a bucket may be late.
+// in reports whether got is want, or a nanosecond more, by which a bucket may be late.
 func in(got, want time.Duration) bool { return got >= want && got <= want+time.Nanosecond }
 
 func TestNew(t *testing.T) {
@@ -89,7 +89,7 @@ func TestSpacing(t *testing.T) {
 		{"from the start, over before the end", true, seconds(10), seconds(12), 0},
 		{"a third of a second", false, time.Second / 3, 0, time.Second / 3},
 		{"a day", false, 24 * time.Hour, seconds(1), 24 * time.Hour},
-		{"less than nothing", false, -time.Second, seconds(1), 0},
+		{"negative", false, -time.Second, seconds(1), 0},
 		{"more than a year", false, math.MaxInt64, 0, longestDelay},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestOneAtATime(t *testing.T) {
 	}
 }
 
-// TestDelayChanges has the first request sent with one delay, and the second, 5 s after its end, with another.
+// TestDelayChanges sends a request with one Delay, and 5 s after its end a second one with another.
 func TestDelayChanges(t *testing.T) {
 	for _, test := range []struct {
 		from, to, want time.Duration
@@ -149,7 +149,7 @@ func TestDelayChanges(t *testing.T) {
 	}
 }
 
-// TestDelayChangesWhileWaiting has requests with three delays wait one behind the other: each keeps its own.
+// TestDelayChangesWhileWaiting has requests with three Delays wait: each keeps its own.
 func TestDelayChangesWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &site{limiter: newLimiter(t, Options{})}
@@ -180,19 +180,19 @@ func TestReleaseAfter(t *testing.T) {
 		long := acquire(t, l, r)
 		g := acquire(t, l, r)
 		if got, want := g.Waited(), 40*time.Second; !in(got, want) {
-			t.Errorf("the request behind a long one waited %v, want %v", got, want)
+			t.Errorf("the request after a long one waited %v, want %v", got, want)
 		}
 		long.Release(Outcome{})
 		long.Cancel()
 		g.Release(Outcome{})
 		if got := send(t, l, r, 0); !in(got, 10*time.Second) {
-			t.Errorf("after the end of a response that had given its lane back, the next waited %v, want 10s", got)
+			t.Errorf("after the end of a response that had released its lane, the next request waited %v, want 10s", got)
 		}
 		checkAtRest(t, l, 3)
 	})
 }
 
-// TestReleaseAfterUnseen has the lane given back at a moment when nobody looks.
+// TestReleaseAfterUnseen has ReleaseAfter pass while no request waits.
 func TestReleaseAfterUnseen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{ReleaseAfter: time.Minute})
@@ -209,7 +209,7 @@ func TestReleaseAfterUnseen(t *testing.T) {
 	})
 }
 
-// TestReleaseOfWhatHasEnded has a request of 5 s released as it ends, or later than that.
+// TestReleaseOfWhatHasEnded releases a request of 5 s with different values of Outcome.Ended.
 func TestReleaseOfWhatHasEnded(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -252,7 +252,7 @@ func TestReleaseTwice(t *testing.T) {
 		all.Wait()
 		we := turnedAway(t, l, Request{Key: host, Delay: 10 * time.Second})
 		if we.Wait < 10*time.Second {
-			t.Errorf("a late second Release gave another's place back: the wait is %v, want at least 10s", we.Wait)
+			t.Errorf("a late second Release ended another request: the wait is %v, want at least 10s", we.Wait)
 		}
 		second.Release(Outcome{Status: 429})
 		if got := l.Stats().PushedBack; got != 2 {
@@ -267,7 +267,7 @@ func TestZeroGrant(t *testing.T) {
 	g.Release(Outcome{})
 	g.Cancel()
 	if gap, ok := g.Gap(); g.Waited() != 0 || gap != 0 || ok {
-		t.Errorf("the zero Grant waited %v and has the gap %v, %v, want none", g.Waited(), gap, ok)
+		t.Errorf("the zero Grant waited %v and has the gap %v, %v, want 0, 0, false", g.Waited(), gap, ok)
 	}
 }
 
@@ -321,8 +321,8 @@ func TestContextEnded(t *testing.T) {
 	})
 }
 
-// TestLeftWhenGranted has a client leave at the moment of its grant. Whichever it sees first, its request is not sent,
-// and the place is free at once.
+// TestLeftWhenGranted cancels a request at the moment of its Grant. In either order, the request is not sent, and the
+// next one may start at once.
 func TestLeftWhenGranted(t *testing.T) {
 	for _, test := range []struct {
 		name      string
@@ -354,7 +354,7 @@ func TestLeftWhenGranted(t *testing.T) {
 					test.leaves(ln, leave, end.Add(time.Second))
 					ln.unlock()
 					if g, err := l.wait(ctx, ln, w); !g.IsZero() || err != context.Canceled {
-						t.Errorf("wait of a client that has left = %v, %v, want none, %v", g, err, context.Canceled)
+						t.Errorf("wait of a cancelled request = %v, %v, want the zero Grant, %v", g, err, context.Canceled)
 					}
 					if got := l.Stats(); got.Cancelled != test.cancelled || got.Abandoned != 1 {
 						t.Errorf("Stats() = %+v, want %d cancelled and 1 abandoned", got, test.cancelled)
@@ -381,7 +381,7 @@ func TestCancel(t *testing.T) {
 		g.Cancel()
 		next := <-waiting
 		if got := next.Waited(); got != time.Second {
-			t.Errorf("the request behind one that was cancelled waited %v, want 1s", got)
+			t.Errorf("the request after a cancelled one waited %v, want 1s", got)
 		}
 		if gap, ok := next.Gap(); !ok || !in(gap, 11*time.Second) {
 			t.Errorf("Gap() = %v, %v, want 11s, true, counted from the request that was sent", gap, ok)
@@ -391,7 +391,7 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// TestCancelOutOfOrder has two requests start at the same moment, of which the first is not sent: the second counts.
+// TestCancelOutOfOrder starts two requests at the same moment, and cancels the first: the second counts.
 func TestCancelOutOfOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{SpacingStart: true})
@@ -401,7 +401,7 @@ func TestCancelOutOfOrder(t *testing.T) {
 		second.Cancel()
 		first.Cancel()
 		if gap, ok := acquire(t, l, Request{Key: host}).Gap(); ok {
-			t.Errorf("Gap() = %v, %v after two requests that were not sent, want none", gap, ok)
+			t.Errorf("Gap() = %v, %v after two cancelled requests, want no gap", gap, ok)
 		}
 		time.Sleep(time.Hour)
 		first, second = two()
@@ -442,7 +442,7 @@ func TestDefaultBucket(t *testing.T) {
 			g := acquire(t, l, r) // never released: the starts are what is spaced
 			got = append(got, g.Waited().Round(time.Microsecond))
 			if g.Overtaken() {
-				t.Error("a request of a burst says that it was overtaken")
+				t.Error("a request of a burst is Overtaken")
 			}
 		}
 		want := []time.Duration{0, 0, 0, seconds(2), seconds(2)}
@@ -464,8 +464,7 @@ func TestDefaultBucket(t *testing.T) {
 	})
 }
 
-// TestDefaultDelayBesideADelay has requests with a Delay of their own among others: they count for those as well, and make
-// no room for them.
+// TestDefaultDelayBesideADelay sends a request with a Delay between others: it counts for DefaultDelay too.
 func TestDefaultDelayBesideADelay(t *testing.T) {
 	spaced, other := Request{Key: host, Delay: 1, MaxWait: time.Hour}, Request{Key: host, MaxWait: time.Hour}
 	for _, takenBack := range []bool{false, true} {
@@ -490,7 +489,7 @@ func TestDefaultDelayBesideADelay(t *testing.T) {
 	}
 }
 
-// TestRequired has several delays apply to one request: the longest is what was required, with its own source.
+// TestRequired applies several Delays to one request: the longest is required, with its source.
 func TestRequired(t *testing.T) {
 	for _, test := range []struct {
 		name        string
@@ -576,7 +575,7 @@ func TestForeseenWait(t *testing.T) {
 	}
 }
 
-// TestForeseenWaitWithoutDelay has eight requests under way that are known to take 4 s each, and sixteen that wait.
+// TestForeseenWaitWithoutDelay has eight requests in flight that take 4 s each as usual, and sixteen that wait.
 func TestForeseenWaitWithoutDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
@@ -592,15 +591,15 @@ func TestForeseenWaitWithoutDelay(t *testing.T) {
 		}
 		synctest.Wait()
 		if we := turnedAway(t, l, Request{Key: host, MaxWait: 10 * time.Second}); we.Wait != 3*time.Second+8*time.Second {
-			t.Errorf("the wait foreseen is %v, want 11s: 3 s for a place, and sixteen steps of half a second", we.Wait)
+			t.Errorf("the predicted wait is %v, want 11s: 3 s for a place, and sixteen steps of half a second", we.Wait)
 		}
 		if we := turnedAway(t, l, Request{Key: host}); we.Wait != 11*time.Second {
-			t.Errorf("the wait foreseen is %v, want 11s", we.Wait)
+			t.Errorf("the predicted wait is %v, want 11s", we.Wait)
 		}
 	})
 }
 
-// TestForeseenWaitMixed has a request with a Delay come behind requests without.
+// TestForeseenWaitMixed sends a request with a Delay after requests without.
 func TestForeseenWaitMixed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
@@ -610,7 +609,7 @@ func TestForeseenWaitMixed(t *testing.T) {
 		acquire(t, l, Request{Key: host})
 		time.Sleep(time.Second)
 		if we := turnedAway(t, l, Request{Key: host, Delay: time.Minute}); we.Wait != 9*time.Second+time.Minute {
-			t.Errorf("the wait foreseen is %v, want 1m9s: all that are under way must end", we.Wait)
+			t.Errorf("the predicted wait is %v, want 1m9s: all requests in flight must end", we.Wait)
 		}
 	})
 }
@@ -620,12 +619,13 @@ func TestForeseenWaitDefaultDelay(t *testing.T) {
 		l := newLimiter(t, Options{MaxConcurrent: 1, DefaultDelay: 10 * time.Second})
 		acquire(t, l, Request{Key: host})
 		if we := turnedAway(t, l, Request{Key: host}); !in(we.Wait, 10*time.Second) {
-			t.Errorf("the wait foreseen is %v, want 10s", we.Wait)
+			t.Errorf("the predicted wait is %v, want 10s", we.Wait)
 		}
 	})
 }
 
-// TestNoWait has a request without patience come when all places are taken, and nothing is known of how long for.
+// TestNoWait sends a request without MaxWait while MaxConcurrent requests are in flight, whose usual duration is
+// unknown.
 func TestNoWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{MaxConcurrent: 1})
@@ -636,7 +636,7 @@ func TestNoWait(t *testing.T) {
 	})
 }
 
-// TestNoOvertaking has a request that could start come behind one that cannot.
+// TestNoOvertaking sends a request that could start after one that must wait.
 func TestNoOvertaking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
@@ -645,13 +645,13 @@ func TestNoOvertaking(t *testing.T) {
 		other.Go(func() { send(t, l, Request{Key: host, Client: "a", Delay: time.Minute, MaxWait: time.Hour}, 0) })
 		synctest.Wait()
 		if got := send(t, l, Request{Key: host, Client: "b", MaxWait: time.Hour}, 0); !in(got, time.Minute) {
-			t.Errorf("the request behind one with a delay waited %v, want 1m", got)
+			t.Errorf("the request after one with a Delay waited %v, want 1m", got)
 		}
 		other.Wait()
 	})
 }
 
-// TestEndlessWait has more years to wait than a time.Duration can hold.
+// TestEndlessWait predicts a wait that is longer than a time.Duration can be.
 func TestEndlessWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{MaxQueuePerClient: 1000})
@@ -664,7 +664,7 @@ func TestEndlessWait(t *testing.T) {
 		synctest.Wait()
 		r.MaxWait--
 		if we := turnedAway(t, l, r); we.Wait != math.MaxInt64 {
-			t.Errorf("the wait foreseen is %v, want %v", we.Wait, time.Duration(math.MaxInt64))
+			t.Errorf("the predicted wait is %v, want %v", we.Wait, time.Duration(math.MaxInt64))
 		}
 	})
 }
@@ -740,7 +740,7 @@ func TestReckon(t *testing.T) {
 			[]answer{{0, true}, {seconds(10), true}, {seconds(20), true}, {seconds(30), false}, {seconds(30), false}},
 		},
 		{
-			"no patience",
+			"no MaxWait",
 			Options{},
 			Request{Delay: seconds(10)},
 			[]answer{{0, true}, {seconds(10), false}},
@@ -781,8 +781,8 @@ func TestReckon(t *testing.T) {
 	}
 }
 
-// TestReckonCountsAsSent has requests in report mode sent before and while another client waits: the first kind is kept
-// a delay from, the second kind shows in the gap and puts nobody off.
+// TestReckonCountsAsSent calls Reckon before and while a request of another client waits. A request keeps its Delay
+// from the first call; the second shortens its gap, but does not delay it.
 func TestReckonCountsAsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
@@ -790,7 +790,7 @@ func TestReckonCountsAsSent(t *testing.T) {
 		send(t, l, r, 0)
 		time.Sleep(4 * time.Second)
 		if _, gap, _ := l.Reckon(r); !in(gap, 4*time.Second) {
-			t.Errorf("Reckon says that the gap is %v, want 4s", gap)
+			t.Errorf("Reckon returns the gap %v, want 4s", gap)
 		}
 		go func() {
 			for range 100 {
@@ -805,23 +805,23 @@ func TestReckonCountsAsSent(t *testing.T) {
 				t.Errorf("request %d waited %v after a gap of %v, want %v and %v", i, g.Waited(), gap, want.waited, want.gap)
 			}
 			if !g.Overtaken() {
-				t.Errorf("request %d does not know that it was overtaken", i)
+				t.Errorf("request %d is not Overtaken", i)
 			}
 			g.Release(Outcome{})
 		}
 		time.Sleep(5 * time.Minute)
 		l.Reckon(r)
 		if g := acquire(t, l, r); g.Overtaken() {
-			t.Errorf("a request that came after all others says that it was overtaken, %v before", g.gap)
+			t.Errorf("a request that came after all others is Overtaken, with the gap %v", g.gap)
 		}
 		if _, gap, _ := l.Reckon(Request{Key: "new.example"}); gap >= 0 {
-			t.Errorf("Reckon says that the first request of a lane has a gap of %v", gap)
+			t.Errorf("Reckon returns the gap %v for the first request of a lane", gap)
 		}
 	})
 }
 
-// TestReckonBesidePlaces has a request in report mode sent while nobody waits, but a place is kept: the next one keeps its
-// Delay from it.
+// TestReckonBesidePlaces calls Reckon while no request waits, but there is a reservation: the next request keeps its
+// Delay from the call.
 func TestReckonBesidePlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
@@ -833,13 +833,14 @@ func TestReckonBesidePlaces(t *testing.T) {
 		time.Sleep(time.Second)
 		r.MaxWait = minute
 		if got := send(t, l, r, 0); !in(got, 9*time.Second) {
-			t.Errorf("a second after a request that was only reckoned, the place was taken after %v, want 9s", got)
+			t.Errorf("a second after Reckon, the reservation was granted after %v, want 9s", got)
 		}
 	})
 }
 
-// TestNoDelayBesideADelay sends requests without a Delay while one with a Delay is under way, as a browser does for the parts
-// of a page: they wait only for MaxConcurrent. The next request with a Delay counts it from the end of the last of them.
+// TestNoDelayBesideADelay sends requests without a Delay while one with a Delay is in flight, as a browser does for
+// the parts of a page: they wait only for MaxConcurrent. The next request with a Delay counts it from the end of the
+// last of them.
 func TestNoDelayBesideADelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{MaxConcurrent: 3})

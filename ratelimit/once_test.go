@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestOnce has a request that is not made again get no reservation, and claim none of its client.
+// TestOnce checks that a request with Once makes no reservation, and does not claim one of its client.
 func TestOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := New(Options{})
@@ -29,13 +29,13 @@ func TestOnce(t *testing.T) {
 		take(0, false)
 		var wait *WaitError
 		if _, err := ask(time.Second, true); !errors.As(err, &wait) || wait.Wait != 10*time.Second {
-			t.Errorf("Acquire = %v, want to come back in 10s", err)
+			t.Errorf("Acquire = %v, want a wait of 10s", err)
 		}
 		if got := l.Stats().Reserved; got != 0 {
-			t.Errorf("%d reservations for a request that is not made again", got)
+			t.Errorf("%d reservations for a request with Once", got)
 		}
 		if _, err := ask(time.Second, false); !errors.As(err, &wait) {
-			t.Fatalf("Acquire = %v, want to come back", err)
+			t.Fatalf("Acquire = %v, want a WaitError", err)
 		}
 		time.Sleep(10 * time.Second) // now the reservation is due
 		var both sync.WaitGroup
@@ -43,18 +43,18 @@ func TestOnce(t *testing.T) {
 			begin := time.Now()
 			take(time.Minute, true)
 			if got := time.Since(begin); got < 10*time.Second {
-				t.Errorf("the request that is not made again started after %v, in the place of another", got)
+				t.Errorf("the request with Once started after %v, in the place of another", got)
 			}
 		})
 		synctest.Wait()
 		begin := time.Now()
 		take(time.Second, false)
 		if got := time.Since(begin); got != 0 {
-			t.Errorf("who came back to its place waited %v, want not at all", got)
+			t.Errorf("the request with a reservation waited %v, want 0", got)
 		}
 		both.Wait()
 		if got := l.Stats().Expired; got != 0 {
-			t.Errorf("%d reservations expired, want none", got)
+			t.Errorf("%d reservations expired, want 0", got)
 		}
 	})
 }

@@ -28,7 +28,7 @@ func TestPeek(t *testing.T) {
 		}
 		want := View{Waiting: 3, Clients: 3, Reserved: 1, InFlight: 1, Last: begin, Floor: 2 * minute, PausedUntil: begin.Add(time.Hour + 2*time.Second), PauseSource: RetryAfter}
 		if v, ok := l.Peek(host); !ok || !cmp.Equal(v, want) {
-			t.Errorf("Peek while some wait: %s", cmp.Diff(want, v))
+			t.Errorf("Peek while requests wait: %s", cmp.Diff(want, v))
 		}
 		g.Release(Outcome{})
 		if err := l.Stop(host, time.Time{}); err != nil {
@@ -42,7 +42,7 @@ func TestPeek(t *testing.T) {
 	})
 }
 
-// TestReload has the rules change while lanes are in use: they hold for the next request, and no lane forgets its last.
+// TestReload replaces the Options while lanes are in use: they apply to the next request, and lanes keep their state.
 func TestReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{MaxConcurrent: 1})
@@ -56,14 +56,14 @@ func TestReload(t *testing.T) {
 			t.Errorf("with a DefaultDelay of a minute the request waited %v", got)
 		}
 		if err := l.Reload(Options{DefaultDelay: -1}); err == nil {
-			t.Error("Reload takes rules that New refuses")
+			t.Error("Reload accepts Options that New rejects")
 		}
 		if err := l.Reload(Options{SpacingStart: true}); err != nil {
 			t.Fatal(err)
 		}
 		r.Delay = minute
 		if got := send(t, l, r, 40*time.Second); !in(got, minute) {
-			t.Errorf("the first request with a Delay waited %v after the one before, want a minute", got)
+			t.Errorf("the first request with a Delay waited %v, want a minute", got)
 		}
 		if got := send(t, l, r, 0); !in(got, 20*time.Second) {
 			t.Errorf("spaced from the start the request waited %v, want the other 20s", got)
@@ -71,7 +71,7 @@ func TestReload(t *testing.T) {
 	})
 }
 
-// TestReloadWakes has rules become easier while a request waits by the old ones: it starts by the new.
+// TestReloadWakes makes the Options less strict while a request waits: it starts sooner.
 func TestReloadWakes(t *testing.T) {
 	for _, test := range []struct {
 		name     string

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestNearReservations has threads of one client ask at once that bear no wait, under a Delay no longer than what a client
-// may come back too early: each is told a moment of its own, and served then.
+// TestNearReservations sends requests without MaxWait from threads of one client, under a Delay of a second: each gets
+// its own time to come back, and is served then.
 func TestNearReservations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
@@ -19,7 +19,7 @@ func TestNearReservations(t *testing.T) {
 		send(t, l, r, 0)
 		for i := range 4 {
 			if we := turnedAway(t, l, r); !in(we.Wait, time.Duration(i+1)*time.Second) {
-				t.Errorf("thread %d is told to come back after %v, want %d s", i, we.Wait, i+1)
+				t.Errorf("thread %d: Wait %v, want %d s", i, we.Wait, i+1)
 			}
 		}
 		for range 4 {
@@ -29,8 +29,8 @@ func TestNearReservations(t *testing.T) {
 	})
 }
 
-// TestLateReservation has clients that bear no wait come back when they were told, to a place that is late since a request
-// took longer than foreseen: a moment is waited for, and more is not.
+// TestLateReservation delays a reservation by another request. When the client comes back in time, its request waits
+// for a second at most, although it has no MaxWait.
 func TestLateReservation(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -61,8 +61,8 @@ func TestLateReservation(t *testing.T) {
 	}
 }
 
-// TestDelayedReservations has threads of one client that bear no wait told to come back, and a request go on for so long that
-// the first place moves to the moment of the second: each thread still finds a place of its own.
+// TestDelayedReservations has a request take so long that the first of two reservations of a client moves to the
+// moment of the second: each thread of the client still claims one.
 func TestDelayedReservations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
@@ -89,9 +89,8 @@ func TestDelayedReservations(t *testing.T) {
 	})
 }
 
-// TestClientsThatNeverReturn has twenty clients told when to come back, which they do not, and one that waits behind
-// their places. It waits for as long as was foreseen, and for the graces of those places that were its forerunners; once
-// they are known not to come, they get no reservations.
+// TestClientsThatNeverReturn rejects requests of twenty clients that do not come back. A request that waits after their
+// reservations waits for as long as predicted and for one grace. After that, these clients get no reservations.
 func TestClientsThatNeverReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
@@ -105,19 +104,19 @@ func TestClientsThatNeverReturn(t *testing.T) {
 		}
 		leave()
 		if st := l.Stats(); st.Reserved != away || st.Waiting != 0 {
-			t.Errorf("Stats() = %+v, want %d places kept, and nobody waiting", st, away)
+			t.Errorf("Stats() = %+v, want %d reservations, and no request waiting", st, away)
 		}
-		// Each place is a slot of its own, foreseen; what nobody foresees is the grace of the last one.
+		// Each reservation is a predicted slot; the grace of the last one is not predicted.
 		foreseen := (away + 1) * delay
 		if got := send(t, l, r, 0); got > foreseen+longestGrace {
-			t.Errorf("behind %d places the request waited %v, want %v and a grace at most", away, got, foreseen)
+			t.Errorf("after %d reservations the request waited %v, want %v and a grace at most", away, got, foreseen)
 		}
 		if got := l.Stats().Expired; got != away {
 			t.Errorf("Stats().Expired = %d, want %d", got, away)
 		}
 		leave()
 		if got := send(t, l, r, 0); !in(got, delay) {
-			t.Errorf("behind clients that have not come back before the request waited %v, want %v", got, delay)
+			t.Errorf("after clients that have missed reservations the request waited %v, want %v", got, delay)
 		}
 		if got := l.Stats().Reserved; got != away {
 			t.Errorf("Stats().Reserved = %d, want %d as before", got, away)
@@ -125,8 +124,8 @@ func TestClientsThatNeverReturn(t *testing.T) {
 	})
 }
 
-// TestClientsThatReturnLate has a client come back to each place at the end of its grace, for an hour: it costs the others
-// a grace every ten minutes.
+// TestClientsThatReturnLate has a client claim each reservation at the end of its grace, for an hour: it costs the
+// others a grace every ten minutes.
 func TestClientsThatReturnLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
@@ -156,13 +155,13 @@ func TestClientsThatReturnLate(t *testing.T) {
 		}
 		all.Wait()
 		if want := 340; served < want {
-			t.Errorf("who waits was served %d times in an hour, want %d of 360 at least", served, want)
+			t.Errorf("the waiting clients were served %d times in an hour, want %d of 360 at least", served, want)
 		}
 	})
 }
 
-// TestReservationsUnderAFloor has a client told to come back to a host without a Delay, which an operator has slowed down: its
-// place is kept for as long as that asks for.
+// TestReservationsUnderAFloor makes a reservation at a host without a Delay, but with a floor: its grace is that of the
+// floor.
 func TestReservationsUnderAFloor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
@@ -177,12 +176,12 @@ func TestReservationsUnderAFloor(t *testing.T) {
 		time.Sleep(19 * time.Second)
 		send(t, l, r, 0)
 		if got := <-waited; !in(got, 29*time.Second) {
-			t.Errorf("behind the place the request waited %v, want the other's 19s and 10s", got)
+			t.Errorf("after the reservation the request waited %v, want the other's 19s and 10s", got)
 		}
 	})
 }
 
-// TestClaim has a client told to come back, and another wait behind its place.
+// TestClaim has a client come back to its reservation at different times, and another request wait after it.
 func TestClaim(t *testing.T) {
 	const delay = 20 * time.Second
 	for _, test := range []struct {
@@ -194,7 +193,7 @@ func TestClaim(t *testing.T) {
 		{"in time", delay, delay, 2 * delay},
 		{"within the grace", delay + longestGrace - 1, delay + longestGrace - 1, 2*delay + longestGrace - 1},
 		{"too late", delay + longestGrace + 1, 0, delay + longestGrace},
-		{"a little early", delay - early, 0, delay - early + time.Second + longestGrace}, // it does not wait at all, and is told a second
+		{"a little early", delay - early, 0, delay - early + time.Second + longestGrace}, // its wait is predicted as a second, longer than its MaxWait
 		{"much too early", delay / 2, 0, delay + longestGrace},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -204,13 +203,13 @@ func TestClaim(t *testing.T) {
 				send(t, l, r, 0)
 				begin := time.Now()
 				if we := turnedAway(t, l, r); !in(we.Wait, delay) {
-					t.Errorf("told to come back after %v, want %v", we.Wait, delay)
+					t.Errorf("Wait %v, want %v", we.Wait, delay)
 				}
 				var all sync.WaitGroup
 				all.Go(func() {
 					send(t, l, Request{Key: host, Client: "b", Delay: delay, MaxWait: time.Hour}, 0)
 					if got := time.Since(begin); !in(got, test.behind) {
-						t.Errorf("the one behind was served after %v, want %v", got, test.behind)
+						t.Errorf("the request after it was served after %v, want %v", got, test.behind)
 					}
 				})
 				time.Sleep(test.after)
@@ -225,8 +224,8 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// TestReservationsMakeRoom has the requests before a reservation leave: others may go first, as long as they are
-// over before its moment.
+// TestReservationsMakeRoom cancels the requests before a reservation: other requests may go first if they do not delay
+// it.
 func TestReservationsMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
@@ -264,8 +263,8 @@ func TestReservationsMakeRoom(t *testing.T) {
 	})
 }
 
-// TestFarReservationsDelayNoRequest has a reservation far off, since others have left: a request that does not wait at all
-// is served before it.
+// TestFarReservationsDelayNoRequest has a reservation that is far off after other requests were cancelled: a request
+// without MaxWait is served before it.
 func TestFarReservationsDelayNoRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
@@ -286,15 +285,15 @@ func TestFarReservationsDelayNoRequest(t *testing.T) {
 		send(t, l, c, 0)
 		time.Sleep(9 * time.Second)
 		if we := turnedAway(t, l, c); we.Wait < 11*time.Second {
-			t.Errorf("just before a reservation, told to come back after %v, want it to go first", we.Wait)
+			t.Errorf("just before a reservation: Wait %v, want the reservation to go first", we.Wait)
 		}
 		time.Sleep(time.Second)
 		send(t, l, b, 0)
 	})
 }
 
-// TestReservationsAfterAPause has a client come back to its place while the host is paused: it is told when the pause is over,
-// and served then.
+// TestReservationsAfterAPause has a client come back to its reservation during a pause: it gets the end of the pause,
+// and is served then.
 func TestReservationsAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
@@ -306,7 +305,7 @@ func TestReservationsAfterAPause(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		we := turnedAway(t, l, r)
 		if we.Source != RetryAfter || !in(we.Wait, 50*time.Second) {
-			t.Errorf("in the pause: %+v, want to be told of its other 50s", we)
+			t.Errorf("in the pause: %+v, want a wait for the other 50s", we)
 		}
 		time.Sleep(50 * time.Second)
 		send(t, l, r, 0)

@@ -29,14 +29,14 @@ type visit struct {
 	moves            uint64 // the lane's count of what happened, since requests may start at the same moment
 }
 
-// A site notes the requests that reach it.
+// A site records the requests that reach it.
 type site struct {
 	limiter *Limiter
 	mu      sync.Mutex
 	visits  []visit
 }
 
-// visit acquires, holds the lane for took, and releases.
+// visit acquires, holds the Grant for took, and releases it.
 func (s *site) visit(ctx context.Context, r Request, took time.Duration) error {
 	s.mu.Lock()
 	before, asked := len(s.visits), time.Now()
@@ -60,8 +60,9 @@ func (s *site) visit(ctx context.Context, r Request, took time.Duration) error {
 	return nil
 }
 
-// check puts the requests in order and holds each against all that were sent before it: with a Delay, none is under way, and the Delay has
-// passed since the last of them ended (or gave the lane back); without, fewer than MaxConcurrent are under way.
+// check compares each request with all that were sent before it. With a Delay, no other may be in flight, and the
+// Delay must have passed since the last of them ended or ReleaseAfter passed. Without a Delay, fewer than
+// MaxConcurrent may be in flight.
 func (s *site) check(tb rapid.TB) {
 	tb.Helper()
 	o := s.limiter.rules()
@@ -89,20 +90,20 @@ func (s *site) check(tb rapid.TB) {
 			tb.Errorf("request %d (%s): Gap() = %v, %v, want at least %v", i, v.client, v.gap, v.hasGap, v.delay)
 		}
 		if v.delay > 0 && underWay > 0 {
-			tb.Errorf("request %d (%s, delay %v): %d others were under way", i, v.client, v.delay, underWay)
+			tb.Errorf("request %d (%s, delay %v): %d others were in flight", i, v.client, v.delay, underWay)
 		}
 		if v.delay == 0 && o.MaxConcurrent > 0 && underWay >= o.MaxConcurrent {
-			tb.Errorf("request %d (%s): %d others were under way, want less than %d", i, v.client, underWay, o.MaxConcurrent)
+			tb.Errorf("request %d (%s): %d others were in flight, want less than %d", i, v.client, underWay, o.MaxConcurrent)
 		}
 	}
 }
 
-// checkAtRest holds the counters against each other once nobody is there any more.
+// checkAtRest checks the counters after the end of all requests.
 func checkAtRest(tb rapid.TB, l *Limiter, sent int) {
 	tb.Helper()
 	st := l.Stats()
 	if st.Waiting != 0 || int(st.Granted-st.Cancelled) != sent {
-		tb.Errorf("Stats() = %+v after all have gone, want Waiting 0 and Granted-Cancelled %d", st, sent)
+		tb.Errorf("Stats() = %+v after the end of all requests, want Waiting 0 and Granted-Cancelled %d", st, sent)
 	}
 }
 
@@ -114,7 +115,7 @@ func TestThousandClients(t *testing.T) {
 	}
 }
 
-// thousandClients has as many clients on one host, of which every fourth vanishes while it waits.
+// thousandClients sends requests of a thousand clients to one host. Every fourth is cancelled while it waits.
 func thousandClients(t *testing.T, o Options) {
 	const delay = 100 * time.Millisecond
 	s := &site{limiter: newLimiter(t, o)}
@@ -153,17 +154,17 @@ func thousandClients(t *testing.T, o Options) {
 	s.check(t)
 	checkAtRest(t, s.limiter, len(s.visits))
 	if gone == 0 || gone+len(s.visits) != 1000 {
-		t.Errorf("%d requests were sent and %d clients left, want 1000 in all and some that left", len(s.visits), gone)
+		t.Errorf("%d requests were sent and %d cancelled, want 1000 in total and some of both", len(s.visits), gone)
 	}
 	used := took.Seconds() / time.Since(begin).Seconds()
-	t.Logf("%d sent, %d left, %.4f of the time used", len(s.visits), gone, used)
+	t.Logf("%d sent, %d cancelled, %.4f of the time used", len(s.visits), gone, used)
 	if used < 0.97 {
 		t.Errorf("%.3f of the time was used, want at least 0.97", used)
 	}
 }
 
-// TestFairness has one greedy client with a hundred requests at once, and nineteen that come back as soon as they are
-// answered. Nobody's first request in line may see more than n others go before it.
+// TestFairness has one client send a hundred requests at once, and nineteen others one after the other. The first
+// request of a client may see at most n others start before it.
 func TestFairness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 20
@@ -205,7 +206,7 @@ func TestFairness(t *testing.T) {
 	})
 }
 
-// TestFirstInFirstOut has the requests of one client sent in the order in which they were made.
+// TestFirstInFirstOut checks that the requests of one client are sent in the order in which they were made.
 func TestFirstInFirstOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
@@ -230,8 +231,8 @@ func TestFirstInFirstOut(t *testing.T) {
 	})
 }
 
-// TestHeadsVanish has each head leave just before, at, or just after the moment of its grant. The next one must start at
-// the moment that the head would have, and what was granted to one that left must not count as sent.
+// TestHeadsVanish cancels each request just before, at, or just after the moment of its Grant. The next request must
+// start at the moment of the cancelled one, which must not count as sent.
 func TestHeadsVanish(t *testing.T) {
 	for _, off := range []time.Duration{-time.Nanosecond, 0, time.Nanosecond} {
 		t.Run(off.String(), func(t *testing.T) {
@@ -254,7 +255,7 @@ func TestHeadsVanish(t *testing.T) {
 							r.Client = fmt.Sprint("leaves", i)
 							g, err := l.Acquire(ctx, r)
 							if err == nil && ctx.Err() != nil && off != 0 { // at the very moment, it may leave just after
-								t.Errorf("round %d: a client that had left got a grant", round)
+								t.Errorf("round %d: a cancelled request got a Grant", round)
 							}
 							g.Cancel() // if it was granted, it sees now that its client has left
 						})
@@ -314,8 +315,8 @@ func drawCall(t *rapid.T) call {
 	}
 }
 
-// TestRandomLanes sends random requests of random clients over one lane, some of which leave, do not send, or go on for
-// longer than ReleaseAfter, and holds what was sent against the rules.
+// TestRandomLanes sends random requests of random clients over one lane, of which some are cancelled, are not sent, or
+// take longer than ReleaseAfter, and checks those that were sent.
 func TestRandomLanes(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		options := drawOptions(rt)
@@ -335,7 +336,7 @@ func TestRandomLanes(t *testing.T) {
 	})
 }
 
-// call makes the call c, whatever comes of it.
+// call makes the call c, with any result.
 func (s *site) call(c call) {
 	time.Sleep(c.arrives)
 	ctx, cancel := context.WithTimeout(context.Background(), c.patience)
@@ -350,7 +351,7 @@ func (s *site) call(c call) {
 	g.Release(Outcome{})
 }
 
-// checkLaneAtRest looks into the lane: nothing under way, nobody waiting, and after a while as good as new.
+// checkLaneAtRest checks that no request of the lane is in flight or waits, and that it becomes idle.
 func checkLaneAtRest(t rapid.TB, l *Limiter) {
 	t.Helper()
 	ln, err := l.lane(host)
@@ -361,7 +362,7 @@ func checkLaneAtRest(t rapid.TB, l *Limiter) {
 	defer ln.mu.Unlock()
 	ln.expireOverdue(time.Now())
 	if ln.inflights != (inflights{}) || ln.queue != nil {
-		t.Errorf("the lane at rest has %+v under way and the queue %+v, want none", ln.inflights, ln.queue)
+		t.Errorf("the lane at rest has %+v in flight and the queue %+v, want an empty lane", ln.inflights, ln.queue)
 	}
 	if !ln.idle(time.Now().Add(2 * time.Minute)) {
 		t.Errorf("the lane is not idle two minutes after the last request")

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A web is many hosts with a Delay each, of which a few are wanted by everybody.
+// A web is many hosts, each with a Delay, of which a few are visited by all clients.
 type web struct {
 	t       *testing.T
 	limiter *Limiter
@@ -50,7 +50,7 @@ func newWeb(t *testing.T) *web {
 	return w
 }
 
-// client makes its visits one after another. One in eleven clients vanishes from most of what it asks for.
+// client makes its visits one after another. One in eleven clients cancels most of its requests.
 func (w *web) client(id int) {
 	rng := rand.New(rand.NewPCG(uint64(id), 7))
 	name := fmt.Sprint(id)
@@ -67,7 +67,7 @@ func (w *web) client(id int) {
 	}
 }
 
-// visit asks until it is served, or loses its patience and goes on.
+// visit tries until it is served, or for patience.
 func (w *web) visit(h *webHost, client string, patience time.Duration, rng *rand.Rand) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -89,7 +89,7 @@ func (w *web) visit(h *webHost, client string, patience time.Duration, rng *rand
 	}
 }
 
-// answer has a busy host push back now and then.
+// answer makes a busy host push back sometimes.
 func (h *webHost) answer(l *Limiter, client string, rng *rand.Rand) {
 	if !h.busy || rng.IntN(3) > 0 {
 		return
@@ -101,7 +101,7 @@ func (h *webHost) answer(l *Limiter, client string, rng *rand.Rand) {
 	h.asleep = append(h.asleep, nap{now, now.Add(minute)})
 }
 
-// reload reloads the rules once a minute.
+// reload calls Reload once a minute.
 func (w *web) reload(ctx context.Context) {
 	for i := 0; ctx.Err() == nil; i++ {
 		if err := w.limiter.Reload(Options{MaxConcurrent: 2, MaxQueue: 1000 + i%2}); err != nil {
@@ -111,9 +111,9 @@ func (w *web) reload(ctx context.Context) {
 	}
 }
 
-// TestWeb has a thousand clients on ten thousand hosts, some of which vanish, through reloads and hosts that push back:
-// no request starts too soon, or in a pause, no client sees more than one turn of each other, and what is wanted by
-// everybody is used to the full.
+// TestWeb has a thousand clients on ten thousand hosts, with cancelled requests, reloads, and hosts that push back: no
+// request starts too early or in a pause, no client sees more than one turn of each other, and the hosts that all
+// clients visit are always in use.
 func TestWeb(t *testing.T) {
 	if testing.Short() {
 		t.Skip("forty thousand visits")
@@ -142,18 +142,18 @@ func TestWeb(t *testing.T) {
 		}
 		checkAtRest(t, w.limiter, visits)
 		st := w.limiter.Stats()
-		t.Logf("%d visits, %d left, %d turned away, %d pauses; %d reservations were made, %d of them in vain; a wanted host was used for %.4f of the time at least", visits, st.Abandoned, st.Throttled, st.Paused, st.Reserved, st.Expired, used)
+		t.Logf("%d visits, %d cancelled, %d rejected, %d pauses; %d reservations, %d of them expired; a popular host was used for %.4f of the time at least", visits, st.Abandoned, st.Throttled, st.Paused, st.Reserved, st.Expired, used)
 		if used < 0.97 || visits < webClients*webVisits*9/10 || st.Abandoned == 0 || st.Paused == 0 {
-			t.Errorf("want a wanted host to be used for 0.97 of the time at least, and some to have left and some to have pushed back")
+			t.Errorf("want a popular host to be used for 0.97 of the time at least, with cancelled requests and pauses")
 		}
 		time.Sleep(time.Hour)
 		if got := sweepAll(w.limiter); got != 0 {
-			t.Errorf("%d lanes are kept an hour after the last request, want 0", got)
+			t.Errorf("%d lanes an hour after the last request, want 0", got)
 		}
 	})
 }
 
-// checkNaps looks for requests that started while the host was paused. Who asked when it was is held until it is over.
+// checkNaps looks for requests that started while the host was paused.
 func (h *webHost) checkNaps(t *testing.T) {
 	for _, nap := range h.asleep {
 		for i, v := range h.visits {
@@ -164,7 +164,7 @@ func (h *webHost) checkNaps(t *testing.T) {
 	}
 }
 
-// checkTurns looks for clients that saw more turns of others than there are.
+// checkTurns looks for clients that saw more turns of other clients than there are clients.
 func (h *webHost) checkTurns(t *testing.T) {
 	clients := make(map[string]bool)
 	for _, v := range h.visits {
@@ -177,7 +177,7 @@ func (h *webHost) checkTurns(t *testing.T) {
 	}
 }
 
-// used returns which part of the time was used while somebody waited: by requests under way, and by their Delay.
+// used returns the part of the time with waiting requests that was used by requests in flight and their Delays.
 func (h *webHost) used() float64 {
 	var used, passed time.Duration
 	for i, v := range h.visits[1:] {

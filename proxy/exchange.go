@@ -26,11 +26,12 @@ var (
 	errGoneWaiting = errors.New("the client left while it waited; nothing was sent")
 )
 
-// exchange is one request and its answer. Its way is
+// exchange is one request and its answer. It passes through
 //
-//	serve -> read -> admit -> forward -> receive -> end
+//	serve -> read -> admit -> RoundTrip (forward, receive) -> end
 //
-// and each of these steps can end it with a Refusal instead.
+// and each step can end it with a Refusal instead. The embedded parts hold the state of its phases: the requester does not
+// change after read, the turn ends when the header of the answer is there, and the entry ends last.
 type exchange struct {
 	server *Server
 	requester
@@ -38,13 +39,13 @@ type exchange struct {
 	entry
 	response response
 
-	ctx      context.Context         // ends when the client leaves, the request takes too long, or the proxy stops
-	cancel   context.CancelCauseFunc // ends ctx
-	deadline *deadline               // nil: no time limit
+	ctx      context.Context         // is canceled if the client leaves, the request takes too long, or the proxy stops
+	cancel   context.CancelCauseFunc // cancels ctx
+	deadline *deadline               // nil without a time limit
 	origin   origin.Origin
 	target   string // the path and query that are judged and sent
 	judged   judgement
-	upload   *upload // the request's body on its way; nil: none, held, or of HTTP/2
+	upload   *upload // the body of an HTTP/1.1 request; nil if the request has none or the body is held
 }
 
 // newExchange begins the record of r. The caller must identify its sender.
@@ -61,7 +62,7 @@ func (s *Server) newExchange(w http.ResponseWriter, r *http.Request, t *tunnel) 
 	return ex
 }
 
-// cut shortens a string that a client chose to what a record needs.
+// cut returns at most n bytes of a string that a client chose.
 func cut(s string, n int) string {
 	if len(s) > n {
 		return s[:n]
@@ -69,24 +70,26 @@ func cut(s string, n int) string {
 	return s
 }
 
-// serve takes one request from its header to the end of its answer.
+// serve takes one request from its header to the end of its answer. Its deferred calls run in this order: recoverPanic answers
+// a panic and ends the record with it; close ends the record, if nothing has, and returns all that the exchange holds; and
+// last the request stops to count, for which Close waits.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, t *tunnel) {
 	if !s.handlers.begin() {
 		panic(http.ErrAbortHandler)
 	}
-	defer s.handlers.end() // last: Close returns once all requests have called it
+	defer s.handlers.end()
 	s.active.Add(1)
 	defer s.active.Add(-1)
 	ex := s.newExchange(w, r, t)
-	ex.ctx, ex.cancel = context.WithCancelCause(r.Context()) // net/http ends it with the request at the latest
+	ex.ctx, ex.cancel = context.WithCancelCause(r.Context()) // net/http cancels it after the request, if nothing has
 	ex.startDeadline(s.options.Limits.RequestTimeout)
 	defer ex.close()
-	defer ex.recoverPanic(r) // before close: the record says that it was a panic, and the client gets an answer
+	defer ex.recoverPanic(r)
 	if ref := ex.read(r); ref != nil {
 		ex.answer(r, ref)
 		return
 	}
-	r = r.WithContext(ex.traced()) // a copy: net/http needs the body of its own request
+	r = r.WithContext(ex.traced()) // a copy: net/http inspects the body of the original at the end
 	if ref := ex.admit(r); ref != nil {
 		ex.answer(r, ref)
 		ex.conn.CloseAfterBadBody(&ex.response)
@@ -96,7 +99,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, t *tunnel) {
 	ex.closeAfterAnswer()
 }
 
-// closeAfterAnswer ends an exchange that goproxy has answered.
+// closeAfterAnswer ends an exchange that goproxy has answered, and closes the connection if it cannot be used again.
 func (ex *exchange) closeAfterAnswer() {
 	ex.abort(errClientLeft)
 	switch {
@@ -111,9 +114,8 @@ func (ex *exchange) closeAfterAnswer() {
 	}
 }
 
-// close returns all that the exchange holds. The order counts: the record ends first, so that its end is that of the answer;
-// the body of the request is read no more before its bytes are returned to the quota; and the deadlines of the
-// connection are the exchange's until the last.
+// close returns all that the exchange holds. The record ends first, so that it shows the end of the answer. The body of the
+// request is abandoned before its bytes are returned to the quota. The deadline stops last: until then it bounds the rest.
 func (ex *exchange) close() {
 	ex.abort(errClientLeft)
 	if ex.upload != nil {
@@ -124,8 +126,8 @@ func (ex *exchange) close() {
 	ex.deadline.stop()
 }
 
-// recoverPanic is the only recover of this package. It must be deferred itself. A panic costs one 500, one line in the log
-// and one record; the client is told nothing of it. An answer that has begun is broken off.
+// recoverPanic turns a panic into one 500, one line in the log and one record. The 500 does not describe the panic. If the answer
+// has begun, recoverPanic aborts it. It is the only recover of this package and must be deferred directly.
 func (ex *exchange) recoverPanic(r *http.Request) {
 	v := recover()
 	switch v {
@@ -143,7 +145,7 @@ func (ex *exchange) recoverPanic(r *http.Request) {
 	ex.answer(r, &Refusal{Reason: policy.ReasonInternal, Err: err})
 }
 
-// read identifies the sender of r, checks what r asks for, and makes its header fit for the origin.
+// read identifies the sender of r, checks its target, and prepares its header for the origin.
 func (ex *exchange) read(r *http.Request) *Refusal {
 	ex.identify(r)
 	if ref := ex.normalise(r); ref != nil {
@@ -152,7 +154,7 @@ func (ex *exchange) read(r *http.Request) *Refusal {
 	return ex.prepare(r)
 }
 
-// identify finds out the sender of r. Inside a tunnel it is the one that opened the tunnel.
+// identify finds the client that sent r. Inside a tunnel it is the client that opened the tunnel.
 func (ex *exchange) identify(r *http.Request) {
 	if t := ex.tunnel; t != nil {
 		ex.rec.Via, ex.client, ex.share = audit.Intercepted, t.client, t.share
@@ -165,8 +167,8 @@ func (ex *exchange) identify(r *http.Request) {
 	}
 }
 
-// prepare makes r's header fit for the origin, before goproxy removes Connection. It refuses a request for a WebSocket if
-// the handshake is broken.
+// prepare prepares r's header for the origin. It must run before goproxy removes Connection. It refuses a request for a
+// WebSocket with a malformed handshake.
 func (ex *exchange) prepare(r *http.Request) *Refusal {
 	trailers := fields.WantsTrailers(r.Header)
 	webSocket := fields.WantsWebSocket(r.Header) && !ex.http10 // HTTP/1.0 has no upgrade (RFC 9110 section 7.8)
@@ -184,13 +186,13 @@ func (ex *exchange) prepare(r *http.Request) *Refusal {
 	ex.server.via.Add(r.Header, r.ProtoMajor)
 	r.Close = false // the client's "Connection: close" is about its own connection
 	if _, ok := r.Header["User-Agent"]; !ok {
-		r.Header["User-Agent"] = []string{""} // else net/http sends its own
+		r.Header["User-Agent"] = []string{""} // without the field net/http would add its own
 	}
 	return nil
 }
 
-// admit decides whether the request may be sent, waits for its place in the lane, and begins the record. After it returns
-// nil, the request may be sent at once. It is called for a raw tunnel too.
+// admit decides whether the request may be sent, waits for its place in the lane, and begins the record. If it returns nil, the
+// request may be sent at once. A raw tunnel is admitted as one request.
 func (ex *exchange) admit(req *http.Request) *Refusal {
 	if ex.client == nil {
 		return ex.unknownClient()
@@ -219,7 +221,7 @@ func (ex *exchange) admit(req *http.Request) *Refusal {
 	return ex.beginSending()
 }
 
-// isRawTunnel reports whether ex is a CONNECT whose bytes pass unread, so that no path is judged.
+// isRawTunnel reports whether ex is a CONNECT. The bytes of its tunnel pass unread, so no path is judged.
 func (ex *exchange) isRawTunnel() bool { return ex.rec.Via == audit.Tunnel }
 
 // beginSending begins the record of a request that may be sent.
@@ -231,8 +233,8 @@ func (ex *exchange) beginSending() *Refusal {
 	return nil
 }
 
-// RoundTrip forwards a request that was admitted, and returns the origin's answer or, without one, a Refusal's. goproxy
-// calls it in place of a transport. It returns no error, since goproxy would show its text to the client.
+// RoundTrip forwards an admitted request and returns the origin's answer, or that of a Refusal. goproxy calls it in place of a
+// transport. It never returns an error: goproxy would send its text to the client.
 func (ex *exchange) RoundTrip(req *http.Request, _ *goproxy.ProxyCtx) (*http.Response, error) {
 	if ref := ex.lookAgain(); ref != nil {
 		return ex.refuse(req, ref), nil
@@ -248,8 +250,8 @@ func (ex *exchange) RoundTrip(req *http.Request, _ *goproxy.ProxyCtx) (*http.Res
 	return resp, nil
 }
 
-// lookAgain refuses a request that is about to be sent if its client has left, or if the operator has stopped the host since
-// the lane admitted it.
+// lookAgain refuses a request that is about to be sent if its client has left, or if the operator has stopped the host while it
+// waited.
 func (ex *exchange) lookAgain() *Refusal {
 	ref := ex.stopped()
 	if ex.ctx.Err() != nil {
@@ -283,7 +285,7 @@ func (ex *exchange) forward(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// refuse makes ref the answer and ends the record with it. A refusal that cannot be recorded becomes one that says so.
+// refuse ends the exchange with ref, and returns the answer. If the refusal cannot be recorded, the answer is 503 instead.
 func (ex *exchange) refuse(req *http.Request, ref *Refusal) *http.Response {
 	ref.complete(ex.server.options.RefusalStatus)
 	ex.noteRefusal(ref)
@@ -303,6 +305,7 @@ func (ex *exchange) refuse(req *http.Request, ref *Refusal) *http.Response {
 	if req.Method != http.MethodHead {
 		ex.rec.Bytes = resp.ContentLength
 	}
+	ex.response.endInterim() // the transport may be running after a panic
 	if ex.response.ResponseWriter != nil {
 		limitDrain(ex.response.ResponseWriter, req)
 	}
@@ -313,7 +316,7 @@ func (ex *exchange) refuse(req *http.Request, ref *Refusal) *http.Response {
 	return resp
 }
 
-// answer ends the exchange with ref, and writes that to the client.
+// answer ends the exchange with ref, and writes the answer to the client.
 func (ex *exchange) answer(req *http.Request, ref *Refusal) {
 	ex.response.write(req, ex.refuse(req, ref))
 }
@@ -326,26 +329,26 @@ func (ex *exchange) end(cause error) {
 		return
 	}
 	now := time.Now()
-	ex.grant.Release(ratelimit.Outcome{Ended: now}) // the lane knows the origin's answer already: see hear
+	ex.grant.Release(ratelimit.Outcome{Ended: now}) // hear has passed the origin's answer to the lane
 	if ex.blocked.Overlapped() {
 		ex.rec.AddDeviation(audit.DeviationOverlap)
 	}
 	ex.endLocked(now, cause)
 }
 
-// abort ends an exchange that has not ended, because of err or of an earlier cause.
+// abort ends an exchange that has not ended, with err or its cause. A WebSocket ends without an error when either side closes it.
 func (ex *exchange) abort(err error) {
 	switch {
 	case ex.isOver():
 	case ex.response.upgraded != nil:
-		ex.end(ex.abortCause(nil)) // a WebSocket ends when either side closes it
+		ex.end(ex.abortCause(nil))
 	default:
 		ex.end(ex.abortCause(err))
 	}
 }
 
-// abortCause returns err, or the cause of err if it is known: the client left or sent a malformed body, the request took
-// too long, or the proxy is stopping.
+// abortCause returns the cause of err if it is known, and else err: the proxy is stopping, the request took too long, or the
+// client left or sent a malformed body.
 func (ex *exchange) abortCause(err error) error {
 	switch ended := context.Cause(ex.ctx); {
 	case errors.Is(ended, errStopping), errors.Is(ended, errTooLong):
@@ -360,10 +363,10 @@ func (ex *exchange) abortCause(err error) error {
 
 type exchangeKey struct{}
 
-// exchangeOf returns the exchange of r. goproxy passes to its handlers nothing else that belongs to one request.
+// exchangeOf returns the exchange of r. It is in the context because goproxy passes only the request to its handlers.
 func exchangeOf(r *http.Request) *exchange { return r.Context().Value(exchangeKey{}).(*exchange) }
 
-// traced returns the context for the transport, which reports the address that it reached, and interim responses.
+// traced returns the context for the transport, which reports its connections and interim responses to the exchange.
 func (ex *exchange) traced() context.Context {
 	wrote := func() { ex.wrote.Store(true) }
 	trace := &httptrace.ClientTrace{GotConn: ex.gotConn, WroteHeaders: wrote, Got1xxResponse: ex.response.got1xx}
@@ -381,7 +384,7 @@ func (ex *exchange) gotConn(info httptrace.GotConnInfo) {
 	}
 }
 
-// addrString is the String of an address, at a third of its cost for TCP.
+// addrString returns a.String(). For a TCP address it takes a third of the time.
 func addrString(a net.Addr) string {
 	if tcp, ok := a.(*net.TCPAddr); ok {
 		ap := tcp.AddrPort()

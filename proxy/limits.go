@@ -15,7 +15,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
-// Limits cap what clients hold of a Server at a time. The zero value caps nothing.
+// Limits cap the resources of a Server that clients hold at a time. The zero value caps nothing.
 type Limits struct {
 	Connections            int           // if zero, no limit
 	ConnectionsPerClient   int           // from one address, or one /64 network of IPv6; if zero, no limit

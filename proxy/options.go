@@ -60,7 +60,7 @@ type Options struct {
 	// MaxWait is the longest wait of a request for its place in the lane. If zero, 150 s; if negative, requests do not wait.
 	MaxWait time.Duration
 
-	// MaxWaitCap is the longest wait that a request may prefer to MaxWait (Prefer: wait). If zero, it may prefer none longer.
+	// MaxWaitCap is the longest wait that a request may prefer to MaxWait (Prefer: wait). If zero, MaxWait.
 	MaxWaitCap time.Duration
 
 	// Pace says which hosts share a lane.
@@ -81,7 +81,7 @@ type Options struct {
 	// IDs numbers the records. ownfetch must use the same. If nil, the Server has a sequence for itself.
 	IDs *audit.Sequence
 
-	// Query says what records keep of queries. If zero, credentials are masked.
+	// Query is the treatment of queries in records. If zero, credentials are masked.
 	Query audit.QueryMode
 
 	// HeaderTimeout limits the time for a request's header, and that for a TLS handshake. If zero, 10 s.
@@ -91,7 +91,7 @@ type Options struct {
 	// tunnel. If zero, 2 minutes.
 	IdleTimeout time.Duration
 
-	// Limits cap what clients hold. The zero value caps nothing.
+	// Limits cap the resources of clients. The zero value caps nothing.
 	Limits Limits
 
 	// Onboarding answers requests for the proxy itself. The URL of one that came through the proxy is absolute. If nil, 404.

@@ -119,7 +119,7 @@ var nothingRead = &http.Request{Method: http.MethodGet, Header: http.Header{}}
 // phrase returns the reason phrase of the status line: most clients show nothing else of an answer to a CONNECT.
 func (r *Refusal) phrase() string { return cut(safetext.Field(string(r.Reason)+": "+r.Detail), 200) }
 
-// response writes r for a client that sent req and whose record is id; without a record, id is empty.
+// response returns r as an answer to req. id is that of the record; without a record it is empty.
 func (r *Refusal) response(req *http.Request, id string) *http.Response {
 	contentType, body := r.body(strings.Join(req.Header["Accept"], ","), id)
 	h := http.Header{
@@ -156,7 +156,7 @@ func (r *Refusal) response(req *http.Request, id string) *http.Response {
 }
 
 // rateLimit adds the fields of draft-ietf-httpapi-ratelimit-headers to a refusal by the pace: of a quota of one request per
-// Delay, none remains for so many seconds. The window is in whole seconds: a Delay of half a second is two requests per
+// Delay, nothing remains for so many seconds. The window is in whole seconds: a Delay of half a second is two requests per
 // second.
 func (r *Refusal) rateLimit(h http.Header, seconds int) {
 	if r.Outcome != policy.Throttle {

@@ -52,7 +52,7 @@ func (ex *exchange) endSending(now time.Time) {
 	rec.SetDecision(ex.judged.Decision, ex.judged.snap)
 }
 
-// admitAgain does for a second sending what admit does for the first. The request was judged already; takePlace judges it
+// admitAgain is admit for a second sending. The request was judged already; takePlace judges it
 // again if it has waited.
 func (ex *exchange) admitAgain() *Refusal {
 	if ref := ex.takePlace(); ref != nil {

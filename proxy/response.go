@@ -19,29 +19,29 @@ import (
 	"github.com/robotsproxy/robotsproxy/robots"
 )
 
-// response is the answer to the client. It is the http.ResponseWriter that goproxy writes an answer to: it copies bodies
-// with pooled buffers, flushes each piece of a stream, and remembers a connection that was hijacked.
+// response is the answer to the client. goproxy writes to it: it copies bodies with pooled buffers, flushes each piece of a
+// stream, and closes a hijacked connection at the end.
 type response struct {
-	http.ResponseWriter // nil: net/http has no request to answer
+	http.ResponseWriter // nil if net/http has no request to answer
 	ex                  *exchange
-	conn                net.Conn // that the answer is written to without net/http; nil: none
+	conn                net.Conn // if not nil, the answer is written here without net/http
 
-	robots    *robots.Snapshot  // not nil: the answer is this file, and the origin is not asked
-	handshake *fields.Handshake // of a WebSocket that the client asks for; nil: none
-	length    int64             // of the body; negative: unknown
-	err       error             // the origin's body broke off
+	robots    *robots.Snapshot  // if not nil, the answer is this file
+	handshake *fields.Handshake // of a request for a WebSocket, else nil
+	length    int64             // of the body; negative if unknown
+	err       error             // of reading the origin's body
 	upgraded  io.Closer         // the origin's side of a WebSocket
 	hijacked  net.Conn          // the client's side of it
 	written   bool              // the final header was
 
-	mu      sync.Mutex // guards what follows: the transport reports interim responses from another goroutine
-	final   bool       // the final header was received; no interim response may follow
+	mu      sync.Mutex // guards final and interim: the transport calls got1xx in another goroutine
+	final   bool       // no interim response may follow
 	interim int        // number of interim responses
 }
 
 // write writes an answer of the proxy to the client, in one of three ways. At a CONNECT it takes the connection from net/http:
-// most clients show no more of a refusal than the status line, whose reason phrase a handler cannot choose. Bytes that are
-// not a request have no ResponseWriter; package http1 closes their connection.
+// most clients show only the status line of a refusal, and a handler cannot choose its reason phrase. Bytes that are not a
+// request have no ResponseWriter; package http1 closes their connection.
 func (w *response) write(req *http.Request, resp *http.Response) {
 	if req.Method == http.MethodConnect {
 		if conn, _, err := http.NewResponseController(w.ResponseWriter).Hijack(); err == nil {
@@ -163,8 +163,8 @@ const maxInterim = 64
 
 var errManyInterim = errors.New("the origin sends interim answers without end")
 
-// got1xx forwards an interim response such as 103 Early Hints (RFC 8297), but not to HTTP/1.0, which has none (RFC 9110
-// section 15.2). 100 and 101 belong to one connection. The transport bounds the size of each, but not their number.
+// got1xx forwards an interim response such as 103 Early Hints (RFC 8297), but not to HTTP/1.0 (RFC 9110
+// section 15.2). 100 and 101 belong to the connection to the origin. The transport bounds the size of each, but not their number.
 func (w *response) got1xx(code int, header textproto.MIMEHeader) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

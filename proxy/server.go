@@ -12,7 +12,7 @@
 // sent, and exactly as it is sent. The proxy's own answers carry the fields of a Refusal (RFC 9209, RFC 9457); inside a tunnel
 // they are sent through it, since clients show no answer to a CONNECT but its status line.
 //
-// Rules are read by package rules, fetched by robots and applied by policy. The caller provides where records go.
+// Rules are read by package rules, fetched by robots and applied by policy. A Recorder of the caller keeps the records.
 package proxy
 
 import (
@@ -391,7 +391,7 @@ func (f *inflight) wake() {
 	f.zero.Broadcast()
 }
 
-// close returns when no request is being handled. From then on, none begins.
+// close returns when no request is being handled. After that, begin returns false.
 func (f *inflight) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/ratelimit"
 )
 
-// Pace says which hosts share a lane. With the zero value, none do.
+// Pace says which hosts share a lane. With the zero value, each host has a lane.
 type Pace struct {
 	// Key returns the name of the lane of a canonical host. If nil, each host has its own.
 	Key func(host string) string
@@ -39,19 +39,19 @@ func (p Pace) key(host string) string {
 // turn is the way of a request to a place in the lane of its host, from admission to the header of the answer. In report
 // mode the request takes no place.
 type turn struct {
-	requests *limit.Share[string] // of the client's requests; nil: none
-	memory   *limit.Share[string] // of the client's memory; nil: none
+	requests *limit.Share[string] // one of the client's requests
+	memory   *limit.Share[string] // bytes of the client's memory
 	stopKey  string               // see Pace.key
 	addr     netip.Addr           // to which the request is sent; zero: the dial resolves the name
 	asked    ratelimit.Request    // of the lane
 	grant    ratelimit.Grant      // the place; guarded by entry.mu once the request is sent
 	blocked  ratelimit.ClientTime // the time for which the client has blocked the request
 
-	preference   string       // the part of the client's Prefer that was applied; empty: none
+	preference   string       // the part of the client's Prefer that was applied; empty without one
 	reported     bool         // the lane is asked in report mode only
 	subresource  bool         // the request asks without a Delay: see Client.Pages
 	wrote        atomic.Bool  // the header was written to the origin
-	unrepeated   *Refusal     // of a second sending; nil: it was sent, or there was none
+	unrepeated   *Refusal     // why a second sending was not allowed
 	waitedBefore audit.Millis // for sendings other than the last
 }
 

@@ -10,8 +10,8 @@ import (
 // errSilent ends a WebSocket without traffic.
 var errSilent = errors.New("the WebSocket was idle for longer than limits.idle_timeout")
 
-// webSocket is the client's side of a WebSocket. The bytes of both directions pass through it, and when none has passed for
-// the idle time, pings included, it closes both sides. A read deadline does not suffice: if one side does not read, the copy
+// webSocket is the client's side of a WebSocket. The bytes of both directions pass through it, and without any for the
+// idle time, pings included, it closes both sides. A read deadline does not suffice: if one side does not read, the copy
 // from the other side blocks in a write.
 type webSocket struct {
 	net.Conn

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// An effect is what a move of a lane does to others: to those that wait, to timers, other instances and counters.
+// An effect is what a move of a state does outside of the state: to requests that wait, timers, counters, stored pauses
+// or other instances. The lane carries it out after it has unlocked the state, so that no move waits for it.
 type effect struct {
 	kind    effectKind
 	waiter  *waiter       // of wakeGranted and wakeRefused
@@ -29,7 +30,7 @@ const (
 	countReserved
 	countExpired
 
-	// The others are for a lane that several instances share.
+	// These occur only if there is a Coordinator.
 
 	setWatch
 	askForLease
@@ -39,8 +40,8 @@ const (
 	cancelLease
 )
 
-// An outbox holds the effects of one move until the lane carries them out, and what the lane needs for that. A state only appends
-// to effects.
+// An outbox holds the effects of a move until the lane carries them out. The state only appends to effects. The lane
+// uses two buffers in turn, so that a move allocates no memory for them.
 type outbox struct {
 	effects []effect // guarded by the lane's lock
 
@@ -51,7 +52,7 @@ type outbox struct {
 	watch    *time.Timer
 }
 
-// set has f run after d, instead of when t would have run it.
+// set makes *t call f after d, and no earlier.
 func set(t **time.Timer, d time.Duration, f func()) {
 	if *t == nil {
 		*t = time.AfterFunc(d, f)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A lane is the lock around the state of one key. Each move locks the lane, changes the state as of a moment that is read
-// while the lock is held, so that moments never go back, and ends with unlock, which carries out the effects of the move.
+// A lane is the lock around the state of one key. A move locks the lane, reads the clock, calls a method of the state
+// with that moment, and unlocks the lane. The clock is read with the lane locked, so that moments never go back.
 type lane struct {
 	limiter *Limiter
 	key     string
@@ -30,10 +30,11 @@ func (ln *lane) lock() {
 	ln.rules = ln.limiter.rules()
 }
 
-// unlock ends a move. It returns after the effects of the move are carried out.
+// unlock ends a move: it unlocks the lane, carries out the effects of the move, and returns.
 //
-// The effects of one lane are carried out in the order of its moves: a move that has effects waits for those of the move before,
-// and only then unlocks the lane.
+// The effects of a lane are carried out in the order of its moves. A move therefore locks out.carrying before it
+// unlocks the lane, and unlocks it after its last effect. Without that order, a timer could be set after the move that
+// stopped it.
 func (ln *lane) unlock() {
 	out := ln.out
 	if out == nil || len(out.effects) == 0 {
@@ -48,11 +49,11 @@ func (ln *lane) unlock() {
 	for i := range effects {
 		ln.carryOut(out, &effects[i])
 	}
-	clear(effects) // what they point to may be large
+	clear(effects) // so that nothing they point to stays in memory
 	out.spare = effects
 }
 
-// carryOut does what an effect asks for. It does not block.
+// carryOut carries out an effect. It must not block, or lock the lane.
 func (ln *lane) carryOut(out *outbox, e *effect) {
 	l := ln.limiter
 	switch e.kind {
@@ -94,21 +95,21 @@ func (ln *lane) carryOut(out *outbox, e *effect) {
 	}
 }
 
-// tick grants what may start. The timer runs it.
+// tick starts the requests that may start. The timer calls it.
 func (ln *lane) tick() {
 	ln.lock()
 	defer ln.unlock()
 	ln.dispatch(time.Now())
 }
 
-// watch reclaims the places of blocked requests for other instances. The timer of the watch runs it.
+// watch lets other instances go on if clients have blocked their requests. Its timer calls it.
 func (ln *lane) watch() {
 	ln.lock()
 	defer ln.unlock()
 	ln.reclaimForOthers(time.Now())
 }
 
-// askForLease asks the other instances for the right to start a request with this Delay, and handles the result.
+// askForLease asks the Coordinator for the right to start a request with this Delay, and handles the result.
 func (ln *lane) askForLease(r LeaseRequest, delay time.Duration) {
 	r.Key = ln.key
 	result, err := ln.limiter.coordinator.Lease(r)
@@ -117,7 +118,7 @@ func (ln *lane) askForLease(r LeaseRequest, delay time.Duration) {
 	ln.leased(result, err, delay, time.Now())
 }
 
-// hear handles the host's answer to f. Only the first answer counts.
+// hear handles the response to f. Only the first call for f counts.
 func (ln *lane) hear(f *inflight, o Outcome, now time.Time) {
 	if !f.heard {
 		f.heard = true
@@ -125,10 +126,10 @@ func (ln *lane) hear(f *inflight, o Outcome, now time.Time) {
 	}
 }
 
-// maxThrottleEvents is how many events may wait for the Coordinator. Any more count in this instance only.
+// maxThrottleEvents is how many throttle events may wait for the Coordinator. Further ones count in this instance only.
 const maxThrottleEvents = 1024
 
-// answered handles the host's answer to a request that client sent.
+// answered handles the response to a request that client sent.
 func (ln *lane) answered(o Outcome, client string, sent, now time.Time) {
 	if o.pushesBack() {
 		ln.limiter.pushedBack.Add(1)
@@ -137,7 +138,7 @@ func (ln *lane) answered(o Outcome, client string, sent, now time.Time) {
 		return
 	}
 	if ln.others != nil && (o.pauseAsked() == 0 || o.personal()) {
-		// All instances count it together. A personal one counts here too, for its own client.
+		// All instances count it together. A personal one also counts here, for its client.
 		counted := ln.limiter.throttleEvents.add(func() { ln.countThrottle(o, client, sent) }, maxThrottleEvents)
 		if counted && !o.personal() {
 			return
@@ -146,7 +147,7 @@ func (ln *lane) answered(o Outcome, client string, sent, now time.Time) {
 	ln.throttled(o, client, sent, now)
 }
 
-// countThrottle makes all instances count an answer that named no time, or that may concern client alone, and handles
+// countThrottle makes all instances count a response that named no time, or that may concern client alone, and handles
 // the result.
 func (ln *lane) countThrottle(o Outcome, client string, sent time.Time) {
 	ln.lock()
@@ -160,12 +161,12 @@ func (ln *lane) countThrottle(o Outcome, client string, sent time.Time) {
 	switch now := time.Now(); {
 	case err == nil:
 		ln.counted(result, now)
-	case !o.personal(): // else it was counted here
+	case !o.personal(): // a personal one was counted here
 		ln.throttled(o, client, sent, now)
 	}
 }
 
-// pause returns the pause of the lane for Pauses.
+// pause returns the pause b of the lane for Pauses.
 func (ln *lane) pause(b *backoff) Pause {
 	return Pause{Key: ln.key, Until: b.until, Source: b.source, Streak: b.streak}
 }

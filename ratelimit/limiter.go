@@ -32,6 +32,9 @@
 //
 // Several processes pace requests like one if Options.Coordinator is set. Long pauses outlive the process if
 // Options.Pauses is set.
+//
+// The package sends no requests, and reads no robots.txt: the caller finds out the Delay and reports the responses. It
+// does not limit bytes, connections or the requests of one client to all hosts.
 package ratelimit
 
 import (
@@ -150,21 +153,21 @@ type Request struct {
 	Client string
 
 	// Delay is the least time between the previous request of the lane and this one, such as the host's Crawl-delay. It
-	// may differ from one request to the next. If zero or negative, DefaultDelay and MaxConcurrent apply. A Delay of more
-	// than a year counts as a year.
+	// may differ from one request to the next. If zero or negative, DefaultDelay and MaxConcurrent apply. A Delay of
+	// more than a year counts as a year.
 	Delay time.Duration
 
 	// MaxWait is the longest predicted wait: if the request would wait longer, Acquire returns a *WaitError at once. If
-	// zero, the request does not wait, except for a second at most if it claims a reservation. MaxWait does not bound the
-	// wait itself, which is longer if other requests take longer than predicted; the deadline of the context does.
+	// zero, the request does not wait, except for a second at most if it claims a reservation. MaxWait does not bound
+	// the wait itself, which is longer if other requests take longer than predicted; the deadline of the context does.
 	MaxWait time.Duration
 
-	// ClientTime measures how long the request waits for its own client. After a second in total, other clients may go on.
-	// If nil, they never do.
+	// ClientTime measures how long the request waits for its own client. After a second in total, other clients may go
+	// on. If nil, they never do.
 	ClientTime *ClientTime
 
-	// Once says that the request is not made again if it is rejected: it gets no reservation, and does not claim that of
-	// another request of Client.
+	// Once says that the request is not made again if it is rejected: it gets no reservation, and does not claim that
+	// of another request of Client.
 	Once bool
 }
 

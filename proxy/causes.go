@@ -16,16 +16,16 @@ import (
 	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
 
-// This file turns the error of each stage of a request into a Refusal, with a Detail that has no internal address.
+// This file turns the error of each stage of a request into a refusal, with a Detail that has no internal address.
 
-// lookUpRefusal returns the Refusal for a look-up of robots.txt that returned no Snapshot: the guard refused the
+// lookUpRefusal returns the refusal for a look-up of robots.txt that returned no Snapshot: the guard refused the
 // address, the client left, too many fetches wait, or the upstream proxy failed.
-func lookUpRefusal(req *http.Request, ex *exchange, err error) *Refusal {
+func lookUpRefusal(req *http.Request, ex *exchange, err error) *refusal {
 	var (
 		busy  *robots.BusyError
 		later *fetch.LaterError
 	)
-	ref := &Refusal{Reason: policy.ReasonRobotsUnreachable, RetryAfter: time.Second, Err: err}
+	ref := &refusal{Reason: policy.ReasonRobotsUnreachable, RetryAfter: time.Second, Err: err}
 	switch {
 	case egress.Prohibited(err):
 		return egressRefusal(ex, err)
@@ -48,21 +48,21 @@ func lookUpRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 	return ref
 }
 
-// overload returns the Refusal for a request beyond a limit of the proxy.
-func overload(detail string, err error) *Refusal {
-	return &Refusal{Reason: policy.ReasonOverload, Detail: detail, RetryAfter: retryOverload, Err: err}
+// overload returns the refusal for a request beyond a limit of the proxy.
+func overload(detail string, err error) *refusal {
+	return &refusal{Reason: policy.ReasonOverload, Detail: detail, RetryAfter: retryOverload, Err: err}
 }
 
-// unrecordedRefusal returns the Refusal for a request that could not be recorded.
-func unrecordedRefusal(err error) *Refusal {
-	return &Refusal{Reason: policy.ReasonAuditUnavailable, RetryAfter: retryOverload, Err: err}
+// unrecordedRefusal returns the refusal for a request that could not be recorded.
+func unrecordedRefusal(err error) *refusal {
+	return &refusal{Reason: policy.ReasonAuditUnavailable, RetryAfter: retryOverload, Err: err}
 }
 
-// authRefusal returns the Refusal for missing or rejected credentials. It does not say whether the user exists, and
+// authRefusal returns the refusal for missing or rejected credentials. It does not say whether the user exists, and
 // does not repeat the user name, which may be a password in the wrong place.
-func authRefusal(err error) *Refusal {
+func authRefusal(err error) *refusal {
 	const wanted = "This proxy wants a user and a password, as Basic credentials in Proxy-Authorization."
-	ref := &Refusal{Reason: policy.ReasonAuth, Detail: wanted, Err: err}
+	ref := &refusal{Reason: policy.ReasonAuth, Detail: wanted, Err: err}
 	var rejected *auth.RejectedError
 	switch {
 	case errors.As(err, &rejected) && rejected.RetryAfter > 0:
@@ -74,13 +74,13 @@ func authRefusal(err error) *Refusal {
 		ref = overload("The credentials could not be checked: "+err.Error()+".", err)
 		ref.RetryAfter = time.Second
 	case errors.Is(err, context.Canceled):
-		ref = &Refusal{Reason: policy.ReasonClientLeft, Err: errClientLeft}
+		ref = &refusal{Reason: policy.ReasonClientLeft, Err: errClientLeft}
 	}
 	return ref
 }
 
-func egressRefusal(ex *exchange, err error) *Refusal {
-	ref := &Refusal{Reason: policy.ReasonEgress, Err: err}
+func egressRefusal(ex *exchange, err error) *refusal {
+	ref := &refusal{Reason: policy.ReasonEgress, Err: err}
 	var p *egress.ProhibitedError
 	if errors.As(err, &p) {
 		ref.Detail = ex.origin.HostPort() + " may not be reached through this proxy: " + p.Why() + "."
@@ -88,9 +88,9 @@ func egressRefusal(ex *exchange, err error) *Refusal {
 	return ref
 }
 
-// decisionRefusal returns the Refusal for a decision against a request.
-func decisionRefusal(ex *exchange, d policy.Decision, snap *robots.Snapshot) *Refusal {
-	ref := &Refusal{Reason: d.Reason, Outcome: d.Outcome}
+// decisionRefusal returns the refusal for a decision against a request.
+func decisionRefusal(ex *exchange, d policy.Decision, snap *robots.Snapshot) *refusal {
+	ref := &refusal{Reason: d.Reason, Outcome: d.Outcome}
 	switch d.Reason {
 	case policy.ReasonRobots:
 		ref.Detail = "robots.txt disallows every path for this agent"
@@ -117,8 +117,8 @@ func decisionRefusal(ex *exchange, d policy.Decision, snap *robots.Snapshot) *Re
 	return ref
 }
 
-// paceRefusal returns the Refusal for a request that the Limiter refused with err.
-func paceRefusal(ex *exchange, r ratelimit.Request, err error) *Refusal {
+// paceRefusal returns the refusal for a request that the Limiter refused with err.
+func paceRefusal(ex *exchange, r ratelimit.Request, err error) *refusal {
 	var (
 		wait        *ratelimit.WaitError
 		stopped     *ratelimit.StoppedError
@@ -127,11 +127,11 @@ func paceRefusal(ex *exchange, r ratelimit.Request, err error) *Refusal {
 	switch {
 	case errors.As(err, &stopped):
 		detail := "The operator of the proxy has stopped " + ex.origin.Host() + "."
-		return &Refusal{Reason: policy.ReasonStopped, Detail: detail, RetryAfter: until(stopped.Until)}
+		return &refusal{Reason: policy.ReasonStopped, Detail: detail, RetryAfter: until(stopped.Until)}
 	case errors.As(err, &wait):
 		return waitRefusal(ex, r, wait)
 	case errors.As(err, &unavailable):
-		return &Refusal{
+		return &refusal{
 			Reason: policy.ReasonPacingUnavailable, RetryAfter: unavailable.RetryAfter, Err: err,
 			Detail: "The pace that is shared with other instances of the proxy cannot be known at the moment.",
 		}
@@ -152,8 +152,8 @@ func until(t time.Time) time.Duration {
 	return max(0, time.Until(t))
 }
 
-func waitRefusal(ex *exchange, r ratelimit.Request, wait *ratelimit.WaitError) *Refusal {
-	ref := &Refusal{Reason: policy.ReasonPace, RetryAfter: max(wait.Wait, time.Second), Delay: r.Delay}
+func waitRefusal(ex *exchange, r ratelimit.Request, wait *ratelimit.WaitError) *refusal {
+	ref := &refusal{Reason: policy.ReasonPace, RetryAfter: max(wait.Wait, time.Second), Delay: r.Delay}
 	if wait.OneClient || wait.Source != "" {
 		ref.Reason, ref.Delay = policy.ReasonBackoff, 0
 	}
@@ -173,8 +173,8 @@ func waitRefusal(ex *exchange, r ratelimit.Request, wait *ratelimit.WaitError) *
 	return ref
 }
 
-// upstreamRefusal returns the Refusal for a request that was allowed and has no answer from the origin.
-func upstreamRefusal(req *http.Request, ex *exchange, err error) *Refusal {
+// upstreamRefusal returns the refusal for a request that was allowed and has no answer from the origin.
+func upstreamRefusal(req *http.Request, ex *exchange, err error) *refusal {
 	if m := ex.conn.BadBody(); m != nil {
 		return malformedRefusal(m)
 	}
@@ -189,9 +189,9 @@ func upstreamRefusal(req *http.Request, ex *exchange, err error) *Refusal {
 		return ex.gone(errClientLeft)
 	}
 	if errors.Is(err, errConnectionAuth) {
-		return &Refusal{Reason: policy.ReasonConnectionAuth, Err: err, Detail: connectionAuthDetail}
+		return &refusal{Reason: policy.ReasonConnectionAuth, Err: err, Detail: connectionAuthDetail}
 	}
-	ref := &Refusal{Reason: policy.ReasonUpstream, ProxyError: fetch.ErrorType(err), Err: err}
+	ref := &refusal{Reason: policy.ReasonUpstream, ProxyError: fetch.ErrorType(err), Err: err}
 	ref.Status = timeoutStatus(ref.ProxyError)
 	text := fetch.ErrorText(ref.ProxyError, err)
 	ref.Detail = ex.origin.String() + " did not answer: " + text
@@ -214,19 +214,19 @@ func timeoutStatus(proxyError string) int {
 	return 0
 }
 
-// gone returns the Refusal for a request whose context has ended: the client left, the proxy is stopping, or the
+// gone returns the refusal for a request whose context has ended: the client left, the proxy is stopping, or the
 // request took too long. cause is the error to record if the client left.
-func (ex *exchange) gone(cause error) *Refusal {
+func (ex *exchange) gone(cause error) *refusal {
 	switch ended := context.Cause(ex.ctx); {
 	case errors.Is(ended, errStopping):
 		return overload("The proxy is stopping.", errStopping)
 	case errors.Is(ended, errTooLong):
-		return &Refusal{
+		return &refusal{
 			Reason: policy.ReasonUpstream, Status: http.StatusGatewayTimeout, ProxyError: "http_response_timeout",
 			Detail: "The request took longer than this proxy lets one take.", Err: errTooLong,
 		}
 	}
-	return &Refusal{Reason: policy.ReasonClientLeft, Err: cause}
+	return &refusal{Reason: policy.ReasonClientLeft, Err: cause}
 }
 
 // errConnectionAuth replaces a 401 with no challenge but for authentication of the connection.
@@ -236,15 +236,15 @@ const connectionAuthDetail = "NTLM and Negotiate authenticate a connection, and 
 	"Use a scheme such as Basic, Digest or Bearer."
 
 // connectionAuthRefusal refuses a request with credentials that would authenticate the connection to the origin.
-func connectionAuthRefusal(scheme string) *Refusal {
-	return &Refusal{
+func connectionAuthRefusal(scheme string) *refusal {
+	return &refusal{
 		Reason: policy.ReasonConnectionAuth, Detail: connectionAuthDetail,
 		Err: errors.New("the request has credentials of the scheme " + scheme),
 	}
 }
 
 // handshakeRefusal refuses a request for a WebSocket with a broken handshake.
-func handshakeRefusal(err error) *Refusal {
+func handshakeRefusal(err error) *refusal {
 	err = fmt.Errorf("this is no handshake of a WebSocket (RFC 6455 section 4.1): %w", err)
-	return &Refusal{Reason: policy.ReasonBadRequest, Detail: err.Error() + ".", Err: err}
+	return &refusal{Reason: policy.ReasonBadRequest, Detail: err.Error() + ".", Err: err}
 }

@@ -66,7 +66,7 @@ func clientsByUser(users *auth.Users) map[string]*Client {
 // identify returns the client that sends r: the first that matches, or, if no clients are listed, the user or local. It
 // returns nil for an unknown client. It refuses wrong credentials, and asks an unknown client without credentials for
 // them.
-func (s *Server) identify(r *http.Request) (*Client, *Refusal) {
+func (s *Server) identify(r *http.Request) (*Client, *refusal) {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
 		return nil, nil
@@ -107,7 +107,7 @@ var (
 
 // authenticate returns the user in the credentials of r, or "" if r has no credentials and does not need any. Without
 // configured users it ignores Proxy-Authorization, which is never forwarded.
-func (s *Server) authenticate(r *http.Request, addr netip.Addr) (user string, _ *Refusal) {
+func (s *Server) authenticate(r *http.Request, addr netip.Addr) (user string, _ *refusal) {
 	field := r.Header["Proxy-Authorization"]
 	switch {
 	case s.options.Users == nil:
@@ -138,17 +138,17 @@ func basic(field []string) (user, password string, ok bool) {
 // requester is the sender of a request. It does not change after identify.
 type requester struct {
 	client *Client     // nil: unknown
-	denied *Refusal    // of an unknown client; nil: the one for clients that are not listed
+	denied *refusal    // of an unknown client; nil: the one for clients that are not listed
 	share  string      // see Client.share
 	tunnel *tunnel     // nil: outside a tunnel
 	conn   *http1.Conn // nil for HTTP/2
 	http10 bool        // the client speaks HTTP/1.0
 }
 
-// unknownClient returns the Refusal for an unknown client.
-func (r *requester) unknownClient() *Refusal {
+// unknownClient returns the refusal for an unknown client.
+func (r *requester) unknownClient() *refusal {
 	if r.denied != nil {
 		return r.denied
 	}
-	return &Refusal{Reason: policy.ReasonIdentity, Detail: "Neither your address nor your user is among the clients of this proxy."}
+	return &refusal{Reason: policy.ReasonIdentity, Detail: "Neither your address nor your user is among the clients of this proxy."}
 }

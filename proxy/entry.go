@@ -50,7 +50,7 @@ func (e *entry) isOver() bool {
 }
 
 // noteRefusal records that ref is the answer.
-func (e *entry) noteRefusal(ref *Refusal) {
+func (e *entry) noteRefusal(ref *refusal) {
 	e.rec.Decision, e.rec.Reason = ref.Outcome, ref.Reason
 	e.rec.Status, e.rec.RetryAfter = ref.Status, ref.retryAfter()
 	if ref.Err != nil {

@@ -30,7 +30,7 @@ var (
 //
 //	serve -> read -> admit -> RoundTrip (forward, receive) -> end
 //
-// and each step can end it with a Refusal instead. The embedded parts hold the state of its phases: the requester does not
+// and each step can end it with a refusal instead. The embedded parts hold the state of its phases: the requester does not
 // change after read, the turn ends when the header of the answer is there, and the entry ends last.
 type exchange struct {
 	server *Server
@@ -142,11 +142,11 @@ func (ex *exchange) recoverPanic(r *http.Request) {
 		ex.end(err)
 		panic(http.ErrAbortHandler)
 	}
-	ex.answer(r, &Refusal{Reason: policy.ReasonInternal, Err: err})
+	ex.answer(r, &refusal{Reason: policy.ReasonInternal, Err: err})
 }
 
 // read identifies the sender of r, checks its target, and prepares its header for the origin.
-func (ex *exchange) read(r *http.Request) *Refusal {
+func (ex *exchange) read(r *http.Request) *refusal {
 	ex.identify(r)
 	if ref := ex.normalise(r); ref != nil {
 		return ref
@@ -169,7 +169,7 @@ func (ex *exchange) identify(r *http.Request) {
 
 // prepare prepares r's header for the origin. It must run before goproxy removes Connection. It refuses a request for a
 // WebSocket with a malformed handshake.
-func (ex *exchange) prepare(r *http.Request) *Refusal {
+func (ex *exchange) prepare(r *http.Request) *refusal {
 	trailers := fields.WantsTrailers(r.Header)
 	webSocket := fields.WantsWebSocket(r.Header) && !ex.http10 // HTTP/1.0 has no upgrade (RFC 9110 section 7.8)
 	fields.CleanHeader(r.Header, webSocket)
@@ -193,7 +193,7 @@ func (ex *exchange) prepare(r *http.Request) *Refusal {
 
 // admit decides whether the request may be sent, waits for its place in the lane, and begins the record. If it returns nil, the
 // request may be sent at once. A raw tunnel is admitted as one request.
-func (ex *exchange) admit(req *http.Request) *Refusal {
+func (ex *exchange) admit(req *http.Request) *refusal {
 	if ex.client == nil {
 		return ex.unknownClient()
 	}
@@ -225,7 +225,7 @@ func (ex *exchange) admit(req *http.Request) *Refusal {
 func (ex *exchange) isRawTunnel() bool { return ex.rec.Via == audit.Tunnel }
 
 // beginSending begins the record of a request that may be sent.
-func (ex *exchange) beginSending() *Refusal {
+func (ex *exchange) beginSending() *refusal {
 	if err := ex.begin(ex.ctx); err != nil {
 		ex.grant.Cancel()
 		return unrecordedRefusal(err)
@@ -233,7 +233,7 @@ func (ex *exchange) beginSending() *Refusal {
 	return nil
 }
 
-// RoundTrip forwards an admitted request and returns the origin's answer, or that of a Refusal. goproxy calls it in place of a
+// RoundTrip forwards an admitted request and returns the origin's answer, or that of a refusal. goproxy calls it in place of a
 // transport. It never returns an error: goproxy would send its text to the client.
 func (ex *exchange) RoundTrip(req *http.Request, _ *goproxy.ProxyCtx) (*http.Response, error) {
 	if ref := ex.lookAgain(); ref != nil {
@@ -252,7 +252,7 @@ func (ex *exchange) RoundTrip(req *http.Request, _ *goproxy.ProxyCtx) (*http.Res
 
 // lookAgain refuses a request that is about to be sent if its client has left, or if the operator has stopped the host while it
 // waited.
-func (ex *exchange) lookAgain() *Refusal {
+func (ex *exchange) lookAgain() *refusal {
 	ref := ex.stopped()
 	if ex.ctx.Err() != nil {
 		ref = ex.gone(errGoneWaiting)
@@ -286,7 +286,7 @@ func (ex *exchange) forward(req *http.Request) (*http.Response, error) {
 }
 
 // refuse ends the exchange with ref, and returns the answer. If the refusal cannot be recorded, the answer is 503 instead.
-func (ex *exchange) refuse(req *http.Request, ref *Refusal) *http.Response {
+func (ex *exchange) refuse(req *http.Request, ref *refusal) *http.Response {
 	ref.complete(ex.server.options.RefusalStatus)
 	ex.noteRefusal(ref)
 	if err := ex.begin(ex.ctx); err != nil {
@@ -317,7 +317,7 @@ func (ex *exchange) refuse(req *http.Request, ref *Refusal) *http.Response {
 }
 
 // answer ends the exchange with ref, and writes the answer to the client.
-func (ex *exchange) answer(req *http.Request, ref *Refusal) {
+func (ex *exchange) answer(req *http.Request, ref *refusal) {
 	ex.response.write(req, ex.refuse(req, ref))
 }
 

@@ -22,7 +22,7 @@ type judgement struct {
 const lasting = time.Second
 
 // judge looks up the origin's robots.txt, except in mode Off, and decides.
-func (ex *exchange) judge(req *http.Request) *Refusal {
+func (ex *exchange) judge(req *http.Request) *refusal {
 	j := &ex.judged
 	j.policy, j.at = ex.server.options.Policy, ex.rec.Time
 	j.request = policy.Request{Client: ex.client.Client, Origin: ex.origin, Target: ex.target, UserAgent: req.UserAgent(), Tunnel: ex.isRawTunnel()}
@@ -39,7 +39,7 @@ func (ex *exchange) judge(req *http.Request) *Refusal {
 
 // judgeAgain decides once more about a request that may have waited, unless its judgement still holds. It uses the Snapshot in
 // memory: a fetch would hold up the lane.
-func (ex *exchange) judgeAgain() *Refusal {
+func (ex *exchange) judgeAgain() *refusal {
 	j, now := &ex.judged, time.Now()
 	snap := ex.server.options.Snapshots.Kept(ex.origin)
 	if snap == nil {
@@ -54,7 +54,7 @@ func (ex *exchange) judgeAgain() *Refusal {
 
 // decide decides by the other fields of ex.judged, and records the decision. A costly decision waits for a slot, so that the
 // decisions of one client do not slow down those of another.
-func (ex *exchange) decide() *Refusal {
+func (ex *exchange) decide() *refusal {
 	j := &ex.judged
 	if j.costly() {
 		release, err := ex.server.costly.Take(ex.ctx, ex.share)

@@ -72,7 +72,7 @@ func clientNetwork(remote net.Addr) netip.Addr {
 
 // overloadResponse is the answer to a rejected connection. It has no request id, since nothing was read or recorded.
 func overloadResponse() []byte {
-	ref := &Refusal{Reason: policy.ReasonOverload, Detail: "Too many connections are open.", RetryAfter: retryOverload}
+	ref := &refusal{Reason: policy.ReasonOverload, Detail: "Too many connections are open.", RetryAfter: retryOverload}
 	ref.complete(0)
 	return wire(ref.response(nothingRead, ""))
 }
@@ -85,12 +85,12 @@ const (
 
 // reserve counts the request and the bytes that it holds, and refuses it if that exceeds a limit. The caller must call
 // unreserve at the end of the request, in either case.
-func (ex *exchange) reserve(r *http.Request) *Refusal {
+func (ex *exchange) reserve(r *http.Request) *refusal {
 	if ex.requests = ex.server.requests.Take(ex.share, 1); ex.requests == nil {
-		return &Refusal{Reason: policy.ReasonOverload, Detail: "Too many requests wait or are being answered.", RetryAfter: retryOverload}
+		return &refusal{Reason: policy.ReasonOverload, Detail: "Too many requests wait or are being answered.", RetryAfter: retryOverload}
 	}
 	if ex.memory = ex.server.memory.Take(ex.share, headerBytes(r)+bodyBytes(r)); ex.memory == nil {
-		return &Refusal{Reason: policy.ReasonOverload, Detail: "The requests that wait or are being answered hold too much memory.", RetryAfter: retryOverload}
+		return &refusal{Reason: policy.ReasonOverload, Detail: "The requests that wait or are being answered hold too much memory.", RetryAfter: retryOverload}
 	}
 	return nil
 }

@@ -84,7 +84,7 @@ func (s *Server) openRawTunnel(w *hijackWriter, ex *exchange, r *http.Request) (
 }
 
 // dial opens the connection to the origin, whose address the guard checks.
-func (s *Server) dial(r *http.Request, ex *exchange) (net.Conn, *Refusal) {
+func (s *Server) dial(r *http.Request, ex *exchange) (net.Conn, *refusal) {
 	if ref := ex.lookAgain(); ref != nil {
 		return nil, ref
 	}

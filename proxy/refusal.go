@@ -18,8 +18,8 @@ import (
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
-// Refusal is an answer of the proxy in place of the origin's. The zero values of its fields stand for those in classes.
-type Refusal struct {
+// refusal is an answer of the proxy in place of the origin's. The zero values of its fields stand for those in classes.
+type refusal struct {
 	Reason     policy.Reason
 	Outcome    policy.Outcome // if empty, that of the Reason
 	Status     int            // if zero, that of the Reason
@@ -66,7 +66,7 @@ var classes = map[policy.Reason]class{
 }
 
 // complete fills in the zero fields of r from classes. robotsStatus is the status of refusals by robots.txt; if zero, 403.
-func (r *Refusal) complete(robotsStatus int) {
+func (r *refusal) complete(robotsStatus int) {
 	c, ok := classes[r.Reason]
 	if !ok {
 		c = classes[policy.ReasonInternal] // a reason without a row still refuses
@@ -90,7 +90,7 @@ func (r *Refusal) complete(robotsStatus int) {
 
 // endsConnection reports whether no further request is read from a connection of HTTP/1.x after r: a request that could not
 // be judged may not end where it seems to end, and after a time limit the deadlines of the connection have passed.
-func (r *Refusal) endsConnection() bool {
+func (r *refusal) endsConnection() bool {
 	switch r.Reason {
 	case policy.ReasonBadRequest, policy.ReasonMisdirected, policy.ReasonLoop, policy.ReasonInternal:
 		return true
@@ -99,7 +99,7 @@ func (r *Refusal) endsConnection() bool {
 }
 
 // retryAfter returns whole seconds, at least one (RFC 9110 section 10.2.3), and 0 if the field is not sent.
-func (r *Refusal) retryAfter() int {
+func (r *refusal) retryAfter() int {
 	if r.RetryAfter <= 0 {
 		return 0
 	}
@@ -117,10 +117,10 @@ const maxWords = 1 << 10
 var nothingRead = &http.Request{Method: http.MethodGet, Header: http.Header{}}
 
 // phrase returns the reason phrase of the status line: most clients show nothing else of an answer to a CONNECT.
-func (r *Refusal) phrase() string { return cut(safetext.Field(string(r.Reason)+": "+r.Detail), 200) }
+func (r *refusal) phrase() string { return cut(safetext.Field(string(r.Reason)+": "+r.Detail), 200) }
 
 // response returns r as an answer to req. id is that of the record; without a record it is empty.
-func (r *Refusal) response(req *http.Request, id string) *http.Response {
+func (r *refusal) response(req *http.Request, id string) *http.Response {
 	contentType, body := r.body(strings.Join(req.Header["Accept"], ","), id)
 	h := http.Header{
 		"Content-Type":           {contentType},
@@ -158,7 +158,7 @@ func (r *Refusal) response(req *http.Request, id string) *http.Response {
 // rateLimit adds the fields of draft-ietf-httpapi-ratelimit-headers to a refusal by the pace: of a quota of one request per
 // Delay, nothing remains for so many seconds. The window is in whole seconds: a Delay of half a second is two requests per
 // second.
-func (r *Refusal) rateLimit(h http.Header, seconds int) {
+func (r *refusal) rateLimit(h http.Header, seconds int) {
 	if r.Outcome != policy.Throttle {
 		return
 	}
@@ -189,7 +189,7 @@ type problem struct {
 
 // body returns the text in the media type that the client prefers: HTML for browsers, problem+json for programs that accept
 // JSON, and else plain text.
-func (r *Refusal) body(accept, id string) (contentType string, body []byte) {
+func (r *refusal) body(accept, id string) (contentType string, body []byte) {
 	p := problem{
 		Title: classes[r.Reason].title, Status: r.Status, Detail: r.Detail, Reason: string(r.Reason), Decision: string(r.Outcome),
 		Rule: r.Rule, RetryAfter: r.retryAfter(), RequestID: id,

@@ -26,7 +26,7 @@ func TestEveryReasonHasItsClass(t *testing.T) {
 			t.Errorf("the row of %q is %+v, %t", r, c, ok)
 		}
 	}
-	for _, r := range []*Refusal{{}, {Reason: "no such reason"}} {
+	for _, r := range []*refusal{{}, {Reason: "no such reason"}} {
 		if r.complete(0); r.Status != 500 {
 			t.Errorf("a refusal for the reason %q has status %d", r.Reason, r.Status)
 		}
@@ -34,7 +34,7 @@ func TestEveryReasonHasItsClass(t *testing.T) {
 }
 
 func TestRefusalContract(t *testing.T) {
-	ref := &Refusal{
+	ref := &refusal{
 		Reason: policy.ReasonRobots, Rule: "line 12: Disallow: /<script>\"é\r\nX: y", Detail: "robots.txt line 12: Disallow: /<script>\"é\r\nX: y",
 		RetryAfter: 1200 * time.Millisecond, Err: errors.New("secret address 10.0.0.7"),
 	}
@@ -97,7 +97,7 @@ func checkFields(t *testing.T, h http.Header) {
 }
 
 func TestRefusalToHEADHasNoBody(t *testing.T) {
-	ref := &Refusal{Reason: policy.ReasonPace}
+	ref := &refusal{Reason: policy.ReasonPace}
 	ref.complete(0)
 	resp := ref.response(&http.Request{Method: "HEAD", Header: http.Header{}}, "id")
 	if body, _ := io.ReadAll(resp.Body); len(body) != 0 || resp.ContentLength == 0 {
@@ -106,7 +106,7 @@ func TestRefusalToHEADHasNoBody(t *testing.T) {
 }
 
 func TestRefusalStatusIsConfigurable(t *testing.T) {
-	robots, egress := &Refusal{Reason: policy.ReasonRobots}, &Refusal{Reason: policy.ReasonEgress}
+	robots, egress := &refusal{Reason: policy.ReasonRobots}, &refusal{Reason: policy.ReasonEgress}
 	robots.complete(451)
 	egress.complete(451)
 	if robots.Status != 451 || egress.Status != 403 {
@@ -116,14 +116,14 @@ func TestRefusalStatusIsConfigurable(t *testing.T) {
 
 func TestRateLimitFields(t *testing.T) {
 	for _, row := range []struct {
-		ref           Refusal
+		ref           refusal
 		limit, policy string
 	}{
-		{Refusal{Reason: policy.ReasonPace, RetryAfter: 12500 * time.Millisecond, Delay: 10 * time.Second}, `"default";r=0;t=13`, `"default";q=1;w=10`},
-		{Refusal{Reason: policy.ReasonPace, RetryAfter: time.Millisecond, Delay: 400 * time.Millisecond}, `"default";r=0;t=1`, `"default";q=2;w=1`},
-		{Refusal{Reason: policy.ReasonPace, RetryAfter: time.Second, Delay: 1500 * time.Millisecond}, `"default";r=0;t=1`, `"default";q=1;w=2`},
-		{Refusal{Reason: policy.ReasonBackoff, RetryAfter: time.Minute}, `"default";r=0;t=60`, ""},
-		{Refusal{Reason: policy.ReasonOverload, RetryAfter: time.Minute}, "", ""},
+		{refusal{Reason: policy.ReasonPace, RetryAfter: 12500 * time.Millisecond, Delay: 10 * time.Second}, `"default";r=0;t=13`, `"default";q=1;w=10`},
+		{refusal{Reason: policy.ReasonPace, RetryAfter: time.Millisecond, Delay: 400 * time.Millisecond}, `"default";r=0;t=1`, `"default";q=2;w=1`},
+		{refusal{Reason: policy.ReasonPace, RetryAfter: time.Second, Delay: 1500 * time.Millisecond}, `"default";r=0;t=1`, `"default";q=1;w=2`},
+		{refusal{Reason: policy.ReasonBackoff, RetryAfter: time.Minute}, `"default";r=0;t=60`, ""},
+		{refusal{Reason: policy.ReasonOverload, RetryAfter: time.Minute}, "", ""},
 	} {
 		row.ref.complete(0)
 		h := row.ref.response(&http.Request{Method: "GET", Header: http.Header{}}, "id").Header
@@ -141,7 +141,7 @@ func TestRateLimitFields(t *testing.T) {
 // A site cannot make its refusals unreadable with a long rule: Node, for one, takes 16 KiB of header.
 func TestLongRuleFitsTheHeader(t *testing.T) {
 	rule := "line 1: Disallow: /" + strings.Repeat("\u00e9", 8<<10)
-	ref := &Refusal{Reason: policy.ReasonRobots, Detail: "robots.txt " + rule, Rule: rule}
+	ref := &refusal{Reason: policy.ReasonRobots, Detail: "robots.txt " + rule, Rule: rule}
 	ref.complete(0)
 	resp := ref.response(&http.Request{Method: "GET", Header: http.Header{}}, "id1")
 	var head strings.Builder

@@ -54,7 +54,7 @@ func (ex *exchange) endSending(now time.Time) {
 
 // admitAgain is admit for a second sending. The request was judged already; takePlace judges it
 // again if it has waited.
-func (ex *exchange) admitAgain() *Refusal {
+func (ex *exchange) admitAgain() *refusal {
 	if ref := ex.takePlace(); ref != nil {
 		return ref
 	}

@@ -9,7 +9,7 @@
 // A request comes in one of two ways: in absolute-form to the front server, or through a CONNECT, inside which the proxy ends
 // the TLS, so that it sees the path (inner server). From there on both go the same way, from serve in exchange.go: look up
 // the robots.txt of the origin, decide, refuse or pace, forward by goproxy, record. Every request is judged before it is
-// sent, and exactly as it is sent. The proxy's own answers carry the fields of a Refusal (RFC 9209, RFC 9457); inside a tunnel
+// sent, and exactly as it is sent. The proxy's own answers carry the fields of a refusal (RFC 9209, RFC 9457); inside a tunnel
 // they are sent through it, since clients show no answer to a CONNECT but its status line.
 //
 // Rules are read by package rules, fetched by robots and applied by policy. A Recorder of the caller keeps the records.
@@ -330,11 +330,11 @@ func (s *Server) refuseMalformed(c net.Conn, t *tunnel, e *http1.SyntaxError) {
 	ex.answer(r, malformedRefusal(e))
 }
 
-func malformedRefusal(e *http1.SyntaxError) *Refusal {
+func malformedRefusal(e *http1.SyntaxError) *refusal {
 	if e.Err != nil {
 		return targetRefusal(e.Err)
 	}
-	return &Refusal{Reason: policy.ReasonBadRequest, Status: e.Status, Detail: "This is not a well-formed HTTP/1.1 request (RFC 9112): " + e.Error() + ".", Err: e}
+	return &refusal{Reason: policy.ReasonBadRequest, Status: e.Status, Detail: "This is not a well-formed HTTP/1.1 request (RFC 9112): " + e.Error() + ".", Err: e}
 }
 
 // inflight counts the requests that are being handled. A sync.WaitGroup would not do: it forbids Add while Wait is called with a

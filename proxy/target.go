@@ -17,7 +17,7 @@ import (
 // normalise reads the target of r and rewrites r to exactly that, so that the proxy sends what it judges: the origin in
 // canonical form, path and query unchanged, no userinfo, no fragment. It refuses a request that servers could read in
 // two ways.
-func (ex *exchange) normalise(r *http.Request) *Refusal {
+func (ex *exchange) normalise(r *http.Request) *refusal {
 	if err := checkTarget(r); err != nil {
 		return targetRefusal(err)
 	}
@@ -26,7 +26,7 @@ func (ex *exchange) normalise(r *http.Request) *Refusal {
 	}
 	if n := countFields(r.Header); n > maxFields {
 		detail := fmt.Sprintf("The header has %d fields, and %d are allowed.", n, maxFields)
-		return &Refusal{Reason: policy.ReasonBadRequest, Status: http.StatusRequestHeaderFieldsTooLarge, Detail: detail}
+		return &refusal{Reason: policy.ReasonBadRequest, Status: http.StatusRequestHeaderFieldsTooLarge, Detail: detail}
 	}
 	o, err := ex.readOrigin(r)
 	if err != nil {
@@ -43,7 +43,7 @@ func (ex *exchange) normalise(r *http.Request) *Refusal {
 	path, query, _ := strings.Cut(ex.target, "?")
 	ex.rec.Path, ex.rec.Query = cut(ex.server.options.Query.Path(path), 8192), cut(ex.server.options.Query.Apply(query), 8192)
 	if ex.server.via.In(r.Header) {
-		return &Refusal{Reason: policy.ReasonLoop, Detail: "This request has passed this proxy before."}
+		return &refusal{Reason: policy.ReasonLoop, Detail: "This request has passed this proxy before."}
 	}
 	return nil
 }
@@ -61,12 +61,12 @@ func countFields(h http.Header) (n int) {
 // errMisdirected is wrapped by the error of a request that names another server than its tunnel.
 var errMisdirected = errors.New("inside a tunnel every request is for the host that it was opened to")
 
-func targetRefusal(err error) *Refusal {
+func targetRefusal(err error) *refusal {
 	reason := policy.ReasonBadRequest
 	if errors.Is(err, errMisdirected) {
 		reason = policy.ReasonMisdirected
 	}
-	return &Refusal{Reason: reason, Detail: strings.TrimPrefix(err.Error(), "origin: "), Err: err}
+	return &refusal{Reason: reason, Detail: strings.TrimPrefix(err.Error(), "origin: "), Err: err}
 }
 
 // readOrigin returns the origin of r. Outside a tunnel it is that of the absolute target, whatever Host says (RFC 9112

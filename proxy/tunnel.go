@@ -175,7 +175,7 @@ func (w *hijackWriter) admit(r *http.Request) (ex *exchange, ok bool) {
 }
 
 // authorize reads the target and the client of r, and takes a slot for the tunnel.
-func (w *hijackWriter) authorize(ex *exchange, r *http.Request) *Refusal {
+func (w *hijackWriter) authorize(ex *exchange, r *http.Request) *refusal {
 	t, err := readConnect(r)
 	if err == nil {
 		w.tunnel = t
@@ -189,7 +189,7 @@ func (w *hijackWriter) authorize(ex *exchange, r *http.Request) *Refusal {
 	case ex.denied != nil:
 		return ex.denied
 	case w.server.interception(t) == policy.NoTunnel:
-		return &Refusal{Reason: policy.ReasonIntercept, Detail: "The operator of this proxy lets no tunnel to " + t.host + " through."}
+		return &refusal{Reason: policy.ReasonIntercept, Detail: "The operator of this proxy lets no tunnel to " + t.host + " through."}
 	}
 	return w.takeSlot()
 }
@@ -202,7 +202,7 @@ func (ex *exchange) setTunnelTarget(t *tunnel) {
 }
 
 // takeSlot takes a slot among the tunnels, or refuses if all are taken.
-func (w *hijackWriter) takeSlot() *Refusal {
+func (w *hijackWriter) takeSlot() *refusal {
 	if w.slot = w.server.tunnelLimit.Take(netip.Addr{}, 1); w.slot == nil {
 		return overload("Too many tunnels are open.", nil)
 	}
@@ -258,7 +258,7 @@ func (s *Server) endUnused(c *tunnelConn, cause error) {
 	defer c.Close()
 	s.log.Debug("a tunnel ended before its first request", "host", c.tunnel.host, "err", cause)
 	if errors.Is(cause, os.ErrDeadlineExceeded) {
-		s.recordTunnel(c, &Refusal{Reason: policy.ReasonBadRequest, Err: cause})
+		s.recordTunnel(c, &refusal{Reason: policy.ReasonBadRequest, Err: cause})
 	}
 }
 
@@ -291,7 +291,7 @@ func (s *Server) handshake(c *tunnelConn) (net.Conn, error) {
 	if err := secure.Handshake(); err != nil {
 		if c.rejectedCA(err) {
 			s.caRejections.add(c)
-			s.recordTunnel(c, &Refusal{Reason: policy.ReasonClientLeft, Err: fmt.Errorf("%w: %w", errCARejected, err)})
+			s.recordTunnel(c, &refusal{Reason: policy.ReasonClientLeft, Err: fmt.Errorf("%w: %w", errCARejected, err)})
 		}
 		return nil, fmt.Errorf("the TLS handshake: %w", err)
 	}
@@ -330,13 +330,13 @@ func (s *Server) checkServerName(hello *tls.ClientHelloInfo) (*tls.Config, error
 		return nil, nil
 	}
 	err := fmt.Errorf("the TLS server name %q is not the host of the CONNECT, %q", cut(hello.ServerName, 255), c.tunnel.host)
-	s.recordTunnel(c, &Refusal{Reason: policy.ReasonMisdirected, Err: err})
+	s.recordTunnel(c, &refusal{Reason: policy.ReasonMisdirected, Err: err})
 	return nil, err
 }
 
 // recordTunnel records a tunnel that ended before its first request. The client gets no answer but the end of the
 // connection.
-func (s *Server) recordTunnel(c *tunnelConn, ref *Refusal) {
+func (s *Server) recordTunnel(c *tunnelConn, ref *refusal) {
 	if !s.handlers.begin() {
 		return
 	}

@@ -51,12 +51,12 @@ type turn struct {
 	reported     bool         // the lane is asked in report mode only
 	subresource  bool         // the request asks without a Delay: see Client.Pages
 	wrote        atomic.Bool  // the header was written to the origin
-	unrepeated   *Refusal     // why a second sending was not allowed
+	unrepeated   *refusal     // why a second sending was not allowed
 	waitedBefore audit.Millis // for sendings other than the last
 }
 
 // pace waits for the next place in the lane. In report mode it records the wait that there would have been instead.
-func (ex *exchange) pace(req *http.Request) *Refusal {
+func (ex *exchange) pace(req *http.Request) *refusal {
 	if ex.judged.Mode == policy.Off {
 		return nil
 	}
@@ -135,7 +135,7 @@ func isSubresource(h http.Header) bool {
 }
 
 // takePlace waits for the place that was asked for. The wait does not count towards the time limit of the request.
-func (ex *exchange) takePlace() *Refusal {
+func (ex *exchange) takePlace() *refusal {
 	switch ex.judged.Mode {
 	case policy.Off:
 		return nil
@@ -157,7 +157,7 @@ func (ex *exchange) takePlace() *Refusal {
 
 // awaitPlace waits for the next place, and judges the request again when it has one. If the Delay has grown meanwhile,
 // awaitPlace cancels the Grant and asks for another within the rest of the request's wait.
-func (ex *exchange) awaitPlace() (ratelimit.Grant, *Refusal) {
+func (ex *exchange) awaitPlace() (ratelimit.Grant, *refusal) {
 	for {
 		grant, err := ex.acquire()
 		if err != nil {
@@ -200,7 +200,7 @@ func (ex *exchange) hold(g ratelimit.Grant) {
 }
 
 // stopped refuses a request to a host that the operator has stopped. The lane refuses it too, but only a request that waits.
-func (ex *exchange) stopped() *Refusal {
+func (ex *exchange) stopped() *refusal {
 	if err := ex.server.options.Limiter.Stopped(ex.stopKey); err != nil {
 		return paceRefusal(ex, ex.asked, err)
 	}

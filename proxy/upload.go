@@ -25,7 +25,7 @@ func (heldBody) Close() error { return nil }
 // readSmallBody reads a small body out of the connection. net/http notices that a client has left only after the body was
 // read, and a request must not be sent for a client that left while it waited. A larger body, one of unknown length, and
 // one that the client holds back (Expect) stay in the connection: if such a client leaves, it is noticed during sending.
-func (ex *exchange) readSmallBody(req *http.Request) *Refusal {
+func (ex *exchange) readSmallBody(req *http.Request) *refusal {
 	data := bytes.NewBuffer(make([]byte, 0, req.ContentLength+bytes.MinRead))
 	_, err := data.ReadFrom(req.Body)
 	req.Body = heldBody{data}
@@ -35,7 +35,7 @@ func (ex *exchange) readSmallBody(req *http.Request) *Refusal {
 	case errors.Is(context.Cause(ex.ctx), errTooLong):
 		return ex.gone(err)
 	}
-	return &Refusal{Reason: policy.ReasonBadRequest, Detail: "The body of the request broke off.", Err: fmt.Errorf("reading the request's body: %w", err)}
+	return &refusal{Reason: policy.ReasonBadRequest, Detail: "The body of the request broke off.", Err: fmt.Errorf("reading the request's body: %w", err)}
 }
 
 // attachBody prepares the request's body for the transport.

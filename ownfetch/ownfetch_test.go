@@ -49,7 +49,7 @@ func (f *oneFile) set(body string) {
 	f.snap = &robots.Snapshot{Answer: robots.Answer{Availability: robots.Found, Status: 200, Body: []byte(body), SHA256: "5ha"}, Rules: rules.Parse([]byte(body), rules.Options{})}
 }
 
-// fetchRig is Fetches with real parts, but for the files.
+// fetchRig is Fetches with real parts except for the files.
 type fetchRig struct {
 	*Fetches
 	t       *testing.T
@@ -102,7 +102,7 @@ func newFetchRig(t *testing.T, body string, o policy.Options) *fetchRig {
 	return r
 }
 
-// hop is a redirect to a page of victim.example, by a fetch for client that lasts for 10 s.
+// hop returns a redirect to a page of victim.example, in a fetch for client that lasts 10 s.
 func (r *fetchRig) hop(client, target string) fetch.Hop {
 	r.t.Helper()
 	evil, err := origin.Parse("http://evil.example")
@@ -118,7 +118,7 @@ func (r *fetchRig) hop(client, target string) fetch.Hop {
 	}
 }
 
-// visit takes a hop to the moment when it may be sent.
+// visit admits a hop and waits until it may be sent.
 func (r *fetchRig) visit(h fetch.Hop) (fetch.Visit, error) {
 	ctx, cancel := context.WithDeadline(r.t.Context(), h.Until)
 	defer cancel()
@@ -129,7 +129,7 @@ func (r *fetchRig) visit(h fetch.Hop) (fetch.Visit, error) {
 	return v, v.Begin(ctx)
 }
 
-// mustVisit makes a visit that ends at once.
+// mustVisit makes a visit and ends it.
 func (r *fetchRig) mustVisit(h fetch.Hop) {
 	r.t.Helper()
 	v, err := r.visit(h)
@@ -139,7 +139,7 @@ func (r *fetchRig) mustVisit(h fetch.Hop) {
 	v.End(fetch.Outcome{Response: &http.Response{StatusCode: 200}, Header: time.Now(), Addr: &net.TCPAddr{}})
 }
 
-// redirectIsRefused checks an error that says that a redirect is refused, until a moment.
+// redirectIsRefused checks the error of a redirect that is refused until a moment.
 func redirectIsRefused(t *testing.T, err error, why string, until time.Time) {
 	t.Helper()
 	var refused *fetch.RefusedError
@@ -148,18 +148,18 @@ func redirectIsRefused(t *testing.T, err error, why string, until time.Time) {
 	}
 }
 
-// isLater checks an error that says when to come back.
+// isLater checks the error of a redirect that may be tried at a later moment.
 func isLater(t *testing.T, err error, at time.Time) {
 	t.Helper()
 	var later *fetch.LaterError
 	if !errors.As(err, &later) || !later.At.Equal(at) {
-		t.Errorf("error %v (%+v), want to come back at %v", err, later, at)
+		t.Errorf("error %v (%+v), want a LaterError at %v", err, later, at)
 	}
 }
 
 const paceOf5 = "User-agent: *\nDisallow: /private\nCrawl-delay: 5\n"
 
-func TestOfAStoppedHost(t *testing.T) {
+func TestStoppedHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFetchRig(t, paceOf5, policy.Options{})
 		until := time.Now().Add(time.Hour)
@@ -177,7 +177,7 @@ func TestOfAStoppedHost(t *testing.T) {
 	})
 }
 
-func TestOfAHostThatIsStoppedMeanwhile(t *testing.T) {
+func TestHostStoppedDuringTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFetchRig(t, paceOf5, policy.Options{})
 		r.mustVisit(r.hop("a", "/x"))
@@ -186,13 +186,13 @@ func TestOfAHostThatIsStoppedMeanwhile(t *testing.T) {
 		_, err := r.visit(r.hop("a", "/x"))
 		redirectIsRefused(t, err, "stopped victim.example", time.Time{})
 		if got := time.Since(begin); got != time.Second {
-			t.Errorf("it was told after %v, want at once", got)
+			t.Errorf("it was refused after %v, want at once", got)
 		}
 	})
 }
 
-// TestOfAPausedHost has a redirect wait for the end of a pause that is near, and refused in another.
-func TestOfAPausedHost(t *testing.T) {
+// A redirect waits for the end of a short pause, and is refused in a long one.
+func TestPausedHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFetchRig(t, "", policy.Options{})
 		v, err := r.visit(r.hop("a", "/x"))
@@ -212,13 +212,13 @@ func TestOfAPausedHost(t *testing.T) {
 		_, err = r.visit(r.hop("b", "/x"))
 		redirectIsRefused(t, err, "has pushed back", time.Now().Add(time.Minute))
 		if r.file.asked != asked {
-			t.Error("a host that is paused was asked for its robots.txt")
+			t.Error("a paused host was asked for its robots.txt")
 		}
 	})
 }
 
-// TestAreInTheLineOfTheirClient has a redirect of one client wait behind no line of another's.
-func TestAreInTheLineOfTheirClient(t *testing.T) {
+// A redirect waits in the queue of the client that asked, and not in that of another.
+func TestQueueOfTheClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFetchRig(t, "User-agent: *\nCrawl-delay: 4\n", policy.Options{})
 		r.mustVisit(r.hop("crowd", "/x"))
@@ -233,11 +233,11 @@ func TestAreInTheLineOfTheirClient(t *testing.T) {
 		begin := time.Now()
 		r.mustVisit(r.hop("other", "/x"))
 		if got := time.Since(begin); got > 8*time.Second {
-			t.Errorf("it waited %v, want one turn of the crowd's before its own", got)
+			t.Errorf("it waited %v, want one turn of the crowd before its own", got)
 		}
 		_, err := r.visit(r.hop("crowd", "/x"))
 		if !errors.As(err, new(*fetch.LaterError)) {
-			t.Errorf("a redirect of the crowd's: %v, want to come back later", err)
+			t.Errorf("a redirect of the crowd: %v, want a LaterError", err)
 		}
 		if got := r.limiter.Stats(); got.Reserved != 0 {
 			t.Errorf("%d reservations for requests that are not made again", got.Reserved)
@@ -246,8 +246,8 @@ func TestAreInTheLineOfTheirClient(t *testing.T) {
 	})
 }
 
-// TestWithoutAPlace has the time of a fetch end before its turn comes.
-func TestWithoutAPlace(t *testing.T) {
+// A redirect is not followed if its place would come after the end of the fetch.
+func TestNoPlaceInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFetchRig(t, "User-agent: *\nCrawl-delay: 30\n", policy.Options{})
 		r.mustVisit(r.hop("a", "/x"))
@@ -255,7 +255,7 @@ func TestWithoutAPlace(t *testing.T) {
 		_, err := r.visit(r.hop("a", "/x"))
 		isLater(t, err, begin.Add(30*time.Second))
 		if got := time.Since(begin); got != 0 {
-			t.Errorf("it was told after %v, want at once", got)
+			t.Errorf("it was refused after %v, want at once", got)
 		}
 		if rec := r.records.all()[1]; rec.Decision != policy.Throttle || rec.Reason != policy.ReasonPace || !rec.SentAt.IsZero() || rec.Error == "" {
 			t.Errorf("record %+v", rec)
@@ -263,8 +263,8 @@ func TestWithoutAPlace(t *testing.T) {
 	})
 }
 
-// TestAreJudgedAgain has the rules change while a redirect waits for its place.
-func TestAreJudgedAgain(t *testing.T) {
+// A redirect is judged again after its wait.
+func TestRulesThatChangeDuringTheWait(t *testing.T) {
 	for _, row := range []struct {
 		name, after string
 		wait        time.Duration // until it is sent; 0: it is refused
@@ -288,21 +288,21 @@ func TestAreJudgedAgain(t *testing.T) {
 					v.End(fetch.Outcome{})
 				}
 				if view, _ := r.limiter.Peek("victim.example"); view.InFlight != 0 || view.Waiting != 0 {
-					t.Errorf("the lane has %+v, want nobody", view)
+					t.Errorf("the lane has %+v, want no requests", view)
 				}
 			})
 		})
 	}
 }
 
-// TestUnrecorded gives its place back, and is not sent.
+// A request that cannot be recorded gives its place back and is not sent.
 func TestUnrecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFetchRig(t, paceOf5, policy.Options{})
 		r.records.refuse = true
 		_, err := r.visit(r.hop("a", "/x"))
 		if !errors.As(err, new(*fetch.LaterError)) || !errors.Is(err, audit.ErrUnavailable) {
-			t.Errorf("visit: %v, want that it cannot be recorded", err)
+			t.Errorf("visit: %v, want ErrUnavailable", err)
 		}
 		r.records.refuse = false
 		begin := time.Now()
@@ -313,8 +313,8 @@ func TestUnrecorded(t *testing.T) {
 	})
 }
 
-// TestThatAreSentAgain takes another place in the lane, and writes another record.
-func TestThatAreSentAgain(t *testing.T) {
+// A request that net/http sends again takes another place in the lane and has another record.
+func TestSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFetchRig(t, paceOf5, policy.Options{})
 		v, err := r.visit(r.hop("a", "/x"))
@@ -334,8 +334,8 @@ func TestThatAreSentAgain(t *testing.T) {
 	})
 }
 
-// TestThatReachNobody gives the place back as if it had not been taken.
-func TestThatReachNobody(t *testing.T) {
+// A request of which nothing was sent gives its place back as if it had not taken it.
+func TestNothingSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFetchRig(t, paceOf5, policy.Options{})
 		v, err := r.visit(r.hop("a", "/x"))
@@ -346,13 +346,13 @@ func TestThatReachNobody(t *testing.T) {
 		begin := time.Now()
 		r.mustVisit(r.hop("a", "/x"))
 		if got := time.Since(begin); got != 0 {
-			t.Errorf("the next waited %v for one of which nothing was sent", got)
+			t.Errorf("the next waited %v for a request that was not sent", got)
 		}
 	})
 }
 
-// TestThatCannotBeJudged tells a file that is not known in time from a failure.
-func TestThatCannotBeJudged(t *testing.T) {
+// A redirect without a known robots.txt is tried later if that robots.txt was not known in time, and fails otherwise.
+func TestUnknownRobots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFetchRig(t, "", policy.Options{})
 		r.file.err = &robots.BusyError{RetryAfter: time.Second}
@@ -360,7 +360,7 @@ func TestThatCannotBeJudged(t *testing.T) {
 		isLater(t, err, time.Now().Add(retryLater))
 		r.file.err = errors.New("prohibited")
 		if _, err = r.visit(r.hop("a", "/x")); !errors.Is(err, r.file.err) || errors.As(err, new(*fetch.LaterError)) {
-			t.Errorf("visit: %v, want what the look-up came to", err)
+			t.Errorf("visit: %v, want the error of the look-up", err)
 		}
 		r.file.err = nil
 		r.file.snap = &robots.Snapshot{Answer: robots.Answer{Cause: "connection_refused", Err: errors.New("dial 10.0.0.1")}, Rules: &rules.Ruleset{}}
@@ -369,8 +369,8 @@ func TestThatCannotBeJudged(t *testing.T) {
 	})
 }
 
-// TestPaceByAddress has the robots.txt of one host redirect to a page of another: the request takes a place in the lane of
-// that host's address.
+// TestPaceByAddress has the robots.txt of one host redirect to a page of another: the request takes a place in the lane
+// of that host's address.
 func TestPaceByAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFetchRig(t, paceOf5, policy.Options{})

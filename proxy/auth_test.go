@@ -71,7 +71,7 @@ func as(c *http.Client, user, password string) *http.Client {
 	return c
 }
 
-// A client is known by its user, its addresses, or both, and asked for credentials only where they can help.
+// The user, the addresses, or both identify a client, which is asked for credentials only if they can help.
 func TestAddressesOfClients(t *testing.T) {
 	s := &Server{options: Options{Clients: []Client{{Client: policy.Client{Name: "lab"}, Prefixes: []netip.Prefix{
 		netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("fe80::/10"),
@@ -161,7 +161,7 @@ func TestWhoIsWho(t *testing.T) {
 	}
 }
 
-// What a refused client reads on the wire, for each way to send no right credentials.
+// The refusal on the wire, for each way to send missing or wrong credentials.
 func TestProxyAuthenticationRequired(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Users, o.AuthRequired = users(t), true })
 	answers := make(map[string]string)
@@ -236,7 +236,8 @@ func checkChallenge(t *testing.T, what string, h http.Header) {
 	}
 }
 
-// The credentials of a CONNECT hold for all that is inside, and go no further; those inside count for nothing.
+// The credentials of a CONNECT are those of all requests inside, and are not forwarded. Credentials inside have no
+// effect.
 func TestCredentialsStayHere(t *testing.T) {
 	for _, off := range []bool{false, true} {
 		for _, way := range ways {
@@ -276,7 +277,7 @@ func TestCredentialsStayHere(t *testing.T) {
 	}
 }
 
-// Who guesses on is told when to come back.
+// A client that continues to guess gets Retry-After.
 func TestTooManyGuesses(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Users = users(t) })
 	c := as(r.client(true), "news", "wrong")
@@ -294,7 +295,7 @@ func TestTooManyGuesses(t *testing.T) {
 	}
 }
 
-// TestCredentialsCannotBeChecked checks that a check that cannot be made is answered as a fault of the proxy.
+// Credentials that the proxy cannot check are refused as a fault of the proxy.
 func TestCredentialsCannotBeChecked(t *testing.T) {
 	u := loadUsers(t, "news:"+"$2a$15"+hashOf(t, "s3cr3t")[6:]) // seconds for each check
 	r := newRig(t, func(o *Options) { o.Users = u })

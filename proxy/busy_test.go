@@ -10,7 +10,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/robots"
 )
 
-// TestBusyLookUp checks when a client may come back that has too many fetches of robots.txt waiting.
+// A client with too many waiting fetches of robots.txt gets Retry-After.
 func TestBusyLookUp(t *testing.T) {
 	for _, row := range []struct {
 		err  error

@@ -21,7 +21,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
-// lockedLog is written and read at once.
+// lockedLog may be written and read at the same time.
 type lockedLog struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -115,8 +115,8 @@ func TestOtherEndsOfAHandshake(t *testing.T) {
 	}
 }
 
-// The log has at most maxLines lines about one client in an hour, and one for each host. A client that is at this bound does
-// not repeat or suppress a line about another.
+// The log has at most maxLines lines for one client in an hour, and one for each host. A client at this bound neither
+// repeats nor suppresses a line for another.
 func TestCARejectionsAreBoundedForEachClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newCARejections(slog.New(slog.DiscardHandler))

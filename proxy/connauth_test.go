@@ -14,8 +14,8 @@ import (
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
-// connAuthOrigin is an origin that takes a connection for authenticated once it has seen credentials of NTLM or Negotiate,
-// and answers every request on it with the secret of that user. Each connection has a number.
+// connAuthOrigin is an origin that authenticates a connection by credentials of NTLM or Negotiate. It then answers
+// every request on that connection with the secret of that user.
 type connAuthOrigin struct {
 	challenge string // fields of its 401
 
@@ -88,8 +88,8 @@ func (r *rig) rawGet(authority, fields string) *http.Response {
 	return resp
 }
 
-// Credentials that authenticate a connection are refused in every mode, and none of them reaches the origin. So a connection
-// of the pool is never authenticated, and the next client gets no secret of another.
+// Credentials that authenticate a connection are refused in every mode and do not reach the origin. So no pooled
+// connection is authenticated, and no client gets the secret of another.
 func TestConnectionCredentials(t *testing.T) {
 	for _, mode := range []policy.Mode{policy.Enforce, policy.Report, policy.Off} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestConnectionCredentials(t *testing.T) {
 	}
 }
 
-// Over a tunnel and HTTP/2 it is the same.
+// The same holds in a tunnel and over HTTP/2.
 func TestConnectionCredentialsInTunnels(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestConnectionCredentialsInTunnels(t *testing.T) {
 	}
 }
 
-// Challenges for a connection are taken out of a 401, and the others stay as they were. If none is left, the answer is 403.
+// Challenges for a connection are removed from a 401, and the others stay unchanged. A 401 with no others becomes 403.
 func TestConnectionChallenges(t *testing.T) {
 	for name, row := range map[string]struct {
 		challenge string

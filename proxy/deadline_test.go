@@ -17,7 +17,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
-// A request that takes too long is answered 504, or its answer is seen to break off; and everything is freed.
+// A request that takes too long gets 504, or an answer that breaks off, and frees all that it holds.
 func TestRequestTimeout(t *testing.T) {
 	const timeout = 1500 * time.Millisecond // in which a busy machine begins an answer
 	for _, way := range ways {
@@ -78,7 +78,7 @@ func TestRequestTimeout(t *testing.T) {
 	}
 }
 
-// drip is a body that goes on and on, an octet at a time.
+// drip is an endless body, one byte at a time.
 type drip struct{}
 
 func (drip) Read(p []byte) (int, error) {
@@ -86,7 +86,7 @@ func (drip) Read(p []byte) (int, error) {
 	return copy(p, "x"), nil
 }
 
-// The wait for the host's turn has its own bound and is not counted.
+// The wait for a place in the lane has its own limit and does not count.
 func TestRequestTimeoutLeavesTheWaitOut(t *testing.T) {
 	const limit = 1500 * time.Millisecond
 	r := newRig(t, func(o *Options) {
@@ -103,7 +103,7 @@ func TestRequestTimeoutLeavesTheWaitOut(t *testing.T) {
 	}
 }
 
-// A small body that is dripped is read before the wait; it must not hold a request for ever either.
+// The limit also holds while a small body is read before the wait.
 func TestRequestTimeoutOfASmallBody(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Limits.RequestTimeout, o.Snapshots = 300*time.Millisecond, fixed("") })
 	conn := r.raw(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: a.example\r\nContent-Length: 100\r\n\r\nhalf", r.url("http", "/echo")))

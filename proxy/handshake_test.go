@@ -27,7 +27,8 @@ const (
 	grantsNonsense = grantsUpgrade + "Sec-WebSocket-Accept: " + sampleKey + "\r\n"
 )
 
-// A request for a WebSocket whose handshake is not that of RFC 6455 section 4.1 is refused, and the origin is not asked.
+// A request for a WebSocket with another handshake than that of RFC 6455 section 4.1 is refused, and the origin gets no
+// request.
 func TestHandshakeOfTheClient(t *testing.T) {
 	rows := map[string]struct{ method, header string }{
 		"no key":                         {"GET", asksUpgrade + asksVersion},
@@ -75,7 +76,7 @@ func TestHandshakeOfTheClient(t *testing.T) {
 	}
 }
 
-// HTTP/1.0 knows no upgrade (RFC 9110 section 7.8): such a request goes on without it.
+// HTTP/1.0 has no upgrade (RFC 9110 section 7.8): the request is forwarded without it.
 func TestHandshakeOfHTTP10(t *testing.T) {
 	for _, way := range connections {
 		t.Run(way.name, func(t *testing.T) {
@@ -93,7 +94,7 @@ func TestHandshakeOfHTTP10(t *testing.T) {
 	}
 }
 
-// upgrade sends a request for a WebSocket and has the origin answer. It returns both connections, and what the client got.
+// upgrade sends a request for a WebSocket and makes the origin answer. It returns both connections and the response.
 func (r *rig) upgrade(t *testing.T, offered, answer string) (client, origin net.Conn, resp *http.Response, authority string) {
 	t.Helper()
 	arrived := make(chan net.Conn, 1)
@@ -112,8 +113,8 @@ func (r *rig) upgrade(t *testing.T, offered, answer string) (client, origin net.
 	return client, origin, resp, authority
 }
 
-// A 101 counts only if it answers the client's handshake (RFC 6455 section 4.2.2). Otherwise the client is answered 502, its
-// next requests are judged, and nothing of them reaches the connection that the origin believes to be another protocol.
+// A 101 counts only if it answers the client's handshake (RFC 6455 section 4.2.2). Otherwise the client gets 502, its
+// next requests are judged, and no byte of them reaches the connection that the origin has upgraded.
 func TestHandshakeOfTheOrigin(t *testing.T) {
 	const offers = "Sec-WebSocket-Protocol: chat, superchat\r\nSec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n"
 	for name, row := range map[string]struct{ offered, answer string }{
@@ -155,7 +156,7 @@ func TestHandshakeOfTheOrigin(t *testing.T) {
 	}
 }
 
-// An answer that is no 101 changes no protocol, whatever its fields say.
+// A response other than 101 changes no protocol, with any fields.
 func TestHandshakeThatTheOriginDeclines(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Snapshots = fixed(disallow) })
 	answer := strings.Replace(grantsWell, "101 Switching Protocols", "200 OK", 1) + "Content-Length: 2\r\n\r\nno"
@@ -173,7 +174,7 @@ func TestHandshakeThatTheOriginDeclines(t *testing.T) {
 	}
 }
 
-// What a client offers and an origin takes of it passes.
+// The offers of the client and the choice of the origin pass.
 func TestHandshakeThatIsSound(t *testing.T) {
 	for name, row := range map[string]struct{ offered, answer string }{
 		"nothing more":        {"", grantsWell},

@@ -43,7 +43,8 @@ func TestUnderWayIsClosed(t *testing.T) {
 	})
 }
 
-// What begins and ends while somebody waits is no misuse, as it is with a sync.WaitGroup (-race, or a panic), and ends every wait.
+// Requests may begin and end during a wait, which is misuse of a sync.WaitGroup (-race, or a panic), and every wait
+// ends.
 func TestUnderWayWhileItIsWaitedFor(t *testing.T) {
 	u := newInflight()
 	var all sync.WaitGroup

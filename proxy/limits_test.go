@@ -32,12 +32,13 @@ func TestClientNetwork(t *testing.T) {
 	}
 }
 
-// limited starts a rig whose clients are on one address.
+// limited starts a rig with limits. Its clients have one address.
 func limited(t *testing.T, l Limits) *rig {
 	return newRig(t, func(o *Options) { o.Limits = l })
 }
 
-// Over a limit a client reads why, whether it speaks first or not, and a place that is left is taken by the next.
+// A client beyond a limit can read the refusal, whether it speaks first or not. The next client gets a slot that is
+// given back.
 func TestTooManyConnections(t *testing.T) {
 	for name, limits := range map[string]Limits{"in all": {Connections: 2}, "of one client": {ConnectionsPerClient: 2}} {
 		t.Run(name, func(t *testing.T) {
@@ -145,11 +146,12 @@ func TestSlotsAreReleased(t *testing.T) {
 	})
 }
 
-// What says nothing, too little or nothing that can be understood ends within the header time-out, everywhere.
+// A connection without bytes, with too few, or with nonsense ends within the header time-out, inside and outside
+// tunnels.
 func TestSilence(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.HeaderTimeout = 300 * time.Millisecond })
 	const connect = "CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\n\r\n"
-	for name, octets := range map[string]string{
+	for name, data := range map[string]string{
 		"nothing":                              "",
 		"half a header":                        "GET http://a.example/ HTTP/1.1\r\nHost: a.exa",
 		"a tunnel and nothing":                 connect, // as SMTP, FTP and SSH clients wait for the server
@@ -162,7 +164,7 @@ func TestSilence(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if _, err := io.Copy(io.Discard, r.raw(octets)); err != nil { // raw gives up after 20 s
+			if _, err := io.Copy(io.Discard, r.raw(data)); err != nil { // raw gives up after 20 s
 				t.Errorf("the connection did not end in good order: %v", err)
 			}
 		})

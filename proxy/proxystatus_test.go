@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// statusRows are lines of Proxy-Status that an origin sends, and what comes to the client.
+// statusRows are lines of Proxy-Status that an origin sends, and the lines that the client gets.
 var statusRows = map[string]struct{ sent, want []string }{
 	"ours":                    {[]string{"robotsproxy; error=http_request_denied"}, nil},
 	"in capitals":             {[]string{"RobotsProxy; error=http_request_denied"}, nil},
@@ -29,7 +29,7 @@ var statusRows = map[string]struct{ sent, want []string }{
 	"of others":               {[]string{`cdn.example;  received-status=200 , robotsproxy2; next-hop="robotsproxy"`}, []string{`cdn.example;  received-status=200 , robotsproxy2; next-hop="robotsproxy"`}},
 }
 
-// What an origin says in Proxy-Status in our name does not pass, in a hint or a trailer.
+// Members of an origin's Proxy-Status with the proxy's name do not pass in a hint or a trailer.
 func TestForgedProxyStatus(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestForgedProxyStatus(t *testing.T) {
 	}
 }
 
-// The same in the header of an answer; one of 429 says in our name what was received.
+// The same holds for the header of a response. For a 429 the proxy adds received-status.
 func TestForgedProxyStatusInAHeader(t *testing.T) {
 	for name, row := range statusRows {
 		t.Run(name, func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestForgedProxyStatusInAHeader(t *testing.T) {
 	}
 }
 
-// writeStatus answers with lines of Proxy-Status.
+// writeStatus writes a response with lines of Proxy-Status.
 func writeStatus(w io.Writer, status int, lines []string) {
 	fmt.Fprintf(w, "HTTP/1.1 %d X\r\n", status)
 	for _, line := range lines {

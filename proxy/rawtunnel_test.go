@@ -39,7 +39,7 @@ func pinned(t *testing.T, p policy.Options, change func(*Options)) *rig {
 	})
 }
 
-// pinnedClient trusts the site's own certificate alone.
+// pinnedClient returns a client that trusts only the site's own certificate.
 func (r *rig) pinnedClient() *http.Client {
 	proxyURL := &url.URL{Scheme: "http", Host: r.addr}
 	t := &http.Transport{Proxy: http.ProxyURL(proxyURL), TLSClientConfig: &tls.Config{RootCAs: r.site.CAPool()}, ForceAttemptHTTP2: true}
@@ -47,7 +47,7 @@ func (r *rig) pinnedClient() *http.Client {
 	return &http.Client{Transport: t}
 }
 
-// connect sends a CONNECT with what stands behind it and returns the answer and the connection.
+// connect sends a CONNECT and the bytes after it, and returns the answer and the connection.
 func (r *rig) connect(port int, header, behind string) (*http.Response, net.Conn, *bufio.Reader) {
 	r.t.Helper()
 	authority := fmt.Sprintf("a.example:%d", port)
@@ -83,7 +83,7 @@ func TestPinnedClient(t *testing.T) {
 	r.eventually("the end", func() bool { return r.server.Tunnels() == 0 && r.server.tunnelLimit.InUse() == 0 })
 }
 
-// What is not passed on is answered at the CONNECT, with the reason in the first line, and the origin is not asked.
+// A refused CONNECT is answered with the reason in the status line, and the origin gets no request.
 func TestRefusedRawTunnel(t *testing.T) {
 	closed := fixed("User-agent: *\nDisallow: /\n\nUser-agent: NewsBot\nAllow: /\n")
 	refuse := policy.NoTunnel
@@ -134,7 +134,7 @@ var unreachable = snapshots(func(context.Context, origin.Origin) (*robots.Snapsh
 	return &robots.Snapshot{Answer: robots.Answer{Availability: robots.Unreachable, Cause: "connection_refused"}, Rules: rules.Parse(nil, rules.Options{})}, nil
 })
 
-// The agent that CONNECT names is judged.
+// The CONNECT is judged for the agent in its User-Agent.
 func TestRawTunnelOfANamedAgent(t *testing.T) {
 	r := pinned(t, policy.Options{}, func(o *Options) {
 		o.Snapshots = fixed("User-agent: *\nDisallow: /\n\nUser-agent: NewsBot\nDisallow: /x\n")
@@ -176,7 +176,7 @@ func TestRawTunnelIsPaced(t *testing.T) {
 	}
 }
 
-// echo starts a server that sends hello, then what it is sent, then goodbye: it speaks first and ends last.
+// echo starts a server that sends hello, then the bytes that it receives, then goodbye: it speaks first and ends last.
 func echo(t *testing.T) int {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -200,7 +200,8 @@ func echo(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// A tunnel is not about TLS: another protocol on another port, octets behind the CONNECT, and each side's end by itself.
+// A raw tunnel need not carry TLS: it copies another protocol on another port, bytes after the CONNECT, and the end of
+// each side.
 func TestRawTunnelIsTransparent(t *testing.T) {
 	r := pinned(t, policy.Options{Mode: policy.Off}, nil)
 	resp, conn, in := r.connect(echo(t), "", "early ")
@@ -221,7 +222,7 @@ func TestRawTunnelIsTransparent(t *testing.T) {
 	}
 }
 
-// A tunnel ends when nothing moves, not while one direction does.
+// A raw tunnel ends when nothing moves in either direction.
 func TestIdleRawTunnel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, client := net.Pipe()
@@ -243,7 +244,7 @@ func TestIdleRawTunnel(t *testing.T) {
 	})
 }
 
-// Whoever vanishes, both sides are freed, and so is a client that does not read.
+// If one side vanishes or does not read, both sides are freed.
 func TestRawTunnelFreesBothSides(t *testing.T) {
 	r := pinned(t, policy.Options{Mode: policy.Off}, func(o *Options) { o.IdleTimeout = time.Second })
 	before := runtime.NumGoroutine()
@@ -284,7 +285,7 @@ func TestWhoBrokeARawTunnelOff(t *testing.T) {
 	}
 }
 
-// Shutdown lets tunnels go on for its grace, and then ends them; none is left, and each is recorded.
+// Shutdown lets raw tunnels continue for its grace, and then ends and records each.
 func TestShutdownEndsRawTunnels(t *testing.T) {
 	r := pinned(t, policy.Options{Mode: policy.Off}, nil)
 	_, conn, in := r.connect(echo(t), "", "")

@@ -20,7 +20,8 @@ func crowded(t *testing.T, l Limits) (r *rig, release func()) {
 	return r, r.heldPage()
 }
 
-// holdRequests sends n requests for /held as c and waits until the proxy has them. The returned function waits for the answers.
+// holdRequests sends n requests for /held as c and waits until the proxy has them. The returned function waits for the
+// answers.
 func (r *rig) holdRequests(c *http.Client, url string, n int, body func() io.Reader) (answers func()) {
 	r.t.Helper()
 	statuses := make(chan int, n)
@@ -49,7 +50,7 @@ func (r *rig) holdRequests(c *http.Client, url string, n int, body func() io.Rea
 
 func noBody() io.Reader { return http.NoBody }
 
-// A client with as many requests as it may have gets a 503 for the next; another client does not.
+// A client at its limit of requests gets 503 for the next; another client does not.
 func TestTooManyRequests(t *testing.T) {
 	for _, scheme := range []string{"http", "https"} {
 		t.Run(scheme, func(t *testing.T) {
@@ -94,8 +95,8 @@ func checkOverloaded(t *testing.T, resp *http.Response) {
 	}
 }
 
-// The headers and bodies that requests hold in memory are bounded for each client: a small body, which is read before the
-// request waits, by its length, and any other by what HTTP/2 buffers of it. HTTP/1.1 buffers nothing.
+// The headers and bodies that requests hold in memory are bounded for each client: a small body, which is read before
+// the request waits, by its length, and any other by what HTTP/2 buffers of it. HTTP/1.1 buffers nothing.
 func TestRequestMemory(t *testing.T) {
 	small := func() io.Reader { return bytes.NewReader(make([]byte, 60<<10)) }
 	large := func() io.Reader { return bytes.NewReader(make([]byte, 65<<10)) }
@@ -153,7 +154,7 @@ func TestRequestMemory(t *testing.T) {
 	}
 }
 
-// A tunnel of HTTP/2 takes 100 streams at a time and 64 KiB of a body that nobody reads.
+// A tunnel of HTTP/2 accepts 100 concurrent streams and 64 KiB of an unread body.
 func TestStreamLimits(t *testing.T) {
 	r := newRig(t, nil)
 	_, conn, _ := r.connect(r.site.TLSPort(), "", "")
@@ -178,7 +179,7 @@ func TestStreamLimits(t *testing.T) {
 	}
 }
 
-// secured begins TLS with a protocol, in a tunnel.
+// secured starts TLS with a protocol in a tunnel.
 func (r *rig) secured(conn net.Conn, protocol string) *tls.Conn {
 	c := tls.Client(conn, &tls.Config{ServerName: "a.example", RootCAs: r.ca, NextProtos: []string{protocol}})
 	if err := c.Handshake(); err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
-// TestShare checks that clients that are not listed are told apart by their network, and others by their name.
+// Clients that are not listed are distinguished by their network, and others by their name.
 func TestShare(t *testing.T) {
 	listed := &Client{Client: policy.Client{Name: "news"}}
 	for _, row := range []struct {

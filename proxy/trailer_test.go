@@ -10,7 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Fields that name another path do not come to the origin, in a header or a trailer, in any spelling that net/http accepts.
+// Fields that name another path do not reach the origin, in a header or a trailer, in any spelling that net/http
+// accepts.
 func TestPathFieldsAreDropped(t *testing.T) {
 	names := []string{"X-Original-URL", "x-original-url", "X_Original_URL", "X-Original_Url", "X.Original.URL", "X-Rewrite-URL", "x_rewrite_url", "X!Rewrite~URL"}
 	kept := []string{"X-Original-Url-2", "X-Original", "Xoriginalurl"}
@@ -51,8 +52,8 @@ func TestPathFieldsAreDropped(t *testing.T) {
 	}
 }
 
-// A request's trailers come to the origin, ours not. (Those that belong in a header net/http refuses in HTTP/2; in HTTP/1.1
-// TestRequestOnTheWire has them.)
+// The trailers of a request reach the origin, except for the proxy's own. (Trailers that belong in a header are refused
+// by net/http in HTTP/2; for HTTP/1.1 TestRequestOnTheWire has them.)
 func TestTrailersOfRequests(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {

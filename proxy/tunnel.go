@@ -110,14 +110,14 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 
 // interception returns how t is handled. A tunnel to the proxy itself is always decrypted.
 func (s *Server) interception(t *tunnel) policy.Interception {
-	if t.isVisit() {
+	if t.isOnboarding() {
 		return policy.Intercept
 	}
 	return s.options.Policy.Interception(t.host)
 }
 
-// isVisit reports whether requests inside t are for the proxy itself.
-func (t *tunnel) isVisit() bool { return t.clear == onboarding || t.secure == secureOnboarding }
+// isOnboarding reports whether requests inside t are for the proxy itself.
+func (t *tunnel) isOnboarding() bool { return t.clear == onboarding || t.secure == secureOnboarding }
 
 // readConnect returns the tunnel that r asks for.
 func readConnect(r *http.Request) (*tunnel, error) {
@@ -352,7 +352,7 @@ func (s *Server) recordTunnel(c *tunnelConn, ref *refusal) {
 // inner serves a request inside a tunnel.
 func (s *Server) inner(w http.ResponseWriter, r *http.Request) {
 	t, _ := r.Context().Value(tunnelKey{}).(*tunnel)
-	if t.isVisit() {
+	if t.isOnboarding() {
 		s.serveOwnPage(w, r, t)
 		return
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
-// upstreamProxy is a small forward proxy for which every name leads to this machine. It writes down what it was asked.
+// upstreamProxy is a small forward proxy that resolves every name to this machine. It records its requests.
 type upstreamProxy struct {
 	*httptest.Server
 	credentials string // what it wants in Proxy-Authorization; if empty, nothing
@@ -31,7 +31,7 @@ type upstreamProxy struct {
 	asked []string // method and target, as sent
 }
 
-// newUpstreamProxy starts one, over TLS where scheme says so.
+// newUpstreamProxy starts an upstreamProxy, over TLS if scheme is https.
 func newUpstreamProxy(t *testing.T, scheme string) *upstreamProxy {
 	t.Helper()
 	u := &upstreamProxy{}
@@ -79,7 +79,7 @@ func (u *upstreamProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	io.Copy(client, server)
 }
 
-// forward sends r on to the same port of this machine.
+// forward sends r to the same port of this machine.
 func (u *upstreamProxy) forward(w http.ResponseWriter, r *http.Request) {
 	out := r.Clone(r.Context())
 	out.RequestURI, out.URL.Host = "", "127.0.0.1:"+r.URL.Port()
@@ -103,7 +103,7 @@ func (u *upstreamProxy) requests() []string {
 	return append([]string(nil), u.asked...)
 }
 
-// upstream is u as this proxy is told of it.
+// upstream returns u as the proxy is configured with it.
 func (u *upstreamProxy) upstream(t *testing.T) *egress.Upstream {
 	at, err := url.Parse(u.URL)
 	if err != nil {
@@ -117,8 +117,8 @@ func (u *upstreamProxy) upstream(t *testing.T) *egress.Upstream {
 	return up
 }
 
-// behind makes a rig's proxy send everything through up. The names of its sites lead to public addresses, at which
-// nothing can be reached: whatever arrives at the site came through the upstream proxy.
+// behind makes a rig's proxy send everything through up. The names of its sites resolve to public addresses, where
+// nothing can be reached: every request at the site came through the upstream proxy.
 func behind(t *testing.T, up *egress.Upstream, more egress.Options, change ...func(*Options)) *rig {
 	t.Helper()
 	r := &rig{t: t}
@@ -138,7 +138,7 @@ func behind(t *testing.T, up *egress.Upstream, more egress.Options, change ...fu
 	})
 }
 
-// knowsRules has the rules of every site known already.
+// knowsRules stores the rules of every site before the test.
 func knowsRules(o *Options) { o.Snapshots = fixed(disallow) }
 
 func TestEverythingGoesThroughTheUpstreamProxy(t *testing.T) {
@@ -173,7 +173,7 @@ func TestEverythingGoesThroughTheUpstreamProxy(t *testing.T) {
 	}
 }
 
-// checkAsked looks at what the upstream proxy saw: names in absolute-form for http, and tunnels for https.
+// checkAsked checks the requests at the upstream proxy: names in absolute-form for http, and tunnels for https.
 func checkAsked(t *testing.T, scheme string, asked []string, r *rig) {
 	t.Helper()
 	want := []string{"GET " + r.url("http", "/robots.txt"), "GET " + r.url("http", "/bytes/100000")}
@@ -201,7 +201,7 @@ func TestRawConnectionThroughTheUpstreamProxy(t *testing.T) {
 	resp.Body.Close()
 }
 
-// The guard judges before the upstream proxy is asked, each time, and by every address of a name.
+// The guard checks every address of a name, each time, before the upstream proxy is asked.
 func TestTheGuardStandsBeforeTheUpstreamProxy(t *testing.T) {
 	u := newUpstreamProxy(t, "http")
 	names := dnstest.New(t)
@@ -216,7 +216,7 @@ func TestTheGuardStandsBeforeTheUpstreamProxy(t *testing.T) {
 			}
 		}
 	}
-	// The upstream proxy's own address is for it alone.
+	// Only the proxy itself may dial the address of the upstream proxy.
 	if resp, _ := r.get(r.client(true), u.URL+"/"); resp.Header.Get("Robotsproxy-Reason") != "egress" {
 		t.Errorf("the upstream proxy itself: %s %v", resp.Status, resp.Header)
 	}
@@ -234,7 +234,7 @@ func TestTheGuardStandsBeforeTheUpstreamProxy(t *testing.T) {
 	}
 }
 
-// Whatever is wrong with the upstream proxy, it is told as that, and nothing is sent by another way.
+// Every failure of the upstream proxy is reported as one, and nothing is sent another way.
 func TestUpstreamProxyFailsClosed(t *testing.T) {
 	dead := robotstest.Refusing(t)
 	names := dnstest.New(t) // that of this machine may take its time
@@ -311,7 +311,7 @@ func TestUpstreamProxyCertificate(t *testing.T) {
 	}
 }
 
-// An upstream proxy that is this proxy is found before anything is sent, by any of its addresses.
+// A proxy that is its own upstream proxy, by any of its addresses, is detected before anything is sent.
 func TestUpstreamProxyIsNotOurselves(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -348,8 +348,8 @@ func TestUpstreamProxyIsNotOurselves(t *testing.T) {
 	}
 }
 
-// An upstream proxy may lead back here by an address that nobody can know to be ours, as behind a router. A request that
-// comes back is known by its Via, and the proxy's own for a robots.txt too, so that it ends at once.
+// An upstream proxy may lead back to this proxy by an address that the proxy does not know as its own, as with a router
+// between. A request that returns is recognized by its Via, also one for a robots.txt, and ends at once.
 func TestUpstreamProxyThatLeadsBack(t *testing.T) {
 	router, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -13,23 +13,23 @@ type Coordinator interface {
 	// the state of this instance. The error is an *UnavailableError.
 	Lease(LeaseRequest) (LeaseResult, error)
 
-	// Sent reports that a request to key was sent without a Lease, or that one has ended. The other instances count their
-	// Delay from it; delay is the one of that request. It does not block.
+	// Sent reports that a request to key was sent without a Lease, or that one has ended. The other instances count
+	// their Delay from it; delay is the one of that request. It does not block.
 	Sent(key string, delay time.Duration)
 
 	// Leave reports that no request in this instance waits for the Lease that was last refused. It does not block.
 	Leave(key string)
 
-	// Pause lets no request to key start for d in any instance. The source is Backoff or RetryAfter. Of several pauses the
-	// one that ends last counts. It does not block: the other instances learn of the pause as soon as possible.
+	// Pause lets no request to key start for d in any instance. The source is Backoff or RetryAfter. Of several pauses
+	// the one that ends last counts. It does not block: the other instances learn of the pause as soon as possible.
 	Pause(key string, d time.Duration, source Source)
 
-	// CountThrottle counts the event together with those of other instances, and returns the state of the lane after it.
-	// If it returns an error, the event was not counted.
+	// CountThrottle counts the event together with those of other instances, and returns the state of the lane after
+	// it. If it returns an error, the event was not counted.
 	CountThrottle(ThrottleEvent) (ThrottleResult, error)
 
-	// Override sets the override of key in all instances, in place of the one before. The zero Override lifts it. An error
-	// says that the other instances do not know the override yet; they learn of it as soon as possible.
+	// Override sets the override of key in all instances, in place of the one before. The zero Override lifts it. An
+	// error says that the other instances do not know the override yet; they learn of it as soon as possible.
 	Override(key string, o Override) error
 
 	// Watch calls f with a key when it is worth asking again for it. Calls may be lost. f must not block.

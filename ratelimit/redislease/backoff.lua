@@ -20,9 +20,9 @@ function verbs.pause(duration, why)
 end
 
 -- throttle counts an answer of 429 or 503 to a request that client sent so long ago. Three within a minute, or one for
--- each of two clients, pause the lane along the curve, as in backoff.go. If personal is 1, only two clients do. If asked
--- is not 0, the host asked for a pause of that duration. It returns how long the lane is paused, the streak, and why the lane is
--- paused.
+-- each of two clients, pause the lane along the curve, as in backoff.go. If personal is 1, only two clients do. If
+-- asked is not 0, the host asked for a pause of that duration. It returns how long the lane is paused, the streak, and
+-- why the lane is paused.
 function verbs.throttle(client, ago, streak, personal, asked)
   streak = tonumber(streak)
   if overdue() then return rest(), streak, cause() end

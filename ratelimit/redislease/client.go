@@ -6,12 +6,12 @@
 //	l, err := ratelimit.New(ratelimit.Options{Coordinator: c})
 //
 // A lane is a few keys in Redis. An instance that sends a request holds a lease of the lane, with a fencing token. The
-// Client renews the lease while the request is in flight. A lease that has expired can be neither renewed nor given back
-// after another one was granted. Instances that wait stand in a line. A message wakes them when a lease is given back;
-// an instance that misses the message asks again a little later.
+// Client renews the lease while the request is in flight. A lease that has expired can be neither renewed nor given
+// back after another one was granted. Instances that wait stand in a line. A message wakes them when a lease is given
+// back; an instance that misses the message asks again a little later.
 //
-// Scripts make every change, by the clock of Redis only. All keys have one hash tag, so one node of a Cluster holds them
-// all: a Cluster adds availability, not capacity. Every key expires.
+// Scripts make every change, by the clock of Redis only. All keys have one hash tag, so one node of a Cluster holds
+// them all: a Cluster adds availability, not capacity. Every key expires.
 //
 // Commands go to Redis in pipelines over a few connections. Load delays the answers and does not count as an outage. A
 // probe, which always has a connection, decides whether Redis is down. It runs every two seconds, and at once if a
@@ -19,8 +19,8 @@
 // a second.
 //
 // Redis may lose its memory: it restarts without its data, or a replica without the last writes takes over. Requests
-// then wait until nothing that was lost can concern them, and each instance sends the pauses and overrides that it knows
-// once more.
+// then wait until nothing that was lost can concern them, and each instance sends the pauses and overrides that it
+// knows once more.
 //
 // Not promised: if a process is suspended for longer than its lease lasts and its request goes on, another request may
 // be sent beside it. The same holds for a request in flight while Redis loses its memory if its instance cannot reach
@@ -57,9 +57,9 @@ type OnDown string
 
 // The ways to pace without Redis. The empty OnDown is OnDownSpread.
 const (
-	// OnDownSpread gives each of the instances last known its share of the time. A Delay is kept as if it were longer by
-	// the number of instances, at least. No two instances send at one time if a request takes less than 3/16 of its Delay
-	// or 150 ms, whichever is longer.
+	// OnDownSpread gives each of the instances last known its share of the time. A Delay is kept as if it were longer
+	// by the number of instances, at least. No two instances send at one time if a request takes less than 3/16 of its
+	// Delay or 150 ms, whichever is longer.
 	OnDownSpread OnDown = "spread"
 
 	// OnDownRefuse sends nothing.
@@ -131,8 +131,9 @@ func New(o Options) (*Client, error) {
 		return nil, fmt.Errorf("redislease: OnDown is %q, want spread, refuse or local", o.OnDown)
 	}
 	c := &Client{
-		id: strings.ToLower(rand.Text()[:12]), prefix: cmp.Or(o.Prefix, "robotsproxy:"), onDown: cmp.Or(o.OnDown, OnDownSpread),
-		log: o.Logger, probe: newProbe(), send: make(chan struct{}, 1), calls: make(chan struct{}, maxCalls),
+		id: strings.ToLower(rand.Text()[:12]), prefix: cmp.Or(o.Prefix, "robotsproxy:"),
+		onDown: cmp.Or(o.OnDown, OnDownSpread), log: o.Logger,
+		probe: newProbe(), send: make(chan struct{}, 1), calls: make(chan struct{}, maxCalls),
 		leases: make(map[*heldLease]struct{}), pauses: make(map[string]pause), pending: newPendingUpdates(),
 	}
 	if c.log == nil {
@@ -157,9 +158,9 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// Close gives back the leases that are held, sends the pending pauses and overrides, deregisters the instance and closes
-// all connections. Once it is called, Lease returns an *UnavailableError, and Sent, Leave, End and Cancel do nothing. It
-// takes a few seconds at most.
+// Close gives back the leases that are held, sends the pending pauses and overrides, deregisters the instance and
+// closes all connections. Once it is called, Lease returns an *UnavailableError, and Sent, Leave, End and Cancel do
+// nothing. It takes a few seconds at most.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.closed {

@@ -226,8 +226,8 @@ func TestLineIsLeft(t *testing.T) {
 	eventually(t, "the next in the line is woken", func() bool { return len(woken) > 0 })
 }
 
-// A request without a lease changes mark and start, and nothing else. A lease that is cancelled after it does not restore
-// them.
+// A request without a lease changes mark and start, and nothing else. A lease that is cancelled after it does not
+// restore them.
 func TestSentWithoutALease(t *testing.T) {
 	server, in := newMini(t, 2)
 	now := time.Now()
@@ -405,7 +405,8 @@ func TestOrdersAreShared(t *testing.T) {
 	granted(t, in[1], ratelimit.LeaseRequest{Key: host, Limit: 8})
 }
 
-// afterwards is a hook of the Redis client. It runs once, between the first answer to a question for a lease and its use.
+// afterwards is a hook of the Redis client. It runs once, between the first answer to a question for a lease and its
+// use.
 type afterwards struct {
 	once sync.Once
 	run  func()
@@ -553,7 +554,8 @@ func TestServerThatForgot(t *testing.T) {
 	}
 }
 
-// The number of the last lease shows that a server lost its memory without a restart, even if that lease was given back.
+// The number of the last lease shows that a server lost its memory without a restart, even if that lease was given
+// back.
 func TestServerThatForgotWhileItRan(t *testing.T) {
 	server, in := newMini(t, 2)
 	a := spaced(4 * time.Second)

@@ -91,7 +91,8 @@ local function wake(always)
   if always or redis.call('ZCARD', line) > 0 then redis.call('PUBLISH', channel, key) end
 end
 
--- valid returns v, a field of the override, or 0 if there is none. A value other than a number from 0 to most is reset to 0.
+-- valid returns v, a field of the override, or 0 if there is none. A value other than a number from 0 to most is reset
+-- to 0.
 local function valid(field, v, most)
   local n = tonumber(v or 0)
   if n and n >= 0 and n <= most then return n end

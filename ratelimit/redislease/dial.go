@@ -15,8 +15,8 @@ import (
 // commandTimeout is how long one command, or one dial, may take before Redis counts as down.
 const commandTimeout = time.Second
 
-// poolSize exceeds the number of connections in use, which is one for each pipe and one for the probe, so the probe never
-// waits for one. After poolSize failed dials, go-redis dials only once a second.
+// poolSize exceeds the number of connections in use, which is one for each pipe and one for the probe, so the probe
+// never waits for one. After poolSize failed dials, go-redis dials only once a second.
 const poolSize = 64
 
 // silence disables the logger of go-redis, which is global and writes every broken connection to stderr.
@@ -30,8 +30,8 @@ var silence = sync.OnceFunc(logging.Disable)
 //	redis://host:6379?addr=other:6379&addr=third:6379            a Cluster
 //
 // with further parameters of go-redis, such as the password of the server behind a Sentinel, or skip_verify. The client
-// tries nothing twice, except that of a Cluster: see unrepeated. It calls onConnect with each new connection. No error contains raw, which
-// may hold a password.
+// tries nothing twice, except that of a Cluster: see unrepeated. It calls onConnect with each new connection. No error
+// contains raw, which may hold a password.
 func dial(raw string, onConnect func(context.Context, *redis.Conn) error) (redis.UniversalClient, error) {
 	silence()
 	u, err := url.Parse(raw)
@@ -40,7 +40,8 @@ func dial(raw string, onConnect func(context.Context, *redis.Conn) error) (redis
 	}
 	q, timeout := u.Query(), commandTimeout.String()
 	for name, value := range map[string]string{
-		"dial_timeout": timeout, "read_timeout": timeout, "write_timeout": timeout, "max_retries": "-1", "pool_size": strconv.Itoa(poolSize),
+		"dial_timeout": timeout, "read_timeout": timeout, "write_timeout": timeout,
+		"max_retries": "-1", "pool_size": strconv.Itoa(poolSize),
 	} {
 		q.Set(name, value)
 	}

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// clockGrace is how much the clock of Redis may differ from the one that this instance extrapolates. More is a step,
-	// or another server.
+	// clockGrace is how much the clock of Redis may differ from the one that this instance extrapolates. More is a
+	// step, or another server.
 	clockGrace = 2 * time.Second
 
 	// settleTime is how long all other instances may take to see that Redis has returned, or has lost its memory.
@@ -19,9 +19,9 @@ const (
 // A health is what one instance knows of Redis: whether it is up, how far back its memory reaches, its clock, and the
 // instances that share the lanes.
 //
-// Redis loses its memory: it is killed, a replica without the last writes takes over, its clock steps. That it knows of no
-// request before trusted proves nothing, so no Delay is counted from before then. That time lies a little in the future,
-// so that each holder of a lease has renewed it by then, and is known again.
+// Redis loses its memory: it is killed, a replica without the last writes takes over, its clock steps. That it knows of
+// no request before trusted proves nothing, so no Delay is counted from before then. That time lies a little in the
+// future, so that each holder of a lease has renewed it by then, and is known again.
 type health struct {
 	id    string
 	epoch time.Time // the start of this instance's monotonic clock
@@ -84,8 +84,8 @@ func (h *health) down() error {
 // distrustLocked has no Delay counted from before now.
 func (h *health) distrustLocked(now time.Time) { h.trusted = later(h.trusted, now.Add(renewEvery)) }
 
-// setServer takes the id of the server of a new connection, and when the server started. It reports whether Redis may have
-// lost its memory: a server that is new to an instance which knew another one was restarted, or has taken over.
+// setServer takes the id of the server of a new connection, and when the server started. It reports whether Redis may
+// have lost its memory: a server that is new to an instance which knew another one was restarted, or has taken over.
 func (h *health) setServer(run string, started, now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -101,7 +101,8 @@ func (h *health) setServer(run string, started, now time.Time) bool {
 	return lost
 }
 
-// setMemory takes since when Redis remembers, by its clock. It reports whether Redis has lost its memory since the last call.
+// setMemory takes since when Redis remembers, by its clock. It reports whether Redis has lost its memory since the last
+// call.
 func (h *health) setMemory(since int64, now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -206,9 +207,9 @@ func (h *health) settling(now time.Time) bool {
 
 // untilSlot returns how long it is until the next slot of this instance in the lane of key, 0 if it has just begun.
 //
-// The slots follow each other by the clock of Redis, which every instance extrapolates, one for each instance in turn. A
-// slot is as long as the delay and a margin of a quarter of it, at least 200 ms. A request starts in the first quarter of
-// the margin; the rest is for the request to end, and for clocks that differ.
+// The slots follow each other by the clock of Redis, which every instance extrapolates, one for each instance in turn.
+// A slot is as long as the delay and a margin of a quarter of it, at least 200 ms. A request starts in the first
+// quarter of the margin; the rest is for the request to end, and for clocks that differ.
 func (h *health) untilSlot(key string, delay time.Duration, now time.Time) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()

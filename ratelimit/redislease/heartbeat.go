@@ -124,9 +124,9 @@ func (c *Client) heartbeat(lasts time.Duration) {
 	}
 }
 
-// register runs instances.lua. It sends no more than the ten words that Redis accepts from a client without the password,
-// so that the error says that the password is missing. If the connection breaks, it tries once more over another one,
-// since the server may be up.
+// register runs instances.lua. It sends no more than the ten words that Redis accepts from a client without the
+// password, so that the error says that the password is missing. If the connection breaks, it tries once more over
+// another one, since the server may be up.
 func (c *Client) register(lasts time.Duration) (reply, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.closing), commandTimeout)
 	defer cancel()
@@ -164,13 +164,15 @@ func (c *Client) failed(err error) {
 		c.log.Warn("Redis is down; pace is not shared with other instances", "err", err, "on_down", c.onDown)
 	}
 	if c.onDown == OnDownSpread && c.health.unknownInstances(time.Now()) {
-		c.log.Warn("Redis was never reached, so the other instances are not known: each paces as if there were no other, and a host may see them all")
+		c.log.Warn("Redis was never reached, so this instance paces as if there were no other, " +
+			"and a host may get requests of all instances")
 	}
 }
 
-// connected identifies the server of a new connection. A server that was restarted, or takes over from another, may have
-// lost its memory, so this instance sends it what it knows. A server that does not answer INFO is trusted, since it may
-// lack the command or the right to it. A node of a Cluster that does not have the keys refuses TYPE, and does not count.
+// connected identifies the server of a new connection. A server that was restarted, or takes over from another, may
+// have lost its memory, so this instance sends it what it knows. A server that does not answer INFO is trusted, since
+// it may lack the command or the right to it. A node of a Cluster that does not have the keys refuses TYPE, and does
+// not count.
 func (c *Client) connected(ctx context.Context, conn *redis.Conn) error {
 	line := conn.Pipeline()
 	server, keyType := line.Info(ctx, "server"), line.Type(ctx, c.prefix+hashTag+"memory")
@@ -181,7 +183,8 @@ func (c *Client) connected(ctx context.Context, conn *redis.Conn) error {
 	now, run := time.Now(), infoField(server.Val(), "run_id")
 	uptime, err := strconv.Atoi(infoField(server.Val(), "uptime_in_seconds"))
 	if err == nil && run != "" && c.health.setServer(run, now.Add(-time.Duration(uptime)*time.Second), now) {
-		c.log.Warn("Redis was restarted or another server has taken over; sending it the pauses and overrides that this instance knows")
+		c.log.Warn("Redis was restarted or another server has taken over; " +
+			"sending it the pauses and overrides that this instance knows")
 		c.resend()
 	}
 	return nil
@@ -227,7 +230,7 @@ func (c *Client) awaitSubscription(messages *redis.PubSub) {
 			return
 		}
 		if c.health.down() == nil {
-			c.log.Warn("Redis sends no messages; an instance that waits for another one asks again a little later", "error", err)
+			c.log.Warn("Redis sends no messages; waiting instances ask again a little later", "error", err)
 			return
 		}
 		select {

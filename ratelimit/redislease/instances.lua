@@ -3,7 +3,7 @@
 -- KEYS[1]  sorted set: the instances, by the time at which each counts as gone
 -- KEYS[2]  as KEYS[7] of common.lua
 -- KEYS[3]  hash: the instances by their numbers
--- ARGV     instance, for how long it is present in microseconds (0: it leaves), channel, the number that it has or wants
+-- ARGV     instance, how long it lasts in microseconds (0: it leaves), channel, the number that it has or wants
 --
 -- It returns the time, since when this server remembers, the number of the instance, and the instances in order. It
 -- publishes an empty message, which has no meaning, because a missing right to publish then shows at once.

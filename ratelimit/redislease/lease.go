@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// leaseLasts is how long a lease lasts unless it is renewed, and so for how long a holder that has gone blocks a lane.
+	// leaseLasts is how long a lease lasts unless it is renewed, and so for how long a holder that has gone blocks a
+	// lane.
 	leaseLasts = 5 * time.Second
 
 	// renewEvery leaves room for one renewal that fails.
@@ -23,8 +24,8 @@ const (
 	askAgain = 100 * time.Millisecond
 )
 
-// Lease implements ratelimit.Coordinator. It waits little more than a second for the answer, and before that for another
-// call to end if maxCalls wait already.
+// Lease implements ratelimit.Coordinator. It waits little more than a second for the answer, and before that for
+// another call to end if maxCalls wait already.
 func (c *Client) Lease(r ratelimit.LeaseRequest) (ratelimit.LeaseResult, error) {
 	if c.isClosed() {
 		return ratelimit.LeaseResult{}, &ratelimit.UnavailableError{RetryAfter: leaseLasts, Err: errClosed}
@@ -39,7 +40,8 @@ func (c *Client) Lease(r ratelimit.LeaseRequest) (ratelimit.LeaseResult, error) 
 	if err != nil {
 		return c.unanswered(r, err)
 	}
-	if wait := c.holdOff(r); result.Lease != nil && wait > 0 { // the answer has shown that Redis may have lost its memory
+	// The answer may have shown that Redis has lost its memory.
+	if wait := c.holdOff(r); result.Lease != nil && wait > 0 {
 		result.Lease.Cancel()
 		result.Lease, result.Wait = nil, wait
 	}
@@ -48,7 +50,8 @@ func (c *Client) Lease(r ratelimit.LeaseRequest) (ratelimit.LeaseResult, error) 
 
 // notYet returns a result without news from Redis.
 func (c *Client) notYet(r ratelimit.LeaseRequest, wait time.Duration) ratelimit.LeaseResult {
-	return ratelimit.LeaseResult{Wait: wait, Gap: -1, Override: c.overrides.last(r.Key, time.Now()), Mode: ratelimit.ModeRedis}
+	override := c.overrides.last(r.Key, time.Now())
+	return ratelimit.LeaseResult{Wait: wait, Gap: -1, Override: override, Mode: ratelimit.ModeRedis}
 }
 
 // unanswered returns the result if Redis did not answer because of err.
@@ -94,7 +97,8 @@ func (c *Client) askTwice(r ratelimit.LeaseRequest) (ratelimit.LeaseResult, erro
 		return c.notYet(r, commandTimeout), nil
 	}
 	result := ratelimit.LeaseResult{
-		Wait: v.duration(1), Gap: v.duration(2), Paused: v.duration(3), PauseSource: v.source(9), Rivals: v.numbers(8), LastLease: v.number(10), Mode: ratelimit.ModeRedis,
+		Wait: v.duration(1), Gap: v.duration(2), Paused: v.duration(3), PauseSource: v.source(9),
+		Rivals: v.numbers(8), LastLease: v.number(10), Mode: ratelimit.ModeRedis,
 		Override: c.overrides.merge(r.Key, datedOverride{v.override(4), v.number(7)}, time.Now()),
 	}
 	c.learnPause(r.Key, result.Paused, result.PauseSource)
@@ -118,7 +122,8 @@ func (c *Client) ask(r ratelimit.LeaseRequest) (v reply, l *heldLease, err error
 		from = "start"
 	}
 	o := c.overrides.reminder(r.Key, time.Now())
-	args := append([]any{micros(r.Delay), limit, from, r.Waiting, c.knownLease(r), c.questions.Add(1), o.at}, overrideArgs(o.Override)...)
+	args := []any{micros(r.Delay), limit, from, r.Waiting, c.knownLease(r), c.questions.Add(1), o.at}
+	args = append(args, overrideArgs(o.Override)...)
 	v, err = c.call(&command{verb: "lease", key: r.Key, args: args, repeats: true}, func(v reply) {
 		if token := v.text(0); token != "" {
 			l = c.hold(r, token)
@@ -150,7 +155,8 @@ func (c *Client) leaseWhileDown(r ratelimit.LeaseRequest, cause error) (ratelimi
 	result.Wait = c.health.distrusts(delay, now)
 	if c.onDown == OnDownSpread && c.health.known() {
 		result.Mode = ratelimit.ModeSpread
-		result.Rivals = slices.Repeat([]int{math.MaxInt}, c.health.count()-1) // each has its slots whether it sends or not
+		// Each instance has its slots, whether it sends or not.
+		result.Rivals = slices.Repeat([]int{math.MaxInt}, c.health.count()-1)
 		result.Wait = max(result.Wait+c.health.untilSlot(r.Key, delay, now.Add(result.Wait)), c.overShare(r))
 	}
 	if result.Wait == 0 {

@@ -48,8 +48,8 @@ local function enqueue(delay)
   return redis.call('ZRANK', line, instance)
 end
 
--- rivals stores that n requests wait in this instance, and returns how many wait in each of the others. An instance that
--- waits asks again, so one that has said nothing for longer than delay and a minute is gone.
+-- rivals stores that n requests wait in this instance, and returns how many wait in each of the others. An instance
+-- that waits asks again, so one that has said nothing for longer than delay and a minute is gone.
 local function rivals(n, delay)
   if n > 0 then
     redis.call('HSET', crowd, instance, text(n) .. ' ' .. text(now))
@@ -77,11 +77,11 @@ local function recall(last)
   redis.call('HSET', lane, 'seq', text(seq), 'mark', text(now), 'start', text(now))
 end
 
--- lease grants the right to send one request if fewer than limit leases are held, the delay has passed since the mark (or
--- the last start if from is "start"), and no instance stands before this one that comes in time. While the lane is stopped the wait
--- is short but not 0, since the stop may have ended by the caller's clock.
--- It returns the token, the wait, the gap (-1: unknown), the rest of the pause, the override (stop, floor, until, at), the
--- rivals, why the lane is paused, and the number of the last lease.
+-- lease grants the right to send one request if fewer than limit leases are held, the delay has passed since the mark
+-- (or the last start if from is "start"), and no instance stands before this one that comes in time. While the lane is
+-- stopped the wait is short but not 0, since the stop may have ended by the caller's clock. It returns the token, the
+-- wait, the gap (-1: unknown), the rest of the pause, the override (stop, floor, until, at), the rivals, why the lane
+-- is paused, and the number of the last lease.
 local function lease(delay, limit, from, waiting, last, question)
   if overdue() then return '', -1, -1, 0, 0, 0, 0, 0, {}, '', 0 end -- a lease would only block the lane
   recall(last)
@@ -92,7 +92,8 @@ local function lease(delay, limit, from, waiting, last, question)
   local granted = text(seq) .. ':' .. instance .. ':' .. question
   if redis.call('ZSCORE', held, granted) then -- the answer to this question was lost
     local before = time(from == 'start' and 'start0' or 'mark0', now + grace)
-    return granted, 0, before > 0 and math.max(0, start - before) or -1, 0, stop, floor, ends, at, rivals(waiting - 1, delay), cause(), seq
+    local gap = before > 0 and math.max(0, start - before) or -1
+    return granted, 0, gap, 0, stop, floor, ends, at, rivals(waiting - 1, delay), cause(), seq
   end
   if floor > delay then delay, limit, from = floor, 1, 'mark' end
   expire()
@@ -113,12 +114,13 @@ local function lease(delay, limit, from, waiting, last, question)
     return token, 0, gap, rest, stop, floor, ends, at, rivals(waiting - 1, delay), cause(), seq
   end
   before = enqueue(delay)
-  return '', math.max(free, math.min(now, opened)) - now + before * late, gap, rest, stop, floor, ends, at, rivals(waiting, delay), cause(), seq
+  local wait = math.max(free, math.min(now, opened)) - now + before * late
+  return '', wait, gap, rest, stop, floor, ends, at, rivals(waiting, delay), cause(), seq
 end
 
--- known reports whether token is valid: it is held, or this server has forgotten it. It has forgotten it if the number of
--- the token is no lower than that of the last lease that was used. A lease that expired before another one was granted is
--- not valid.
+-- known reports whether token is valid: it is held, or this server has forgotten it. It has forgotten it if the number
+-- of the token is no lower than that of the last lease that was used. A lease that expired before another one was
+-- granted is not valid.
 local function known(token)
   if redis.call('ZSCORE', held, token) then return true end
   local number = tonumber(string.match(token, '^%d+'))

@@ -261,8 +261,8 @@ func TestReturnWithMuchToTell(t *testing.T) {
 	}
 }
 
-// A request that was sent while Redis was down, and is in flight when it returns, gets a lease: no request is sent beside
-// it, and the next Delay counts from its end.
+// A request that was sent while Redis was down, and is in flight when it returns, gets a lease: no request is sent
+// beside it, and the next Delay counts from its end.
 func TestRequestOverAReturn(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -299,7 +299,8 @@ func TestRequestOverAReturn(t *testing.T) {
 	}
 }
 
-// startCluster starts a Cluster of n nodes without replicas, in which each node serves its slots although another is down.
+// startCluster starts a Cluster of n nodes without replicas, in which each node serves its slots although another is
+// down.
 func startCluster(t *testing.T, n int) []*redistest.Server {
 	t.Helper()
 	nodes := make([]*redistest.Server, n)
@@ -321,8 +322,8 @@ func startCluster(t *testing.T, n int) []*redistest.Server {
 	return nodes
 }
 
-// All keys are in one slot, so the loss of other nodes changes nothing. If the node of the keys is lost, Redis is down for
-// all lanes.
+// All keys are in one slot, so the loss of other nodes changes nothing. If the node of the keys is lost, Redis is down
+// for all lanes.
 func TestClusterIsOneServer(t *testing.T) {
 	t.Parallel()
 	nodes := startCluster(t, 3)
@@ -433,8 +434,8 @@ func relayed(t *testing.T, kind string) (*redistest.Relay, *redistest.Server, st
 	return relay, server, relay.URL() + "?addr=" + relay.Addr()
 }
 
-// Close gives back all leases, so that no instance waits until one expires. Other methods may be called during and after
-// Close.
+// Close gives back all leases, so that no instance waits until one expires. Other methods may be called during and
+// after Close.
 func TestCloseGivesBack(t *testing.T) {
 	server := redistest.Start(t)
 	for range 5 {

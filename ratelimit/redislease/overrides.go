@@ -12,16 +12,16 @@ import (
 // overrideLife is how long Redis and the instances remember an override.
 const overrideLife = 365 * 24 * time.Hour
 
-// overrides holds the last override of each key that this instance has set or learned. Redis may forget an override, and
-// many of its answers do not mention one, so only a newer override replaces an older one. Lifts are kept for the same
-// reason. Its size is that of the keys for which an operator has set an override.
+// overrides holds the last override of each key that this instance has set or learned. Redis may forget an override,
+// and many of its answers do not mention one, so only a newer override replaces an older one. Lifts are kept for the
+// same reason. Its size is that of the keys for which an operator has set an override.
 type overrides struct {
 	mu    sync.Mutex // guards byKey
 	byKey map[string]datedOverride
 }
 
-// A datedOverride is an override and when it was set: microseconds of the clock of Redis, later than the override before.
-// An override at 0 is not confirmed by Redis yet, and newer than all that Redis has.
+// A datedOverride is an override and when it was set: microseconds of the clock of Redis, later than the override
+// before. An override at 0 is not confirmed by Redis yet, and newer than all that Redis has.
 type datedOverride struct {
 	ratelimit.Override
 	at int64
@@ -43,7 +43,8 @@ func (s *overrides) confirm(key string, o ratelimit.Override, at int64) {
 	}
 }
 
-// merge takes the override that Redis has, at 0 if it has none, and returns the newer one of that and the one known here.
+// merge takes the override that Redis has, at 0 if it has none, and returns the newer one of that and the one known
+// here.
 func (s *overrides) merge(key string, theirs datedOverride, now time.Time) ratelimit.Override {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -235,8 +235,8 @@ func (c *Client) learnPause(key string, rest time.Duration, source ratelimit.Sou
 	c.pauseLocked(key, pause{time.Now().Add(rest), source})
 }
 
-// pauseLocked keeps p if it ends later than the pause that is kept for key. It removes the pauses that are over whenever
-// their number has doubled.
+// pauseLocked keeps p if it ends later than the pause that is kept for key. It removes the pauses that are over
+// whenever their number has doubled.
 func (c *Client) pauseLocked(key string, p pause) {
 	if !p.until.After(c.pauses[key].until) {
 		return

@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// pipes is how many connections carry commands. The commands of one lane use the same one, so they keep their order.
+	// pipes is how many connections carry commands. The commands of one lane use the same one, so they keep their
+	// order.
 	pipes = 8
 
 	// maxBatch is the largest number of commands in one round trip.
@@ -81,8 +82,8 @@ func (p *pipe) put(cmd *command) bool {
 	return true
 }
 
-// mergeLocked reports whether cmd has to be added to the queue. If the queue has a command of the same lane that merges,
-// that one gets the longer Delay of both.
+// mergeLocked reports whether cmd has to be added to the queue. If the queue has a command of the same lane that
+// merges, that one gets the longer Delay of both.
 func (p *pipe) mergeLocked(cmd *command) bool {
 	if earlier := p.merged[cmd.key]; earlier != nil {
 		if cmd.args[0].(int64) > earlier.args[0].(int64) {
@@ -140,8 +141,8 @@ func (p *pipe) drain() {
 	p.closed = true
 }
 
-// deliver sends commands to Redis and finishes each. If the connection breaks or Redis is late, the probe decides whether
-// Redis is down. If it is up, deliver sends the commands that may run twice once more.
+// deliver sends commands to Redis and finishes each. If the connection breaks or Redis is late, the probe decides
+// whether Redis is down. If it is up, deliver sends the commands that may run twice once more.
 func (c *Client) deliver(commands []*command) {
 	err := c.health.down()
 	if err != nil {

@@ -102,8 +102,8 @@ func (c *Client) read(cmd *command, answer *redis.Cmd, sent time.Time) (reply, e
 	return v, nil
 }
 
-// hashTag follows the prefix in the name of each key and channel. The text in braces selects the hash slot of a Cluster,
-// so one node has all keys.
+// hashTag follows the prefix in the name of each key and channel. The text in braces selects the hash slot of a
+// Cluster, so one node has all keys.
 const hashTag = "{lanes}:"
 
 // keys returns the names of the keys of one lane, in the order of common.lua. If key is not a host name, its hash
@@ -115,7 +115,9 @@ func (c *Client) keys(key string) []string {
 	}
 	all := c.prefix + hashTag
 	lane := all + key + ":"
-	return []string{lane + "lane", lane + "held", lane + "line", lane + "order", lane + "crowd", lane + "heard", all + "memory"}
+	return []string{
+		lane + "lane", lane + "held", lane + "line", lane + "order", lane + "crowd", lane + "heard", all + "memory",
+	}
 }
 
 // micros returns d in microseconds, as the scripts take it. It rounds up, so that no Delay becomes shorter.

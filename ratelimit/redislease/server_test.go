@@ -67,8 +67,8 @@ func lasting(d time.Duration) <-chan struct{} {
 	return over
 }
 
-// gaps returns the time from the end of each request to the start of the next, shortest first. A start before the end of
-// the one before it makes a negative gap.
+// gaps returns the time from the end of each request to the start of the next, shortest first. A start before the end
+// of the one before it makes a negative gap.
 func (s *slow) gaps() []time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

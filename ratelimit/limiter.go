@@ -222,7 +222,7 @@ func (l *Limiter) Acquire(ctx context.Context, r Request) (Grant, error) {
 }
 
 // wait waits until w is woken or ctx ends, and then claims the Grant. If both happen at once, select may choose either.
-// The claim decides, with the lane locked: no Grant is returned after the end of ctx or an operator's stop.
+// The claim decides, with the lane locked: it gives no Grant after the end of ctx or an operator's stop.
 func (l *Limiter) wait(ctx context.Context, ln *lane, w *waiter) (Grant, error) {
 	l.waiting.Add(1)
 	defer l.waiting.Add(-1)

@@ -56,7 +56,7 @@ type Options struct {
 
 	Recorder Recorder        // if nil, nothing is recorded
 	IDs      *audit.Sequence // of the records; required with Recorder
-	Query    audit.QueryMode // what records keep of queries; if zero, credentials are masked
+	Query    audit.QueryMode // for the queries in records; if zero, credentials are masked
 }
 
 // Fetches judges, paces and records requests for robots.txt files. Its methods may be called by many goroutines at
@@ -177,7 +177,7 @@ func (v *visit) decide(d policy.Decision) {
 	v.rec.SetDecision(d, v.snap)
 }
 
-// unjudged returns the error for a redirect whose target has no known robots.txt.
+// unjudged returns the error for a redirect to a host without a known robots.txt.
 func (v *visit) unjudged(ctx context.Context, err error) error {
 	v.decide(policy.Decision{Outcome: policy.Error, Reason: policy.ReasonRobotsUnreachable})
 	if ctx.Err() != nil || errors.Is(err, robots.ErrBusy) {
@@ -187,7 +187,7 @@ func (v *visit) unjudged(ctx context.Context, err error) error {
 	return err
 }
 
-// ownFileHint tells an operator the remedy.
+// ownFileHint is the advice to an operator.
 const ownFileHint = "; an operator who knows better sets robots_file in hosts"
 
 // refuse returns the error of a redirect that is refused until a moment, or for as long as the file is kept.

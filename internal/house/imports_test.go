@@ -1,4 +1,4 @@
-// Package house keeps the plan of the house: which room may import which. See docs/architecture.md.
+// Package house tests which packages import which. See docs/architecture.md.
 package house
 
 import (
@@ -14,8 +14,8 @@ import (
 
 const module = "github.com/robotsproxy/robotsproxy/"
 
-// mayImport is the table: a room, and the rooms of ours that it may import. Its tests may also import
-// internal/robotstest. Who is not listed imports nothing of ours; cmd imports all, and nobody imports cmd or proxy.
+// mayImport lists, for each package, the packages of this module that it may import. Tests may import more: see testMayImport.
+// Only cmd imports proxy, and no package imports cmd.
 var mayImport = map[string][]string{
 	"admin":                {"audit", "robots", "rules", "policy", "ratelimit", "origin", "internal/durable", "internal/safetext"},
 	"audit":                {"policy", "rules", "robots", "ratelimit", "origin", "internal/durable", "internal/safetext"},
@@ -50,7 +50,7 @@ var mayImport = map[string][]string{
 	"store":                {"audit", "policy", "robots", "robots/fetch", "ratelimit", "origin", "internal/durable"},
 }
 
-// owners is who alone may import what is not ours: one outside module, one room.
+// owners lists the packages that may import an outside module. Most modules have one.
 var owners = map[string][]string{
 	"code.dny.dev/ssrf":                   {"egress"},
 	"github.com/dgraph-io/ristretto":      {"robots"},
@@ -89,7 +89,7 @@ func TestImports(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rooms := 0
+	files := 0
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -98,7 +98,7 @@ func TestImports(t *testing.T) {
 			return skipFolder(root, path)
 		}
 		if filepath.Ext(path) == ".go" {
-			rooms++
+			files++
 			checkFile(t, root, path)
 		}
 		return nil
@@ -106,12 +106,12 @@ func TestImports(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rooms < 20 {
-		t.Errorf("only %d Go files were found below %s", rooms, root)
+	if files < 20 {
+		t.Errorf("only %d Go files were found below %s", files, root)
 	}
 }
 
-// skipFolder leaves out what is no part of this module: hidden folders, test data, and modules of their own.
+// skipFolder skips hidden folders, test data and other modules.
 func skipFolder(root, path string) error {
 	if name := filepath.Base(path); path != root && (strings.HasPrefix(name, ".") || name == "testdata") {
 		return filepath.SkipDir
@@ -127,10 +127,10 @@ func checkFile(t *testing.T, root, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	room := filepath.ToSlash(filepath.Dir(rel))
-	allowed, known := mayImport[room]
+	pkg := filepath.ToSlash(filepath.Dir(rel))
+	allowed, known := mayImport[pkg]
 	if !known {
-		t.Errorf("%s: %s is no room of the house; give it a row in mayImport and in docs/architecture.md", rel, room)
+		t.Errorf("%s: package %s is missing in mayImport; add it there and to docs/architecture.md", rel, pkg)
 		return
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
@@ -141,29 +141,29 @@ func checkFile(t *testing.T, root, path string) {
 	for _, spec := range file.Imports {
 		name := strings.Trim(spec.Path.Value, `"`)
 		if own, ours := strings.CutPrefix(name, module); ours {
-			if !slices.Contains(allowed, own) && own != room && !(inTest && testMayImport(own)) {
-				t.Errorf("%s: %s may not import %s", rel, room, own)
+			if !slices.Contains(allowed, own) && own != pkg && !(inTest && testMayImport(own)) {
+				t.Errorf("%s: %s may not import %s", rel, pkg, own)
 			}
 		} else if !inTest && strings.Contains(name, ".") {
-			checkOutside(t, rel, room, name)
+			checkOutside(t, rel, pkg, name)
 		}
 	}
 }
 
-// testMayImport says what every test may use besides its own room: the fake site, a Redis and a DNS server, and the types of a
+// testMayImport reports whether every test may import a package: the fake site, a Redis and a DNS server, and the types of a
 // Cache's Fetch.
-func testMayImport(room string) bool {
-	return room == "robots/fetch" || room == "internal/robotstest" || room == "internal/redistest" || room == "internal/dnstest" || room == "internal/http1test"
+func testMayImport(pkg string) bool {
+	return pkg == "robots/fetch" || pkg == "internal/robotstest" || pkg == "internal/redistest" || pkg == "internal/dnstest" || pkg == "internal/http1test"
 }
 
-func checkOutside(t *testing.T, file, room, name string) {
-	for prefix, rooms := range owners {
+func checkOutside(t *testing.T, file, pkg, name string) {
+	for prefix, packages := range owners {
 		if name == prefix || strings.HasPrefix(name, prefix+"/") {
-			if !slices.Contains(rooms, room) && !slices.Contains(rooms, filepath.ToSlash(file)) {
-				t.Errorf("%s: %s is for %v, not for %s", file, name, rooms, room)
+			if !slices.Contains(packages, pkg) && !slices.Contains(packages, filepath.ToSlash(file)) {
+				t.Errorf("%s: %s is for %v, not for %s", file, name, packages, pkg)
 			}
 			return
 		}
 	}
-	t.Errorf("%s: %s belongs to no room yet; give it a row in owners", file, name)
+	t.Errorf("%s: module %s is missing in owners; add it there", file, name)
 }

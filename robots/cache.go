@@ -22,8 +22,8 @@ type CacheOptions struct {
 
 	// Store keeps Snapshots that leave the memory, and those of earlier processes. If nil, they are fetched again.
 	Store Store
-	// Expiry returns when an Answer from the Store must be fetched again, since it may have been fetched with other options:
-	// Fetcher.Expiry. If nil, Answer.Expires counts.
+	// Expiry returns when an Answer from the Store must be fetched again, since it may have been fetched with other
+	// options: Fetcher.Expiry. If nil, Answer.Expires counts.
 	Expiry func(*Answer) time.Time
 	// StoreFailed is called after each call of Store that failed. May be nil.
 	StoreFailed func(error)
@@ -32,14 +32,15 @@ type CacheOptions struct {
 	// Changed is called for each Change. May be nil.
 	Changed func(Change)
 
-	// Spacing returns the least time from the end of a fetch for an origin to the start of one for another origin of its
-	// host. The Snapshot is what counts after the fetch, or nil if that is not known. If Spacing is nil, there is none.
+	// Spacing returns the least time from the end of a fetch for an origin to the start of one for another origin of
+	// its host. The Snapshot is what counts after the fetch, or nil if that is not known. If Spacing is nil, there is
+	// none.
 	Spacing func(origin.Origin, *Snapshot) time.Duration
 	// MaxWait is the longest wait because of Spacing. If zero, 150 s.
 	MaxWait time.Duration
 
-	// UnreachableAllows says that a file that was unreachable for 30 days allows every path (RFC 9309 section 2.3.1.4). If
-	// false, it disallows every path.
+	// UnreachableAllows says that a file that was unreachable for 30 days allows every path (RFC 9309 section 2.3.1.4).
+	// If false, it disallows every path.
 	UnreachableAllows bool
 
 	// MaxBytes limits the memory of Snapshots. If zero, 256 MiB.
@@ -48,13 +49,14 @@ type CacheOptions struct {
 	MaxFetches int
 	// MaxBodies limits the files that are read and parsed at once. If zero, 64. A client alone gets 7/8 of them.
 	MaxBodies int
-	// MaxQueue limits waiting fetches. If zero, 20,000. Beyond that, the client with the most waiting fetches gets ErrBusy.
+	// MaxQueue limits waiting fetches. If zero, 20,000. Beyond that, the client with the most waiting fetches gets
+	// ErrBusy.
 	MaxQueue int
 }
 
 // Cache keeps the Snapshots of many origins in memory and in its Store. It fetches an origin once, however many callers
-// ask for it at the same time, and keeps the Snapshot until it expires. A Snapshot in use is renewed before that. Failures
-// are kept too, so that a dead origin is not asked for each request. The methods may be called concurrently.
+// ask for it at the same time, and keeps the Snapshot until it expires. A Snapshot in use is renewed before that.
+// Failures are kept too, so that a dead origin is not asked for each request. The methods may be called concurrently.
 type Cache struct {
 	options  CacheOptions
 	born     time.Time
@@ -63,7 +65,7 @@ type Cache struct {
 	recent   recent
 	inflight inflightPool
 	judging  inflightPool  // with the purpose toJudge
-	writing  writers       // to the memory and the Store
+	writing  sync.Mutex    // held to replace the Snapshot of an origin, since two jobs for it may run: one of each pool
 	purges   atomic.Uint64 // number of purges
 	outages  outages
 	saver    saver
@@ -120,8 +122,8 @@ func NewCache(o CacheOptions) (*Cache, error) {
 	return c, nil
 }
 
-// Close ends the fetches under way, waits for them, saves what waits to be saved, for two seconds at most, and frees the
-// memory. No other method may be called during Close or after it.
+// Close ends the fetches under way, waits for them, saves what waits to be saved, for two seconds at most, and frees
+// the memory. No other method may be called during Close or after it.
 func (c *Cache) Close() {
 	c.mu.Lock()
 	c.end()
@@ -145,9 +147,9 @@ func (c *Cache) begin() error {
 	return nil
 }
 
-// Snapshot returns the robots.txt of o. It fetches it, with the token of asker in User-Agent, if no fresh copy is kept. It
-// returns the error of ctx; that of Options.Prohibited for the address of o; a *fetch.UpstreamError; a *fetch.LaterError; or
-// ErrBusy.
+// Snapshot returns the robots.txt of o. It fetches it, with the token of asker in User-Agent, if no fresh copy is kept.
+// It returns the error of ctx; that of Options.Prohibited for the address of o; a *fetch.UpstreamError; a
+// *fetch.LaterError; or ErrBusy.
 func (c *Cache) Snapshot(ctx context.Context, o origin.Origin, asker Asker) (*Snapshot, error) {
 	now := c.born.Add(time.Since(c.born)) // reads the monotonic clock only, in half the time of time.Now
 	key := c.key(o)
@@ -159,26 +161,27 @@ func (c *Cache) Snapshot(ctx context.Context, o origin.Origin, asker Asker) (*Sn
 	c.counts.served(snap)
 	snap.use()
 	if snap.dueAt(now) {
-		c.start(job{origin: o, key: key, asker: asker, purpose: early}, false) // if it fails, the look-up after the expiry tries again
+		// If this fails, the first look-up after the expiry tries again.
+		c.start(job{origin: o, key: key, asker: asker, purpose: early}, false)
 	}
 	return snap, nil
 }
 
-// ToJudge returns the robots.txt of o, which judges a redirect to a page of o during the fetch of another origin: a fresh
-// copy, or the result of a fetch that does not wait for another fetch of o and does not follow such a redirect. It returns
-// the errors of Snapshot.
+// ToJudge returns the robots.txt of o, which judges a redirect to a page of o during the fetch of another origin: a
+// fresh copy, or the result of a fetch that does not wait for another fetch of o and does not follow such a redirect.
+// It returns the errors of Snapshot.
 func (c *Cache) ToJudge(ctx context.Context, o origin.Origin, asker Asker) (*Snapshot, error) {
 	return c.await(ctx, job{origin: o, key: c.key(o), asker: asker, purpose: toJudge})
 }
 
-// Refresh asks o for its robots.txt now and returns what counts then. The request is conditional if a copy is kept. A fetch
-// under way is shared. Refresh returns the errors of Snapshot.
+// Refresh asks o for its robots.txt now and returns what counts then. The request is conditional if a copy is kept. A
+// fetch under way is shared. Refresh returns the errors of Snapshot.
 func (c *Cache) Refresh(ctx context.Context, o origin.Origin) (*Snapshot, error) {
 	return c.await(ctx, job{origin: o, key: c.key(o), purpose: anyway})
 }
 
-// Peek returns the Snapshot that is kept of o, fresh or not, or ErrNoSnapshot. It does not fetch. If the Snapshot is not in
-// memory, its Rules are nil: it is for display, and to parse takes longest.
+// Peek returns the Snapshot that is kept of o, fresh or not, or ErrNoSnapshot. It does not fetch. If the Snapshot is
+// not in memory, its Rules are nil: it is for display, and to parse takes longest.
 func (c *Cache) Peek(ctx context.Context, o origin.Origin) (*Snapshot, error) {
 	if snap := c.inMemory(c.key(o), o); snap != nil {
 		return snap, nil
@@ -190,12 +193,12 @@ func (c *Cache) Peek(ctx context.Context, o origin.Origin) (*Snapshot, error) {
 	return snap.schedule(), nil
 }
 
-// Kept returns the Snapshot of o in memory, fresh or not, or nil. It does not wait. It is for a request that was judged by
-// an earlier Snapshot and is judged again.
+// Kept returns the Snapshot of o in memory, fresh or not, or nil. It does not wait. It is for a request that was judged
+// by an earlier Snapshot and is judged again.
 func (c *Cache) Kept(o origin.Origin) *Snapshot { return c.inMemory(c.key(o), o) }
 
-// Used reports whether the Snapshot of o in memory has answered a look-up since the last call for o. A Store that removes
-// unused Snapshots can call it.
+// Used reports whether the Snapshot of o in memory has answered a look-up since the last call for o. A Store that
+// removes unused Snapshots can call it.
 func (c *Cache) Used(o origin.Origin) bool {
 	snap := c.inMemory(c.key(o), o)
 	return snap != nil && snap.marks.And(^uint32(markUsed))&markUsed != 0
@@ -214,8 +217,8 @@ func (c *Cache) inMemory(key uint64, o origin.Origin) *Snapshot {
 	return c.saver.get(o)
 }
 
-// remember adds snap to the memory. Ristretto may decline it; then later look-ups read the Store. When remember returns,
-// ristretto has decided, so that it cannot add an older Snapshot later.
+// remember adds snap to the memory. Ristretto may decline it; then later look-ups read the Store. When remember
+// returns, ristretto has decided, so that it cannot add an older Snapshot later.
 func (c *Cache) remember(key uint64, snap *Snapshot) {
 	c.recent.add(snap)
 	c.kept.Set(key, snap, snap.size())

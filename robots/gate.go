@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// gate grants places to clients. A client may hold no more than eager times as many places as are free, so that another
-// one finds a free place at once. If places are short, the client that holds the fewest gets the next one.
+// gate grants places to clients. A client may hold at most eager times as many places as are free, so that another
+// client finds a free place at once. If several clients wait, the one that holds the fewest places gets the next.
 //
 // A ticket may name a key. Of the tickets with one key, one holds a place at a time; the others wait and hold no place.
 //
@@ -20,50 +20,51 @@ type gate struct {
 	lines    map[string]*line
 	ready    lineHeap
 	keys     map[string]*keyed
-	unwanted map[*pass]struct{} // holders that no caller waits for
-	ending   map[*pass]struct{} // holders that were ended and still have their place
+	unwanted map[*pass]struct{} // they hold a place, and no caller waits for them
+	ending   map[*pass]struct{} // they were ended, and still hold a place
 }
 
-// eager is how many places a client may hold for each free one. Alone, a client gets 7/8 of the places.
+// eager is the number of places that a client may hold for each free place. A client alone gets 7/8 of the places.
 const eager = 7
 
-// line is one client at a gate.
+// line holds the tickets of one client.
 type line struct {
 	client  string
-	held    int
-	last    uint64         // number of its last grant
+	held    int            // places
+	last    uint64         // number of the last grant
 	waiting list.List      // of *ticket, in the order of arrival
-	ready   list.List      // of *ticket: those of waiting that wait for no key
-	byKey   map[string]int // waiting, by key
+	ready   list.List      // of *ticket: those in waiting that are not blocked
+	byKey   map[string]int // number of tickets in waiting
 	index   int            // in gate.ready, or -1
 }
 
-// keyed is a key that is held.
+// keyed is a key for which a place is held.
 type keyed struct {
 	holder  *pass
 	blocked list.List // of *ticket
 }
 
-// ticket is the wait of a pass for a place. It stands in the line of each client that waits for the pass.
+// ticket is a pass that waits for a place. It is in the line of each client that waits for the pass.
 type ticket struct {
 	pass    *pass
 	key     string
 	since   time.Time
 	stands  []stand
-	blocked *list.Element // in keyed.blocked
-	over    chan struct{} // closed when the ticket was granted or refused
-	place   *place        // that was granted
-	err     error         // why it was refused
+	blocked *list.Element // in keyed.blocked; nil if it is not blocked
+	over    chan struct{} // closed when place or err is set
+	place   *place        // if it was granted
+	err     error         // if it was refused
 }
 
 func (t *ticket) settled() bool { return t.place != nil || t.err != nil }
 
+// stand is the position of a ticket in a line.
 type stand struct {
 	line           *line
 	waiting, ready *list.Element
 }
 
-// place is a granted place.
+// place is a place that was granted.
 type place struct {
 	pass *pass
 	line *line
@@ -78,7 +79,7 @@ func newGate(places int) gate {
 	}
 }
 
-// add lets t wait in the line of client. It has no effect if t waits there already.
+// add puts t in the line of client, unless it is there already.
 func (g *gate) add(t *ticket, client string) {
 	l := g.lines[client]
 	if l == nil {
@@ -102,7 +103,7 @@ func (g *gate) add(t *ticket, client string) {
 	g.fix(l)
 }
 
-// remove takes t out of the line of client, and reports whether it waits in no line any more.
+// remove takes t out of the line of client. It reports whether t is now in no line.
 func (g *gate) remove(t *ticket, client string) bool {
 	for i, s := range t.stands {
 		if s.line.client == client {
@@ -118,7 +119,7 @@ func (g *gate) remove(t *ticket, client string) bool {
 	return false
 }
 
-// withdraw takes t out of every line.
+// withdraw takes t out of all lines.
 func (g *gate) withdraw(t *ticket) {
 	for _, s := range t.stands {
 		g.leaveLine(t, s)
@@ -130,7 +131,7 @@ func (g *gate) withdraw(t *ticket) {
 	}
 }
 
-// refuse takes t out of l, and ends its wait if that was its last line.
+// refuse takes t out of l. If that was its last line, it gets a BusyError.
 func (g *gate) refuse(t *ticket, l *line) {
 	first := l.waiting.Front().Value.(*ticket)
 	if g.remove(t, l.client) {
@@ -161,12 +162,12 @@ func (l *line) count(key string, n int) {
 	}
 }
 
-// dispatch grants what can be granted.
+// dispatch grants places as long as there are free ones and tickets for them.
 func (g *gate) dispatch() {
 	for g.free > 0 && len(g.ready) > 0 {
 		l := g.ready[0]
 		if l.held >= eager*g.free {
-			return // l holds the fewest of all that wait
+			return // the other lines hold as many places or more
 		}
 		t := l.ready.Front().Value.(*ticket)
 		if k := g.keys[t.key]; k != nil {
@@ -189,7 +190,7 @@ func (g *gate) grant(t *ticket, l *line) {
 	close(t.over)
 }
 
-// block lets t wait for the key k, which is held.
+// block makes t wait until k is released.
 func (g *gate) block(t *ticket, k *keyed) {
 	if _, idle := g.unwanted[k.holder]; idle {
 		g.end(k.holder, errUnwanted)
@@ -203,7 +204,8 @@ func (g *gate) block(t *ticket, k *keyed) {
 	}
 }
 
-// release takes a place back. What waited for its key comes first in its lines, since it has waited there before.
+// release takes a place back. Tickets that were blocked on its key go to the front of their lines, since they have
+// waited.
 func (g *gate) release(p *place) {
 	g.free++
 	p.line.held--
@@ -228,7 +230,7 @@ func (g *gate) unblock(t *ticket) {
 	}
 }
 
-// isWanted reports whether a ticket waits for the place p.
+// isWanted reports whether a ticket could use the place p.
 func (g *gate) isWanted(p *place) bool {
 	if k := g.keys[p.key]; k != nil && k.blocked.Len() > 0 {
 		return true
@@ -243,7 +245,7 @@ func (g *gate) end(p *pass, cause error) {
 	p.giveUp(cause)
 }
 
-// fix restores the order of g.ready after l has changed, and forgets a line that is empty.
+// fix restores the order of g.ready after a change of l. It removes l if it is empty.
 func (g *gate) fix(l *line) {
 	switch listed, has := l.index >= 0, l.ready.Len() > 0; {
 	case listed && has:
@@ -258,7 +260,7 @@ func (g *gate) fix(l *line) {
 	}
 }
 
-// longest returns the longest line; t's, if that is as long.
+// longest returns the line with the most tickets. If several have as many, it returns one with t.
 func (g *gate) longest(t *ticket) *line {
 	var most *line
 	for _, s := range t.stands {
@@ -274,7 +276,7 @@ func (g *gate) longest(t *ticket) *line {
 	return most
 }
 
-// lineHeap has the line with the fewest places first; of several, the one that has waited longest for its last grant.
+// lineHeap orders lines by the number of places that they hold, then by the time since their last grant.
 type lineHeap []*line
 
 func (h lineHeap) Len() int { return len(h) }

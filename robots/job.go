@@ -39,8 +39,8 @@ func (c *Cache) await(ctx context.Context, j job) (*Snapshot, error) {
 	}
 }
 
-// Purge removes o from the memory and the Store, with the time since which it is unreachable. It first waits for a fetch
-// under way, which would bring back what is removed. It returns the error of the Store or of ctx.
+// Purge removes o from the memory and the Store, with the time since which it is unreachable. It first waits for a
+// fetch under way, which would bring back what is removed. It returns the error of the Store or of ctx.
 func (c *Cache) Purge(ctx context.Context, o origin.Origin) error {
 	j := job{origin: o, key: c.key(o), purpose: erase}
 	for {
@@ -78,8 +78,10 @@ func (c *Cache) do(ctx context.Context, f *inflight) (r result, err error) {
 		return c.orOlder(f, before, c.refused(f.job, err))
 	}
 	defer f.pass.end()
-	c.writing.enter(f.origin)()                            // the job that had the turn before may still write
-	if now := c.inMemory(f.key, f.origin); now != f.seen { // it has
+	c.writing.Lock() // the job that had the turn before may still write
+	now := c.inMemory(f.key, f.origin)
+	c.writing.Unlock()
+	if now != f.seen { // it has
 		f.seen = now
 		if before, enough = c.look(ctx, f); enough {
 			return result{snap: before}, nil
@@ -95,8 +97,8 @@ func (c *Cache) refused(j job, err error) error {
 	return fmt.Errorf("robots: fetching for %s: %w", j.origin, err)
 }
 
-// look returns the Snapshot that is kept for f, and whether it is enough. It looks into the memory again, since this can
-// happen: callers A and B find nothing there; the job of A ends and leaves the pool; B starts another job.
+// look returns the Snapshot that is kept for f, and whether it is enough. It looks into the memory again, since this
+// can happen: callers A and B find nothing there; the job of A ends and leaves the pool; B starts another job.
 func (c *Cache) look(ctx context.Context, f *inflight) (before *Snapshot, enough bool) {
 	if before = c.inMemory(f.key, f.origin); before != nil {
 		return before, before.enoughFor(f.job)
@@ -138,9 +140,9 @@ func (s *Snapshot) enoughFor(j job) bool {
 	}
 }
 
-// countsFor reports whether s counts for client. A fetch that ended because no caller waited for it is a failure for the
-// client that began it: without that, a client that always leaves could have an origin asked without end. Other clients
-// did not cause the failure, and may ask again.
+// countsFor reports whether s counts for client. A fetch that ended because no caller waited for it is a failure for
+// the client that began it: without that, a client that always leaves could have an origin asked without end. Other
+// clients did not cause the failure, and may ask again.
 func (s *Snapshot) countsFor(client string) bool {
 	failure, ok := s.Err.(*unwantedError)
 	return !ok || failure.client == client
@@ -170,9 +172,10 @@ func (c *Cache) ask(ctx context.Context, f *inflight, before *Snapshot) (result,
 	}
 	snap := replace(before, f.snapshot(answer, before), c.options.UnreachableAllows)
 	c.space(f.pass, f.origin, snap.prepare())
-	defer c.writing.enter(f.origin)() // before the turn is given back, so that the next job finds the result
+	c.writing.Lock() // before the turn is given back, so that the next job finds the result
+	defer c.writing.Unlock()
 	f.pass.end()
-	if f.purpose != toJudge || answer.Flags&RedirectRefused == 0 { // else a job with another purpose may follow that redirect
+	if f.purpose != toJudge || answer.Flags&RedirectRefused == 0 { // else another job may follow that redirect
 		c.keepLocked(f, snap, before)
 	}
 	return result{snap: snap, asked: true}, nil
@@ -184,7 +187,7 @@ func (f *inflight) request(before *Snapshot) fetch.Request {
 	if before != nil {
 		previous := before.Answer
 		if before.Stale {
-			previous.Flags &^= WebPage // of what stood in place of the copy
+			previous.Flags &^= WebPage // of the web page that came after the copy
 		}
 		r.Previous = &previous
 	}
@@ -205,8 +208,8 @@ func (f *inflight) snapshot(answer *Answer, before *Snapshot) *Snapshot {
 	return snap
 }
 
-// countsOn reports whether s, which has no rules, stays in use after a failed renewal: that we asked early must not close
-// the site.
+// countsOn reports whether s, which has no rules, stays in use after a failed renewal: that we asked early must not
+// close the site.
 func (s *Snapshot) countsOn() bool { return s != nil && !s.isGood() && s.freshAt(time.Now()) }
 
 // spare returns what counts while the host is paused, or nil if the origin must be asked all the same.
@@ -225,8 +228,8 @@ func (c *Cache) spare(f *inflight, before *Snapshot) *Snapshot {
 	return stale
 }
 
-// orOlder returns the older copy that counts until f has its turn, if err is a *fetch.LaterError and there is such a copy,
-// or else err.
+// orOlder returns the older copy that counts until f has its turn, if err is a *fetch.LaterError and there is such a
+// copy, or else err.
 func (c *Cache) orOlder(f *inflight, before *Snapshot, err error) (result, error) {
 	var later *fetch.LaterError
 	now := time.Now()
@@ -244,7 +247,8 @@ func (c *Cache) orOlder(f *inflight, before *Snapshot, err error) (result, error
 // keep adds snap to the memory and to those that are saved, and reports a change from before. It does nothing if a job
 // that ended later has fetched a newer Snapshot, or after a purge.
 func (c *Cache) keep(f *inflight, snap, before *Snapshot) {
-	defer c.writing.enter(f.origin)()
+	c.writing.Lock()
+	defer c.writing.Unlock()
 	c.keepLocked(f, snap, before)
 }
 

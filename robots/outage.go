@@ -15,8 +15,8 @@ const (
 	maxOutages = 10_000      // origins; if there are more, all are removed
 )
 
-// outages keeps errors that say nothing about a file for a moment, so that not each request meets them again: failures of
-// the upstream proxy, and turns that come too late. They are in memory only. The zero value is empty.
+// outages keeps errors that say nothing about a file for a moment, so that not each request meets them again: failures
+// of the upstream proxy, and turns that come too late. They are in memory only. The zero value is empty.
 type outages struct {
 	mu sync.Mutex // guards by
 	by map[outageKey]outage

@@ -10,7 +10,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/rules"
 )
 
-// ErrBusy is the error if too many fetches wait. A BusyError wraps it if the fetches are those of one client.
+// ErrBusy is the error of a fetch that did not begin because too many fetches wait. It may be wrapped by a *BusyError.
 var ErrBusy = errors.New("robots: too many fetches are waiting")
 
 // BusyError says when a fetch may be tried again.
@@ -22,7 +22,8 @@ func (e *BusyError) Error() string { return ErrBusy.Error() }
 
 func (e *BusyError) Unwrap() error { return ErrBusy }
 
-// errUnwanted ends a job that no caller waits for: at once if it waits for a place, else if another job wants its place.
+// errUnwanted ends a job for which no caller waits: at once if it waits for a place, else when another job needs its
+// place.
 var errUnwanted = errors.New("no request waits for the file any more")
 
 // unwantedError is errUnwanted as the failure of a fetch that client began.
@@ -40,8 +41,8 @@ var errSlow = errors.New("the body comes slowly, and others wait for its place")
 // slowBody is the time after which endSlow may end the fetch of a body.
 const slowBody = time.Second
 
-// perHost bounds the fetches of one client that wait for one host: a host with a thousand ports must leave room for others.
-// Most hosts have two origins.
+// perHost bounds the fetches of one client that wait for one host: a host with a thousand ports must leave room for
+// others. Most hosts have two origins.
 const perHost = 16
 
 // storeReaders bounds the concurrent calls of Store.Load.
@@ -52,9 +53,9 @@ const storeReaders = 4
 type queue struct {
 	most int // fetches that may wait
 
-	mu      sync.Mutex // guards what follows, and each pass
-	fetches gate       // from the look-up of the address to the end of the body; the key is the host
-	bodies  gate       // from the first byte of a body to its rules
+	mu      sync.Mutex // guards the fields below, and each pass
+	fetches gate       // held from the look-up of the address to the end of the body; the key is the host
+	bodies  gate       // held from the first byte of a body until it is parsed
 	parsers gate       // one for each processor
 	loads   gate       // calls of Store.Load
 	slow    map[*pass]struct{}
@@ -62,8 +63,8 @@ type queue struct {
 
 func newQueue(fetches, bodies, parsers, most int) *queue {
 	return &queue{
-		most: most, fetches: newGate(fetches), bodies: newGate(bodies), parsers: newGate(parsers), loads: newGate(storeReaders),
-		slow: make(map[*pass]struct{}),
+		most: most, slow: make(map[*pass]struct{}),
+		fetches: newGate(fetches), bodies: newGate(bodies), parsers: newGate(parsers), loads: newGate(storeReaders),
 	}
 }
 
@@ -74,14 +75,14 @@ type pass struct {
 	cancel context.CancelCauseFunc // ends the job
 
 	waiters []waiter // the callers that wait for the job
-	ticket  *ticket  // that waits for a place, or nil
-	gate    *gate    // where ticket waits
-	fetch   *place   // nil if the job fetches nothing now
-	body    *place   // nil if it reads none
+	ticket  *ticket  // nil unless it waits for a place
+	gate    *gate    // of ticket
+	fetch   *place   // nil unless the job fetches
+	body    *place   // nil unless it reads a body
 	timer   *time.Timer
 	rules   *rules.Ruleset // of the body; nil before Parse
 
-	endTurn  func() // ends the turn of spacing; nil if it has none
+	endTurn  func() // ends the turn of spacing; nil without a turn
 	asked    bool   // the host was asked, and Cache.space was not called since
 	redirect bool   // it has followed a redirect: perHost does not bound how many jobs wait for its target
 }
@@ -104,7 +105,7 @@ func (p *pass) giveUp(why error) {
 	p.cancel(&fetch.GiveUpError{Err: why})
 }
 
-// join counts a caller that waits for p. The job then also waits in the line of that caller's client.
+// join adds a caller that waits for p. The job then waits in the line of that caller's client too.
 func (p *pass) join(client string) {
 	q := p.queue
 	q.mu.Lock()
@@ -125,7 +126,7 @@ func (p *pass) join(client string) {
 	}
 }
 
-// leave takes back a join. A job that no caller waits for ends, unless it fetches and its place is not wanted.
+// leave undoes a join. If no caller is left, the job ends, unless it fetches and no ticket needs its place.
 func (p *pass) leave(client string) {
 	q := p.queue
 	q.mu.Lock()
@@ -152,7 +153,7 @@ func (p *pass) leave(client string) {
 	}
 }
 
-// unwant marks the place of a job that no caller waits for. The job ends if the place is wanted.
+// unwant marks a place of a job for which no caller waits. It ends the job if a ticket needs the place.
 func (p *pass) unwant(g *gate, held *place) {
 	if held == nil {
 		return
@@ -183,13 +184,13 @@ func (p *pass) waitingClients() []string {
 	return clients
 }
 
-// begin waits until a fetch from host may run; end must be called afterwards. A pass may begin again after its end. The
-// error is a BusyError or the cause of ctx.
+// begin waits for a place to fetch from host. The caller must call end, and may then begin again. The error is a
+// *BusyError or the cause of ctx.
 func (p *pass) begin(ctx context.Context, host string) error {
 	return p.take(ctx, &p.queue.fetches, host, &p.fetch)
 }
 
-// end gives back what begin took, if that was not given back before.
+// end gives back the place of begin and the turn of spacing, if p has them.
 func (p *pass) end() {
 	if p.fetch != nil {
 		p.give(&p.queue.fetches, &p.fetch)
@@ -200,7 +201,8 @@ func (p *pass) end() {
 	}
 }
 
-// Enter implements fetch.Queue: it is begin for the target of a redirect. The first request of a fetch has its place.
+// Enter implements fetch.Queue. It is begin for the target of a redirect: the first request of a fetch has a place
+// already.
 func (p *pass) Enter(ctx context.Context, host string) error {
 	if p.fetch != nil && p.fetch.key == host {
 		return nil
@@ -251,7 +253,7 @@ func (p *pass) at(ctx context.Context, g *gate, f func()) error {
 	return nil
 }
 
-// take waits for a place at g and puts it into held.
+// take waits for a place of g and stores it in held.
 func (p *pass) take(ctx context.Context, g *gate, key string, held **place) error {
 	t := p.ask(g, key)
 	select {
@@ -279,7 +281,7 @@ func (p *pass) take(ctx context.Context, g *gate, key string, held **place) erro
 	return nil
 }
 
-// ask returns a ticket that waits at g, or is granted or refused already.
+// ask returns a ticket for g. It ends another job whose place the ticket can have.
 func (p *pass) ask(g *gate, key string) *ticket {
 	q := p.queue
 	q.mu.Lock()
@@ -314,7 +316,7 @@ func (p *pass) give(g *gate, held **place) {
 	*held = nil
 }
 
-// bound refuses t, which has come into the line of client, or the last ticket of a longer line, if too many wait.
+// bound refuses t, which is new in the line of client, or the last ticket of a longer line, if too many wait.
 func (q *queue) bound(g *gate, t *ticket, client string) {
 	if g != &q.fetches || t.settled() {
 		return
@@ -328,7 +330,7 @@ func (q *queue) bound(g *gate, t *ticket, client string) {
 	}
 }
 
-// markSlow lets the place of a body be given to a client that reads none.
+// markSlow says that the body of p may be ended by endSlow.
 func (p *pass) markSlow() {
 	q := p.queue
 	q.mu.Lock()
@@ -339,7 +341,7 @@ func (p *pass) markSlow() {
 	}
 }
 
-// endSlow ends a slow body for each client that waits and reads none: of the clients that read the most.
+// endSlow ends a slow body for each client that waits and reads no body. It chooses the clients that read the most.
 func (q *queue) endSlow() {
 	g := &q.bodies
 	waiting := 0
@@ -360,7 +362,7 @@ func (q *queue) endSlow() {
 	}
 }
 
-// load returns how many fetches wait and run.
+// load returns the number of fetches that wait and that run.
 func (q *queue) load() (waiting, running int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -8,15 +8,15 @@ import (
 	"github.com/robotsproxy/robotsproxy/origin"
 )
 
-// recent holds the newest Snapshots beside ristretto, which declines some that it thinks little of. Without it a busy host
-// that was declined would cost a read of the Store at every request, and a fetch where there is none. One that is in use
-// when its turn to go comes gets another turn.
+// recent holds the newest Snapshots, beside ristretto, which declines some that it expects to be of little use. Without
+// recent, each request for such a host would read the Store, or fetch the file if there is no Store. A Snapshot that
+// was used since its last turn to be removed gets another turn.
 type recent struct {
-	limit int64 // octets
+	limit int64 // in bytes
 
-	mu    sync.RWMutex // guards what follows
+	mu    sync.RWMutex // guards the fields below
 	at    map[origin.Origin]*entry
-	queue []*entry // in the order in which they go
+	queue []*entry // the next to remove first
 	bytes int64
 }
 
@@ -26,7 +26,7 @@ type entry struct {
 	used atomic.Bool // since its last turn
 }
 
-// Bounds of recent, whichever is met first.
+// Limits of recent.
 const (
 	recentCount = 256
 	recentBytes = 8 << 20
@@ -47,7 +47,7 @@ func (r *recent) get(o origin.Origin) *Snapshot {
 	return e.snap
 }
 
-// add takes snap in, in the place of an older one of its origin. The newest stays however large it is.
+// add adds snap in place of the previous Snapshot of its origin. The newest Snapshot stays, however large it is.
 func (r *recent) add(snap *Snapshot) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -56,7 +56,7 @@ func (r *recent) add(snap *Snapshot) {
 	r.at[snap.Origin] = e
 	r.bytes += e.size
 	r.shrink()
-	r.queue = append(r.queue, e) // last, so that it is not what goes
+	r.queue = append(r.queue, e) // after shrink, which must not remove it
 }
 
 func (r *recent) remove(o origin.Origin) {
@@ -75,7 +75,7 @@ func (r *recent) drop(o origin.Origin) {
 	r.bytes -= old.size
 }
 
-// shrink makes room. Each entry has at most one turn more, so it ends within two rounds.
+// shrink removes entries until the limits are met. Each gets at most one more turn, so it ends after two rounds.
 func (r *recent) shrink() {
 	for len(r.queue) > 0 && (len(r.queue) >= recentCount || r.bytes > r.limit) {
 		e := r.queue[0]

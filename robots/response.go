@@ -14,9 +14,9 @@ import (
 	"github.com/robotsproxy/robotsproxy/rules"
 )
 
-// Response answers req, a GET or HEAD of /robots.txt, with the file that s enforces: the origin's status and text, its age and
-// its hash. If a redirect took the file from a page of another host, Response shows only the rules, as dialect d reads them,
-// since the client may not be allowed to read that page. An s that is Unreachable has no file.
+// Response answers req, a GET or HEAD of /robots.txt, with the file that s enforces: the origin's status and text, its
+// age and its hash. If a redirect took the file from a page of another host, Response shows only the rules, as dialect
+// d reads them, since the client may not be allowed to read that page. An s that is Unreachable has no file.
 func (s *Snapshot) Response(req *http.Request, d rules.Dialect, now time.Time) *http.Response {
 	h := http.Header{
 		"Age":                      {strconv.Itoa(max(0, int(now.Sub(s.Fetched).Seconds())))},
@@ -57,8 +57,8 @@ func describePage(h http.Header, s *Snapshot, d rules.Dialect) []byte {
 	return body
 }
 
-// enforcedText returns the text that is enforced. It excludes the last line of a file that was cut: "Allow: /images" may have
-// become "Allow: /".
+// enforcedText returns the text that is enforced. It excludes the last line of a file that was cut: "Allow: /images"
+// may have become "Allow: /".
 func enforcedText(s *Snapshot) []byte {
 	if !s.Truncated {
 		return s.Body
@@ -91,8 +91,8 @@ func notModified(asked, ours http.Header) bool {
 	return err == nil && !modified.After(since)
 }
 
-// matchesTag compares weakly, as If-None-Match does (RFC 9110 section 13.1.2). It splits the list at every comma: the tags of
-// Response contain no comma.
+// matchesTag compares weakly, as If-None-Match does (RFC 9110 section 13.1.2). It splits the list at every comma: the
+// tags of Response contain no comma.
 func matchesTag(list, tag string) bool {
 	for each := range strings.SplitSeq(list, ",") {
 		each = strings.TrimSpace(each)

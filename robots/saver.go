@@ -44,7 +44,10 @@ const (
 )
 
 func newSaver(limit int64) saver {
-	return saver{limit: limit, saving: make(chan struct{}, 1), latest: make(map[origin.Origin]*unsaved), lost: make(map[origin.Origin]struct{})}
+	return saver{
+		limit: limit, saving: make(chan struct{}, 1),
+		latest: make(map[origin.Origin]*unsaved), lost: make(map[origin.Origin]struct{}),
+	}
 }
 
 // add reports whether the caller must start run.

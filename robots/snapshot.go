@@ -7,12 +7,12 @@
 //	allowed := snap.Rules.Agent("NewsBot").Verdict("/private").Allowed
 //
 // A Cache fetches each file once for all callers that wait for it, keeps it for a day at most, and renews it in the
-// background while it is in use. If an origin fails, the last good copy stays in use for a limited time (RFC 9309 section
-// 2.3.1.4).
+// background while it is in use. If an origin fails, the last good copy stays in use for a limited time (RFC 9309
+// section 2.3.1.4).
 //
-// An origin that cannot be reached has a Snapshot too, which says so. Snapshot returns an error if the caller leaves, if
-// the address may not be dialled, if the upstream proxy fails, or if too many fetches wait. A Snapshot does not change, so
-// requests may hold it while a new one replaces it.
+// An origin that cannot be reached has a Snapshot too, which says so. Snapshot returns an error if the caller leaves,
+// if the address may not be dialled, if the upstream proxy fails, or if too many fetches wait. A Snapshot does not
+// change, so requests may hold it while a new one replaces it.
 //
 // Package fetch fetches the files, package rules parses them, and package policy decides whether a request may be sent.
 package robots
@@ -52,13 +52,13 @@ const (
 
 // Snapshot is the robots.txt of one origin at one moment. It is immutable.
 type Snapshot struct {
-	// Answer is the response that counts. If Stale, its body and header are those of the last good response, and Status,
-	// Cause and Err are those of the last fetch.
+	// Answer is the response that counts. If Stale, its body and header are those of the last good response, and
+	// Status, Cause and Err are those of the last fetch.
 	Answer
 	Stale bool          // an older copy counts, until the origin gives a better one
 	marks atomic.Uint32 // see markRenewing
 
-	Client   string         // Asker.Client of the fetch. A Store may charge the Snapshot to that client; it need not save the name.
+	Client   string         // Asker.Client of the fetch, for a Store that limits the share of a client
 	Rules    *rules.Ruleset // not nil in a Snapshot from a Cache, but for Peek; empty unless Found
 	Since    time.Time      // when the failures began; zero unless there is a Cause
 	Failures int            // in a row, the last included; 0 unless there is a Cause
@@ -93,8 +93,8 @@ func (s *Snapshot) State() string {
 	}
 }
 
-// Renewal returns the time from which a look-up renews s in the background. It is a little before Expires. After a failure
-// it is Expires, so that the origin has the time that it asked for.
+// Renewal returns the time from which a look-up renews s in the background. It is a little before Expires. After a
+// failure it is Expires, so that the origin has the time that it asked for.
 func (s *Snapshot) Renewal() time.Time {
 	if s.renewal.IsZero() {
 		return s.Expires
@@ -102,8 +102,8 @@ func (s *Snapshot) Renewal() time.Time {
 	return s.renewal
 }
 
-// RulesFor returns the rules of s in the dialect d. It parses the body at the first call for a dialect other than that of
-// Rules. The memory of those rules is not counted by the cache.
+// RulesFor returns the rules of s in the dialect d. It parses the body at the first call for a dialect other than that
+// of Rules. The memory of those rules is not counted by the cache.
 func (s *Snapshot) RulesFor(d rules.Dialect) *rules.Ruleset {
 	if d == s.Rules.Dialect() || s.Availability != Found {
 		return s.Rules
@@ -120,8 +120,8 @@ func (s *Snapshot) RulesFor(d rules.Dialect) *rules.Ruleset {
 	return set.(*rules.Ruleset)
 }
 
-// parse returns the rules of a, which are empty unless it is Found. For a hostile file of 500 KiB that takes ten times the
-// memory of the file, so a Cache limits concurrent calls: see queue.
+// parse returns the rules of a, which are empty unless it is Found. For a hostile file of 500 KiB that takes ten times
+// the memory of the file, so a Cache limits concurrent calls: see queue.
 func parse(a *Answer, d rules.Dialect) *rules.Ruleset {
 	if a.Availability != Found {
 		return &rules.Ruleset{}
@@ -178,12 +178,15 @@ func (s *Snapshot) use() {
 
 // copy returns a Snapshot with the exported fields of s.
 func (s *Snapshot) copy() *Snapshot {
-	return &Snapshot{Answer: s.Answer, Stale: s.Stale, Client: s.Client, Rules: s.Rules, Since: s.Since, Failures: s.Failures}
+	return &Snapshot{
+		Answer: s.Answer, Stale: s.Stale, Client: s.Client, Rules: s.Rules, Since: s.Since, Failures: s.Failures,
+	}
 }
 
 // size returns about how many bytes of memory s takes. A site can make each part of it large.
 func (s *Snapshot) size() int64 {
-	n := fixedSize + len(s.Body) + s.Rules.Size() + len(s.ContentType) + len(s.ETag) + len(s.LastModified) + len(s.Fields)
+	n := fixedSize + len(s.Body) + s.Rules.Size()
+	n += len(s.ContentType) + len(s.ETag) + len(s.LastModified) + len(s.Fields)
 	for _, u := range s.Redirects {
 		n += len(u)
 	}

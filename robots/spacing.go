@@ -11,40 +11,40 @@ import (
 	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
 
-// maxSpaced is how many hosts spacing remembers; beyond, those are forgotten that no fetch asks or waits for.
+// maxSpaced is the number of hosts that spacing remembers. If there are more, it forgets those that no fetch uses.
 const maxSpaced = 50_000
 
-// spacing keeps the fetches for different origins of one host (see origin.Key) apart: each port of a host has a robots.txt of
-// its own, and all ports are one server. Clients whose fetches wait for a host take turns. The zero value has no hosts.
+// spacing keeps fetches for different origins of one host (see origin.Key) apart: each port of a host has a robots.txt,
+// and all ports are one server. Clients that wait for a host take turns. The zero value has no hosts.
 type spacing struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	hosts map[string]*spaced
-	sweep int // how many hosts there are when those that are free again are dropped
+	sweep int // number of hosts at which drop removes some
 }
 
-// spaced is what is known of the fetches from one host.
+// spaced is the state of one host.
 type spaced struct {
-	last  origin.Origin     // that was asked
-	free  time.Time         // when another one may be asked
-	taken bool              // a fetch has its turn
-	line  []*turn           // in the order of arrival
-	timer *time.Timer       // for the next turn; nil: none was needed
-	had   map[string]uint64 // number of the last turn of each client in line, and of those before them
-	turns uint64
+	last  origin.Origin     // the origin that was fetched last
+	free  time.Time         // when another origin may be fetched
+	taken bool              // a fetch has the turn
+	line  []*turn           // that wait, in the order of arrival
+	timer *time.Timer       // calls advance; nil if it was never needed
+	had   map[string]uint64 // the number of the last turn of each client; nil if no turn waits
+	turns uint64            // number of turns
 }
 
-// turn is that of one fetch.
+// turn is the right of one fetch to use its host.
 type turn struct {
 	host   *spaced
 	origin origin.Origin
 	pass   *pass
-	most   time.Duration // it may wait
-	over   chan struct{} // closed when it has come, or err is set
+	most   time.Duration // the longest wait
+	over   chan struct{} // closed when the turn has come, or err is set
 	err    error
 }
 
-// enter waits for the turn of a fetch for o. Leave must be called when the fetch does not ask o's host any more. The error is
-// ErrBusy, a *fetch.LaterError or the cause of ctx.
+// enter waits for the turn of a fetch for o, for most at most. The caller must call leave after its last request to o's
+// host. The error is ErrBusy, a *fetch.LaterError or the cause of ctx.
 func (s *spacing) enter(ctx context.Context, o origin.Origin, p *pass, most time.Duration) (leave func(), err error) {
 	t, err := s.ask(o, p, most)
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *spacing) enter(ctx context.Context, o origin.Origin, p *pass, most time
 	return func() { s.leave(t.host) }, nil
 }
 
-// ask returns a turn, which may have come already.
+// ask adds a turn to the line. It may come at once.
 func (s *spacing) ask(o origin.Origin, p *pass, most time.Duration) (*turn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +77,7 @@ func (s *spacing) ask(o origin.Origin, p *pass, most time.Duration) (*turn, erro
 	return t, nil
 }
 
-// host returns what is known of o's host.
+// host returns the state of o's host.
 func (s *spacing) host(o origin.Origin, now time.Time) *spaced {
 	key := origin.Key(o.Host())
 	h := s.hosts[key]
@@ -89,7 +89,7 @@ func (s *spacing) host(o origin.Origin, now time.Time) *spaced {
 	return h
 }
 
-// drop forgets hosts that are free again, if there are many.
+// drop removes hosts that are free, if there are many.
 func (s *spacing) drop(now time.Time) {
 	if s.hosts == nil {
 		s.hosts, s.sweep = make(map[string]*spaced), 1000
@@ -105,7 +105,7 @@ func (s *spacing) drop(now time.Time) {
 	s.sweep = max(1000, 2*len(s.hosts))
 }
 
-// waiting returns how many fetches that client began wait for h.
+// waiting returns the number of fetches in line that client began.
 func (h *spaced) waiting(client string) (n int) {
 	for _, t := range h.line {
 		if t.pass.client == client {
@@ -115,7 +115,7 @@ func (h *spaced) waiting(client string) (n int) {
 	return n
 }
 
-// advance gives the next turn, if it is time, and turns away those that would wait for too long.
+// advance gives the next turn, or sets the timer for it. It refuses turns that would wait for too long.
 func (s *spacing) advance(h *spaced, now time.Time) {
 	left := h.free.Sub(now)
 	h.line = slices.DeleteFunc(h.line, func(t *turn) bool { return t.origin != h.last && t.isLate(left) })
@@ -130,18 +130,19 @@ func (s *spacing) advance(h *spaced, now time.Time) {
 	}
 }
 
-// isLate turns t away if it would wait for longer than it may.
+// isLate refuses t if it would wait for longer than t.most.
 func (t *turn) isLate(left time.Duration) bool {
 	if left <= t.most {
 		return false
 	}
-	why := fmt.Errorf("another port of %s was asked a moment ago, and the next may be asked in %v", t.origin.Host(), left.Round(time.Millisecond))
+	why := fmt.Errorf("another port of %s was asked a moment ago, and the next may be asked in %v",
+		t.origin.Host(), left.Round(time.Millisecond))
 	t.err = &fetch.LaterError{At: t.host.free, Err: why}
 	close(t.over)
 	return true
 }
 
-// wake has advance called after d.
+// wake calls advance after d.
 func (s *spacing) wake(h *spaced, d time.Duration) {
 	if h.timer != nil {
 		h.timer.Reset(d)
@@ -154,8 +155,8 @@ func (s *spacing) wake(h *spaced, d time.Duration) {
 	})
 }
 
-// next returns whose turn in the line it is: that of the client whose last turn is longest ago. If that is too soon for any
-// origin but the last, it returns -1 if nobody waits for that one.
+// next returns the index of the next turn in the line: the client with the oldest last turn comes first. If tooSoon,
+// only the last origin may be fetched again. If there is no such turn, next returns -1.
 func (h *spaced) next(tooSoon bool) (i int) {
 	i = -1
 	var least uint64
@@ -170,7 +171,7 @@ func (h *spaced) next(tooSoon bool) (i int) {
 	return i
 }
 
-// lastTurn returns the number of the last turn of the clients of t; 0 if one of them has had none.
+// lastTurn returns the number of the oldest last turn among the clients of t, or 0 if one of them had no turn.
 func (h *spaced) lastTurn(t *turn) uint64 {
 	least := h.had[t.pass.client]
 	for _, client := range t.pass.waitingClients() {
@@ -195,7 +196,7 @@ func (h *spaced) grant(i int) {
 	close(t.over)
 }
 
-// withdraw takes t out of its line, or gives its turn to the next.
+// withdraw removes t from its line, or ends its turn.
 func (s *spacing) withdraw(t *turn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,7 +217,7 @@ func (s *spacing) leave(h *spaced) {
 	s.advance(h, time.Now())
 }
 
-// note keeps fetches for other origins of o's host away from it until free.
+// note keeps fetches for other origins of o's host from starting before free.
 func (s *spacing) note(o origin.Origin, free, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,7 +226,8 @@ func (s *spacing) note(o origin.Origin, free, now time.Time) {
 	s.advance(h, now)
 }
 
-// space keeps fetches for other origins of o's host away from it for a while. Snap is what counts of o's; nil: not known.
+// space calls note with the result of Options.Spacing. Snap is the Snapshot of o that counts, or nil if that is not
+// known.
 func (c *Cache) space(p *pass, o origin.Origin, snap *Snapshot) {
 	p.asked = false
 	if c.options.Spacing == nil {
@@ -237,8 +239,8 @@ func (c *Cache) space(p *pass, o origin.Origin, snap *Snapshot) {
 	}
 }
 
-// enter waits until a fetch for o may begin: until the last one for another origin of its host is long enough ago, for the
-// turn of the host, and for a place. p must end afterwards. The error is ErrBusy, a *fetch.LaterError or the cause of ctx.
+// enter waits until a fetch for o may begin: for the turn of its host, and for a place in the queue. The caller must
+// call p.end. The error is ErrBusy, a *fetch.LaterError or the cause of ctx.
 func (c *Cache) enter(ctx context.Context, p *pass, o origin.Origin) error {
 	if c.options.Spacing == nil {
 		return p.begin(ctx, origin.Key(o.Host()))
@@ -248,7 +250,7 @@ func (c *Cache) enter(ctx context.Context, p *pass, o origin.Origin) error {
 		return err
 	}
 	p.endTurn = func() {
-		if p.asked { // and it is not known yet what counts
+		if p.asked { // the fetch has not ended
 			c.space(p, o, nil)
 		}
 		leave()

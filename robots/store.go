@@ -12,11 +12,12 @@ import (
 // Store keeps one Snapshot of each origin after the process has ended. Its methods may be called concurrently. If they
 // fail, a Cache fetches more often, but gives the same answers.
 type Store interface {
-	// Load returns the Snapshot that was last saved for o, or ErrNoSnapshot. Its Rules are nil. The caller may change it.
+	// Load returns the Snapshot that was last saved for o, or ErrNoSnapshot. Its Rules are nil. The caller may change
+	// it.
 	Load(ctx context.Context, o origin.Origin) (*Snapshot, error)
 
-	// Save keeps s in place of the previous Snapshot of its origin, and c unless that is nil. It keeps both or neither. It
-	// must not use s after it has returned.
+	// Save keeps s in place of the previous Snapshot of its origin, and c unless that is nil. It keeps both or neither.
+	// It must not use s after it has returned.
 	Save(ctx context.Context, s *Snapshot, c *Change) error
 
 	// Delete removes the Snapshot of o, but not its changes. If there is none, Delete returns nil.
@@ -85,8 +86,9 @@ func (c *Cache) expiry(snap *Snapshot) time.Time {
 
 // erase removes the origin of j. It changes the memory last, so that a Store that fails leaves all unchanged.
 func (c *Cache) erase(j job) error {
-	defer c.writing.enter(j.origin)()
-	c.purges.Add(1)
+	c.writing.Lock()
+	c.purges.Add(1) // a job that began before this keeps nothing after it
+	c.writing.Unlock()
 	if err := c.deleteStored(j.origin); err != nil {
 		err = fmt.Errorf("robots: deleting the snapshot of %s: %w", j.origin, err)
 		c.storeFailed(err)

@@ -128,8 +128,8 @@ func (s *Snapshot) extend(now, until time.Time, why error) *Snapshot {
 	return stale
 }
 
-// changeOf returns the change from before to s, or nil. It compares the bodies of files only: the body of a web page may
-// differ each time.
+// changeOf returns the change from before to s, or nil. It compares the bodies of files only: the body of a web page
+// may differ each time.
 func changeOf(before, s *Snapshot) *Change {
 	if before == nil || before.State() == s.State() && (!s.isGood() || before.SHA256 == s.SHA256) {
 		return nil

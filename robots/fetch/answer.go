@@ -34,7 +34,7 @@ type Answer struct {
 	ContentType  string    // of the response with Body
 	ETag         string    // of that response (RFC 9110 section 8.8); empty if it had none
 	LastModified string    // of that response; empty if it had none
-	Fields       string    // of that response, those that give its lifetime (RFC 9111 section 4.2), as lines of HTTP/1.1
+	Fields       string    // of that response that give its lifetime (RFC 9111 section 4.2), as lines of HTTP/1.1
 	Cause        string    // of a failure: an error type of RFC 9209 section 2.3
 	Err          error     // of a failure, for our log: it may contain addresses
 }
@@ -43,18 +43,19 @@ type Answer struct {
 type Flags uint8
 
 const (
-	WebPage          Flags = 1 << iota // "html": a web page in place of the file, from a bot wall or as a "not found" with status 200
+	WebPage          Flags = 1 << iota // "html": a web page in place of the file, often from a bot wall
 	Unauthorized                       // "unauthorized": 401 or 403
 	TooManyRedirects                   // "too-many-redirects": the file counts as unavailable (section 2.3.1.2)
 	RedirectLoop                       // "redirect-loop": the file counts as unavailable
 	Downgraded                         // "downgraded": a redirect led from https to http
-	RedirectRefused                    // "redirect-refused": a redirect led to a page of another host that may not be fetched; see Err
+	RedirectRefused                    // "redirect-refused": a redirect led to a page that may not be fetched; see Err
 )
 
 // Wall is the set of flags of an answer that a bot wall may give.
 const Wall = WebPage | Unauthorized
 
-var flagWords = []string{"html", "unauthorized", "too-many-redirects", "redirect-loop", "downgraded", "redirect-refused"} // by bit
+// flagWords are the words of the flags, in the order of their bits.
+var flagWords = []string{"html", "unauthorized", "too-many-redirects", "redirect-loop", "downgraded", "redirect-refused"}
 
 // String returns the words for f, separated by commas. It is empty if f is 0.
 func (f Flags) String() string {

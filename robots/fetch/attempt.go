@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// Queue limits the fetches of a cache: the requests under way, the bodies in memory and the parsers at work. The methods
-// that wait return the cause of ctx if it ends. Fetch returns their other errors: they say nothing about the file.
+// Queue limits the fetches of a cache: the requests under way, the bodies in memory and the parsers at work. The
+// methods that wait return the cause of ctx if it ends. Fetch returns their other errors: they say nothing about the
+// file.
 type Queue interface {
-	// Enter waits for a place for requests to host, or for a place of no particular host if host is empty. It first gives
-	// back the place that it has, unless that is one for host.
+	// Enter waits for a place for requests to host, or for a place of no particular host if host is empty. It first
+	// gives back the place that it has, unless that is one for host.
 	Enter(ctx context.Context, host string) error
 	// Leave gives back the place of Enter. It does nothing if there is none.
 	Leave()

@@ -20,7 +20,9 @@ import (
 // ErrorType returns the error type (RFC 9209 section 2.3) of an error of an http.RoundTripper. For unknown errors it is
 // destination_unavailable. An error may have a method ProxyErrorType() string that returns its type.
 func ErrorType(err error) string {
-	for _, classify := range []func(error) string{ownType, setupType, dnsType, tlsType, dialType, codingType, exchangeType, textType} {
+	for _, classify := range []func(error) string{
+		ownType, setupType, dnsType, tlsType, dialType, codingType, exchangeType, textType,
+	} {
 		if t := classify(err); t != "" {
 			return t
 		}
@@ -28,8 +30,8 @@ func ErrorType(err error) string {
 	return "destination_unavailable"
 }
 
-// ErrorText returns a description of err for clients, without addresses: of the certificate, or else of errorType, a type of
-// RFC 9209. An error may have a method ClientText(string) string that takes this text and returns another.
+// ErrorText returns a description of err for clients, without addresses: of the certificate, or else of errorType, a
+// type of RFC 9209. An error may have a method ClientText(string) string that takes this text and returns another.
 func ErrorText(errorType string, err error) string {
 	text := strings.ReplaceAll(errorType, "_", " ")
 	if fault := certificateFault(err); fault != "" {
@@ -73,15 +75,16 @@ var (
 	errConnecting = errors.New("connecting")
 )
 
-// progress records the steps of a request. The error of net/http for a context that ends does not name the step: without
-// progress, an origin that accepts no connection would look like one that is slow to answer.
+// progress records the steps of a request. The error of net/http for a context that ends does not name the step:
+// without progress, an origin that accepts no connection would look like one that is slow to answer.
 type progress struct{ resolving, connected atomic.Bool }
 
 func (p *progress) watch(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		DNSStart: func(httptrace.DNSStartInfo) { p.resolving.Store(true) },
-		DNSDone:  func(done httptrace.DNSDoneInfo) { p.resolving.Store(done.Err != nil) }, // without an address, no connection is tried
-		GotConn:  func(httptrace.GotConnInfo) { p.connected.Store(true) },
+		// Without an address, no connection is tried.
+		DNSDone: func(done httptrace.DNSDoneInfo) { p.resolving.Store(done.Err != nil) },
+		GotConn: func(httptrace.GotConnInfo) { p.connected.Store(true) },
 	})
 }
 
@@ -132,7 +135,8 @@ func tlsType(err error) string {
 		return "tls_certificate_error"
 	case errors.As(err, &alert), strings.Contains(err.Error(), "remote error: tls:"):
 		return "tls_alert_received"
-	case errors.As(err, &record), strings.Contains(err.Error(), "tls:"), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
+	case errors.As(err, &record), strings.Contains(err.Error(), "tls:"),
+		strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
 		return "tls_protocol_error"
 	}
 	return ""
@@ -156,7 +160,8 @@ func dialType(err error) string {
 
 func codingType(err error) string {
 	var corrupt flate.CorruptInputError
-	if errors.Is(err, errCoding) || errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.As(err, &corrupt) {
+	if errors.Is(err, errCoding) || errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) ||
+		errors.As(err, &corrupt) {
 		return "http_response_content_coding"
 	}
 	return ""
@@ -166,7 +171,8 @@ func codingType(err error) string {
 func exchangeType(err error) string {
 	var timeout net.Error
 	switch {
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded),
+		errors.As(err, &timeout) && timeout.Timeout():
 		return "http_response_timeout"
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF):
 		return "connection_terminated"

@@ -4,11 +4,11 @@
 //	answer, err := f.Fetch(ctx, fetch.Request{Origin: o})
 //	fmt.Println(answer.Availability, answer.Status, len(answer.Body))
 //
-// An origin that does not answer, or not with a file, is an Answer and not an error. Fetch follows redirects, validates a
-// copy by its ETag or Last-Modified, and limits size and time.
+// An origin that does not answer, or not with a file, is an Answer and not an error. Fetch follows redirects, validates
+// a copy by its ETag or Last-Modified, and limits size and time.
 //
-// A Fetcher stores nothing and does not parse the file: see package robots. It has no rules about which redirects may be
-// followed: see Options.Admit. It limits no concurrency: see Queue.
+// A Fetcher stores nothing and does not parse the file: see package robots. It has no rules about which redirects may
+// be followed: see Options.Admit. It limits no concurrency: see Queue.
 package fetch
 
 import (
@@ -44,8 +44,8 @@ type Options struct {
 	ErrorTTL time.Duration
 
 	// Admit is called before each request, redirects included. It returns the Visit of that request; a *RefusedError if
-	// the redirect may not be followed; a *LaterError if the request may not be sent now; or another error if that is not
-	// known. If nil, all requests are sent.
+	// the redirect may not be followed; a *LaterError if the request may not be sent now; or another error if that is
+	// not known. If nil, all requests are sent.
 	Admit func(context.Context, Hop) (Visit, error)
 
 	// Prohibited reports whether err says that an address may not be dialled. If nil, no error does.
@@ -128,7 +128,8 @@ func (e *UpstreamError) Error() string { return e.Err.Error() }
 // Unwrap returns Err.
 func (e *UpstreamError) Unwrap() error { return e.Err }
 
-// LaterError says that a request was not sent because its turn would have come too late. It says nothing about the file.
+// LaterError says that a request was not sent because its turn would have come too late. It says nothing about the
+// file.
 type LaterError struct {
 	At  time.Time // when to try again; zero if not known
 	Err error
@@ -139,9 +140,9 @@ func (e *LaterError) Error() string { return e.Err.Error() }
 // Unwrap returns Err.
 func (e *LaterError) Unwrap() error { return e.Err }
 
-// Fetch fetches the file of r. A failure of the origin is an Answer. Fetch returns an error, which says nothing about the
-// file, if ctx ends (but see GiveUpError), if the address of the origin may not be dialled, if Admit or Queue has no turn
-// for a request, or if the upstream proxy fails (an *UpstreamError).
+// Fetch fetches the file of r. A failure of the origin is an Answer. Fetch returns an error, which says nothing about
+// the file, if ctx ends (but see GiveUpError), if the address of the origin may not be dialled, if Admit or Queue has
+// no turn for a request, or if the upstream proxy fails (an *UpstreamError).
 func (f *Fetcher) Fetch(ctx context.Context, r Request) (*Answer, error) {
 	at := newAttempt(ctx, r.Queue, f.options.Timeout)
 	defer at.end()
@@ -167,7 +168,8 @@ func (f *Fetcher) noAnswer(ctx context.Context, a *Answer, err error) error {
 		return nil
 	case ctx.Err() != nil:
 		return fmt.Errorf("robots: fetching for %s: %w", a.Origin, ctx.Err())
-	case errors.As(err, new(*LaterError)), errors.As(err, new(queueError)), f.options.Prohibited(err) && len(a.Redirects) == 0:
+	case errors.As(err, new(*LaterError)), errors.As(err, new(queueError)),
+		f.options.Prohibited(err) && len(a.Redirects) == 0:
 		return fmt.Errorf("robots: fetching for %s: %w", a.Origin, err)
 	case f.options.UpstreamFailed(err):
 		return &UpstreamError{fmt.Errorf("robots: fetching for %s: %w", a.Origin, err)}
@@ -245,7 +247,8 @@ func (f *Fetcher) step(at *attempt, r Request, t *trail, a *Answer) (resp *http.
 	}
 	h := f.header(token, previous)
 	visit, err := f.admit(at, Hop{
-		For: r.Origin, Asker: r.Asker, To: t.to, Target: t.target, UserAgent: h.Get("User-Agent"), Until: at.until, Page: t.page,
+		For: r.Origin, Asker: r.Asker, To: t.to, Target: t.target, Page: t.page,
+		UserAgent: h.Get("User-Agent"), Until: at.until,
 	}, r.NoPages)
 	if err != nil {
 		return nil, "", t.explain(err)
@@ -263,7 +266,9 @@ func (f *Fetcher) step(at *attempt, r Request, t *trail, a *Answer) (resp *http.
 	return resp, next, err
 }
 
-var errPageInPage = &RefusedError{Why: "the robots.txt by which another redirect is judged may not be such a redirect itself"}
+var errPageInPage = &RefusedError{
+	Why: "the robots.txt by which another redirect is judged may not be such a redirect itself",
+}
 
 // admit waits for the queue and calls Admit. A Page holds no place in the queue while Admit judges it: that may fetch a
 // robots.txt from the same host.
@@ -314,7 +319,8 @@ func isToken(s string) bool {
 	return s != ""
 }
 
-// read completes a for the last response, as RFC 9309 section 2.3.1 says. It returns an error if the body is incomplete.
+// read completes a for the last response, as RFC 9309 section 2.3.1 says. It returns an error if the body is
+// incomplete.
 func (f *Fetcher) read(at *attempt, a *Answer, resp *http.Response, previous *Answer) error {
 	a.Status, a.Fields = resp.StatusCode, fieldsOf(resp.Header)
 	switch resp.StatusCode {

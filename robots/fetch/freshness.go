@@ -10,8 +10,8 @@ import (
 	"github.com/pquerna/cachecontrol/cacheobject"
 )
 
-// lifetime returns the time for which a response with the fields h may be used. That is its freshness lifetime (RFC 9111
-// section 4.2), but at least MinTTL, so that no site is asked before each request, and at most MaxTTL.
+// lifetime returns the time for which a response with the fields h may be used. That is its freshness lifetime (RFC
+// 9111 section 4.2), but at least MinTTL, so that no site is asked before each request, and at most MaxTTL.
 func (f *Fetcher) lifetime(h http.Header, now time.Time) time.Duration {
 	explicit, ok := explicitLifetime(h, now)
 	if !ok {

@@ -12,15 +12,16 @@ import (
 
 const robotsPath = "/robots.txt"
 
-// errBadTarget is the error of a redirect to a URL that cannot be requested. The file behind it is as unknown as that of
-// an origin that does not answer.
+// errBadTarget is the error of a redirect to a URL that cannot be requested. The file behind it is as unknown as that
+// of an origin that does not answer.
 var errBadTarget = errors.New("a redirect leads to what is no HTTP URL")
 
-// location returns the URL to which resp redirects, without userinfo and fragment. It is empty if resp is not a redirect
-// or has no Location.
+// location returns the URL to which resp redirects, without userinfo and fragment. It is empty if resp is not a
+// redirect or has no Location.
 func location(resp *http.Response) (string, error) {
 	switch resp.StatusCode {
-	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect,
+		http.StatusPermanentRedirect:
 	default:
 		return "", nil
 	}
@@ -35,7 +36,9 @@ func location(resp *http.Response) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: %.200s", errBadTarget, err)
 	}
-	clean := url.URL{Scheme: o.Scheme(), Host: o.Authority(), Path: next.Path, RawPath: next.RawPath, RawQuery: next.RawQuery}
+	clean := url.URL{
+		Scheme: o.Scheme(), Host: o.Authority(), Path: next.Path, RawPath: next.RawPath, RawQuery: next.RawQuery,
+	}
 	return clean.String(), nil
 }
 

@@ -11,11 +11,12 @@ import (
 )
 
 // toValidate returns r.Previous if the next request for a may be conditional, or nil. Validators belong to the URL that
-// they came from, so the redirects must be the same. A file that was cut is requested again, since MaxSize may be larger
-// now.
+// they came from, so the redirects must be the same. A file that was cut is requested again, since MaxSize may be
+// larger now.
 func (r Request) toValidate(a *Answer) *Answer {
 	p := r.Previous
-	if p == nil || p.Availability != Found || p.Truncated || p.ETag == "" && p.LastModified == "" || !slices.Equal(p.Redirects, a.Redirects) {
+	if p == nil || p.Availability != Found || p.Truncated || p.ETag == "" && p.LastModified == "" ||
+		!slices.Equal(p.Redirects, a.Redirects) {
 		return nil
 	}
 	return p
@@ -44,7 +45,8 @@ func (f *Fetcher) validate(a *Answer, resp *http.Response, previous *Answer) {
 	}
 	h := updated(previous.Fields, resp.Header)
 	a.Fields, a.Flags = fieldsOf(h), a.Flags|previous.Flags&WebPage
-	a.Body, a.SHA256, a.Truncated, a.ContentType = previous.Body, previous.SHA256, previous.Truncated, previous.ContentType
+	a.Body, a.SHA256, a.Truncated = previous.Body, previous.SHA256, previous.Truncated
+	a.ContentType = previous.ContentType
 	a.ETag = cmp.Or(short(tag), previous.ETag)
 	a.LastModified = cmp.Or(short(resp.Header.Get("Last-Modified")), previous.LastModified)
 	f.setFound(a, h)

@@ -23,9 +23,9 @@ type Hop struct {
 	UserAgent string
 	Until     time.Time // when the fetch times out
 
-	// Page says that a redirect leads to another host, and there to a path other than /robots.txt. The rules of that host
-	// decide whether the page may be requested. The redirects of a host within itself are not pages, unless another host
-	// redirected there.
+	// Page says that a redirect leads to another host, and there to a path other than /robots.txt. The rules of that
+	// host decide whether the page may be requested. The redirects of a host within itself are not pages, unless
+	// another host redirected there.
 	Page bool
 }
 
@@ -42,8 +42,8 @@ func (e *RefusedError) Error() string { return e.Why }
 
 // Visit is an admitted request of a fetch: see Options.Admit.
 type Visit interface {
-	// Begin waits until the request may be sent. If it returns an error, of the kinds that Admit returns, the request is
-	// not sent.
+	// Begin waits until the request may be sent. If it returns an error, of the kinds that Admit returns, the request
+	// is not sent.
 	Begin(ctx context.Context) error
 
 	// End is called once after each Begin that returned nil, when the request has ended. If net/http repeats a request,
@@ -149,8 +149,8 @@ func (s *sending) watch(ctx context.Context) context.Context {
 
 var errSentAgain = errors.New("the connection broke before an answer; the request was sent again")
 
-// gotConn is called before the request is written to conn. net/http repeats a request on another connection if the first
-// one breaks (RFC 9110 section 9.2.2). For the origin that is a second request, so it needs a second Begin.
+// gotConn is called before the request is written to conn. net/http repeats a request on another connection if the
+// first one breaks (RFC 9110 section 9.2.2). For the origin that is a second request, so it needs a second Begin.
 func (s *sending) gotConn(ctx context.Context, conn net.Conn) {
 	if s.wrote.Swap(false) {
 		s.visit.End(Outcome{Addr: s.outcome.Addr, Err: errSentAgain})
@@ -164,8 +164,8 @@ func (s *sending) gotConn(ctx context.Context, conn net.Conn) {
 	s.outcome.Addr = conn.RemoteAddr()
 }
 
-// closeUnshared closes a connection of HTTP/1.1, since net/http writes the request to it although the context has ended.
-// It leaves one of HTTP/2, which carries other requests too: there net/http looks at the context first.
+// closeUnshared closes a connection of HTTP/1.1, since net/http writes the request to it although the context has
+// ended. It leaves one of HTTP/2, which carries other requests too: there net/http looks at the context first.
 func closeUnshared(conn net.Conn) {
 	if c, ok := conn.(*tls.Conn); ok && c.ConnectionState().NegotiatedProtocol == "h2" {
 		return

@@ -22,6 +22,6 @@ func ExampleChecks() {
 		fmt.Printf("%s (%v): %s\n", c.Code, c.Severity, c.Summary)
 	}
 	// Output:
-	// html-page (error): A web page stands in the place of the file.
-	// too-large (error): The file is larger than what every crawler reads, and its end falls off.
+	// html-page (error): The file is a web page.
+	// too-large (error): The file is larger than crawlers must read, so they ignore its end.
 }

@@ -77,10 +77,10 @@ func (l *linter) missingColon(f lintField) bool {
 	case name != "":
 		rest := trimSpace(l.line[f.nameAt+len(word) : f.commentAt])
 		l.add(codeMissingColon, f.nameAt+len(word), "Write "+quoted(name+": "+clipped(rest))+".",
-			"There is no colon behind %s, and most crawlers see no field without one", quoted(word))
+			"%s is not followed by a colon, without which most crawlers do not recognise a field", quoted(word))
 	case !f.colon:
 		l.add(codeNoField, f.nameAt, `Begin the line with "#" to make it a comment, or remove it.`,
-			"%s is neither a field nor a comment, and is passed over", quoted(l.line[f.nameAt:f.commentAt]))
+			"%s is neither a field nor a comment, and is ignored", quoted(l.line[f.nameAt:f.commentAt]))
 	default:
 		return false
 	}
@@ -113,7 +113,7 @@ func (l *linter) spelling(f lintField) {
 		return
 	}
 	if slices.ContainsFunc(noindexFields, is) {
-		l.add(codeNoindex, f.nameAt, "Send an X-Robots-Tag field with the page, or put a robots meta element into it; the page must then not be disallowed.",
+		l.add(codeNoindex, f.nameAt, "Send an X-Robots-Tag field with the page, or add a robots meta element to it, and do not disallow the page.",
 			"%s was never part of robots.txt, and no large crawler reads it any more", f.name)
 		return
 	}
@@ -131,9 +131,9 @@ func (l *linter) whoReads(f lintField, name string) string {
 	case f.key != keyOther:
 		return "only lenient crawlers read it as that"
 	case len(f.name) > len(name) && strings.EqualFold(string(f.name[:len(name)]), name):
-		return "the line is passed over" + l.but("it counts in", goOnKeys)
+		return "the line is ignored" + l.but("it counts in", goOnKeys)
 	}
-	return "the line is passed over"
+	return "the line is ignored"
 }
 
 // nearest returns the field whose name is most similar, or "" if none is similar. It ignores names that are longer than any
@@ -186,8 +186,8 @@ func (l *linter) glued(f lintField) bool {
 		if i < 0 || i > 0 && strings.IndexByte("/?&=", lower[i-1]) >= 0 || strings.HasSuffix(lower[:i], "dis") {
 			continue // absent, part of a path, or part of "disallow"
 		}
-		l.add(codeGlued, f.valueAt+i, "Begin a new line in front of "+quoted(f.value[i:])+".",
-			"Another field is glued to this one, and is read as a part of its value")
+		l.add(codeGlued, f.valueAt+i, "Begin a new line before "+quoted(f.value[i:])+".",
+			"Another field follows in the same line, and is read as part of this value")
 		return true
 	}
 	return false
@@ -247,5 +247,5 @@ func (l *linter) sitemap(f lintField) {
 		return
 	}
 	l.add(codeSitemap, f.valueAt, `Write the whole URL, as in "Sitemap: https://site.example/sitemap.xml".`,
-		"%s is no absolute URL, and crawlers pass it over", quoted(f.value))
+		"%s is not an absolute URL, and crawlers ignore it", quoted(f.value))
 }

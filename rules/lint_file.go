@@ -10,8 +10,8 @@ func (l *linter) file(body []byte) {
 	l.encoding(body)
 	text, truncated := readable(body, l.options.maxSize())
 	if page(text) {
-		l.addAt(1, 1, codeHTML, "Serve the file as plain text, or answer 404 where there is none.",
-			"This is a web page, and nothing in it is a rule")
+		l.addAt(1, 1, codeHTML, "Serve the file as plain text, or answer 404 if there is no file.",
+			"This is a web page, and it has no rules")
 		return
 	}
 	lines := lineReader{rest: withoutStrayBytes(text)}
@@ -37,12 +37,12 @@ func (l *linter) encoding(body []byte) {
 			"The file begins with a byte order mark, and crawlers that do not expect one miss the first line")
 	case markedUTF16(body):
 		l.addAt(1, 1, codeUTF16, "Save the file as UTF-8.",
-			"The file is in UTF-16, of which most crawlers understand nothing (RFC 9309, section 2.2, asks for UTF-8)")
+			"The file is in UTF-16, which most crawlers do not understand (RFC 9309 section 2.2 requires UTF-8)")
 	case byteOrder(body) != nil:
 		l.addAt(1, 1, codeBOM, "Save the file as UTF-8 without a byte order mark.",
 			"The file begins with the byte order mark of UTF-16 but is not in UTF-16, and most crawlers miss the first line")
 	case len(withoutStrayBytes(body)) < len(body):
-		l.addAt(1, 1, codeNotUTF8, "Save the file as UTF-8 without the bytes in front.",
+		l.addAt(1, 1, codeNotUTF8, "Save the file as UTF-8 without these bytes.",
 			"The file begins with bytes that are not UTF-8, and most crawlers miss the first line")
 	}
 }
@@ -60,12 +60,12 @@ func page(text []byte) bool {
 // lineFaults checks a line independently of its content.
 func (l *linter) lineFaults(cut bool) {
 	if cut {
-		l.add(codeLineTooLong, len(l.line), "Write shorter patterns, or several of them.",
-			"The line goes on behind the %d octets that are read of it", maxLine)
+		l.add(codeLineTooLong, len(l.line), "Write shorter patterns.",
+			"The line is longer than the %d bytes that are read", maxLine)
 	}
 	if i := bytes.IndexByte(l.line, 0); i >= 0 {
-		l.add(codeNUL, i, "Remove the NUL; many are a sign of UTF-16 without a mark.",
-			"The line has a NUL, which is read as white space here and as the end of the line by others")
+		l.add(codeNUL, i, "Remove the NUL. Many NULs indicate UTF-16 without a byte order mark.",
+			"The line has a NUL, which this program reads as white space and others as the end of the line")
 	}
 	if utf8.Valid(l.line) {
 		return
@@ -77,7 +77,7 @@ func (l *linter) lineFaults(cut bool) {
 				return // the limit cuts a character
 			}
 			l.add(codeNotUTF8, i, "Save the file as UTF-8, or write other characters of a path percent-encoded.",
-				"The octet 0x%02X is not UTF-8, so that the line means something else in each encoding", l.line[i])
+				"The byte 0x%02X is not UTF-8, so the meaning of the line depends on the encoding", l.line[i])
 			return
 		}
 		i += n
@@ -94,7 +94,7 @@ func (l *linter) tooLarge(body []byte, read, last int) {
 			count++
 		}
 	}
-	l.addAt(max(last, 1), 1, codeTooLarge, "Put what matters most first, and shorten the file: wildcards often stand for many lines.",
-		"The file has %d octets, of which crawlers need not read more than %d: %d lines behind this one, %d rules among them, fall off",
+	l.addAt(max(last, 1), 1, codeTooLarge, "Put the most important rules first, and shorten the file, for example with wildcards.",
+		"The file has %d bytes, and crawlers need not read more than %d: %d lines after this one, with %d rules, are ignored",
 		len(body), l.options.maxSize(), lost.number, count)
 }

@@ -38,8 +38,8 @@ func (l *linter) userAgent(f lintField) {
 		l.endGroup()
 		g.open, g.ended, g.blank, g.split, g.line = true, false, false, false, l.number
 	case g.between != "":
-		l.add(codeGroupNotSplit, f.nameAt, `Put a rule into the group above if the two are to be apart; "Disallow:" without a value allows everything.`,
-			"This agent joins the group of line %d, and the rules below are for both, since %s ends no group%s",
+		l.add(codeGroupNotSplit, f.nameAt, `Add a rule to the group above to separate the two, such as "Disallow:", which allows everything.`,
+			"This agent joins the group of line %d, and the rules below apply to both, since %s does not end a group%s",
 			g.line, g.between, l.but("it does in", endAtField))
 	}
 	l.blankLine(f)
@@ -53,8 +53,8 @@ func (l *linter) userAgent(f lintField) {
 func (l *linter) agentName(f lintField) {
 	at := lintPlace{l.number, l.column(f.valueAt)}
 	if len(f.value) == 0 {
-		l.add(codeAgentEmpty, f.nameAt, `Name a product token, or "*" for everyone.`,
-			"This line names nobody, and the rules below are nobody's")
+		l.add(codeAgentEmpty, f.nameAt, `Write a product token, or "*" for all agents.`,
+			"This line has no value, and the rules below apply to no agent")
 		return
 	}
 	if string(f.value) == "*" {
@@ -65,15 +65,15 @@ func (l *linter) agentName(f lintField) {
 	n := tokenLength(value)
 	switch {
 	case n == 0:
-		l.add(codeAgentNotToken, f.valueAt, `Write a product token, as in "User-agent: NewsBot", or "*" for everyone.`,
-			"%s begins with no product token, and the rules below are nobody's", quoted(value))
+		l.add(codeAgentNotToken, f.valueAt, `Write a product token, as in "User-agent: NewsBot", or "*" for all agents.`,
+			"%s does not begin with a product token, and the rules below apply to no agent", quoted(value))
 		return
 	case n < len(value):
 		l.add(codeAgentNotToken, f.valueAt+n, "Write "+quoted("User-agent: "+clipped(value[:n]))+".",
-			"Only %s counts: %s is no part of a product token", quoted(value[:n]), quoted(value[n:]))
+			"Only %s counts: %s is not part of a product token", quoted(value[:n]), quoted(value[n:]))
 	case strings.ContainsFunc(value, isNoLetter):
-		l.reading(codeReadToken, at, cutTokens, "Choose a product token of letters, \"_\" and \"-\" (RFC 9309, section 2.2.1).",
-			"In %s %s ends at its first character that is no ASCII letter, \"_\" or \"-\"", quoted(value))
+		l.reading(codeReadToken, at, cutTokens, "Choose a product token of letters, \"_\" and \"-\" (RFC 9309 section 2.2.1).",
+			"In %s %s ends at its first character that is not an ASCII letter, \"_\" or \"-\"", quoted(value))
 	}
 	l.named(agentName{at, string(appendLower(nil, value[:n]))})
 }
@@ -95,15 +95,15 @@ func (l *linter) named(a agentName) {
 		l.addAt(a.line, a.column, codeAgentRepeated, "Remove the line.", "%s is named twice in this group", quoted(a.name))
 	default:
 		l.addAt(a.line, a.column, codeAgentRepeated, "Move the rules into one group.",
-			"%s has a group in line %d; the two are merged (RFC 9309, section 2.2.1)%s",
-			quoted(a.name), line, l.but("only the first holds in", takeFirstOf(a.name)))
+			"%s has a group in line %d, and the two are merged (RFC 9309 section 2.2.1)%s",
+			quoted(a.name), line, l.but("only the first applies in", takeFirstOf(a.name)))
 	}
 	switch {
 	case a.name == "*" && g.star == nil:
 		g.star = &a.lintPlace
 	case a.name != "*" && g.star != nil:
 		l.reading(codeReadStarFirst, *g.star, takeStarFirst, "Move the group to the end of the file.",
-			"The group for everyone stands above a named one, and in %s the first that fits decides")
+			"The group for all agents comes before a named one, and in %s the first that matches decides")
 	}
 	g.agents = append(g.agents, a)
 }
@@ -125,8 +125,8 @@ func (l *linter) blankLine(f lintField) {
 // inGroup returns whether the current record belongs to a group, and reports it if not.
 func (l *linter) inGroup(f lintField) bool {
 	if !l.groups.open {
-		l.add(codeOutsideGroup, f.nameAt, `Put a User-agent line above it: "User-agent: *" for everyone.`,
-			"There is no User-agent line above, and this holds for nobody%s", l.but("a rule holds for everyone in", keepOrphans))
+		l.add(codeOutsideGroup, f.nameAt, `Add a User-agent line before it: "User-agent: *" for all agents.`,
+			"There is no User-agent line before this line, so it applies to no agent%s", l.but("a rule applies to all agents in", keepOrphans))
 		return false
 	}
 	l.blankLine(f)
@@ -139,7 +139,7 @@ func (l *linter) endGroup() {
 	rules := l.relations.rules[g.rules:]
 	if g.nothing != nil && len(rules) > 0 {
 		l.reading(codeReadEmptyDisallow, *g.nothing, emptyStops, "Remove the line.",
-			"This line says nothing beside other rules, but allows everything as soon as it is reached in %s")
+			"This line has no effect beside other rules, but in %s it allows everything that no earlier rule matches")
 	}
 	names := make([]string, len(g.agents))
 	for i, a := range g.agents {
@@ -147,8 +147,8 @@ func (l *linter) endGroup() {
 	}
 	if i := slices.Index(names, "*"); i >= 0 && slices.ContainsFunc(names, func(n string) bool { return n != "*" }) {
 		a := g.agents[i]
-		l.addAt(a.line, a.column, codeStarAmong, "Remove the names, or give them a group of their own.",
-			"The group names agents, and is for everyone all the same")
+		l.addAt(a.line, a.column, codeStarAmong, "Remove the names, or move them to a separate group.",
+			"The group names agents, but applies to all agents")
 	}
 	l.relations.endGroup(names, rules)
 	g.agents, g.nothing, g.rules = nil, nil, len(l.relations.rules)

@@ -15,13 +15,13 @@ type readingAt struct {
 	last    int // of them
 }
 
-// who selects dialects by their switches.
-type who func(*switches) bool
+// selection selects dialects by their switches.
+type selection func(*switches) bool
 
 // reading adds a place that the selected dialects read differently. format has a verb for their names. Each kind is reported once
 // in a file.
-func (l *linter) reading(code string, at lintPlace, who who, fix, format string, args ...any) {
-	names := l.names(who)
+func (l *linter) reading(code string, at lintPlace, in selection, fix, format string, args ...any) {
+	names := l.names(in)
 	if names == "" {
 		return
 	}
@@ -43,14 +43,14 @@ func (l *linter) reading(code string, at lintPlace, who who, fix, format string,
 }
 
 // names returns the names of the selected dialects, without the RFC's. If Options.Dialect is another, only that one counts.
-func (l *linter) names(who who) string {
+func (l *linter) names(in selection) string {
 	asked := Dialects()[1:]
 	if l.options.Dialect != DialectRFC9309 {
 		asked = []Dialect{l.options.Dialect}
 	}
 	var names []string
 	for _, d := range asked {
-		if who(d.switches()) {
+		if in(d.switches()) {
 			names = append(names, d.String())
 		}
 	}
@@ -58,12 +58,12 @@ func (l *linter) names(who who) string {
 }
 
 // but returns a clause with the exception of the selected dialects.
-func (l *linter) but(what string, who who) string {
-	names := l.names(who)
+func (l *linter) but(clause string, in selection) string {
+	names := l.names(in)
 	if names == "" {
 		return ""
 	}
-	return "; " + what + " " + names
+	return "; " + clause + " " + names
 }
 
 // listed joins words with commas and "and".
@@ -80,7 +80,7 @@ func (l *linter) report() {
 	for _, r := range l.readings {
 		f := r.finding
 		if r.lines > 0 {
-			f.Message += fmt.Sprintf(" (and so in %d more lines)", r.lines)
+			f.Message += fmt.Sprintf(" (and in %d more lines)", r.lines)
 		}
 		l.findings = append(l.findings, f)
 	}
@@ -91,8 +91,8 @@ func (l *linter) commentReading(f lintField) {
 	i := f.commentAt
 	if f.key != keyOther && i < len(l.line) && i > 0 && !isSpace(l.line[i-1]) {
 		l.reading(codeReadComment, lintPlace{l.number, l.column(i)}, keepComments,
-			`Put a space in front of the comment, or write "%23" if a number sign is meant.`,
-			"A comment begins here, but in %s this is a part of the value")
+			`Write a space before the comment, or "%23" for a number sign.`,
+			"A comment begins here, but in %s it is part of the value")
 	}
 }
 
@@ -101,15 +101,15 @@ func (l *linter) pathReadings(f lintField) {
 	v := f.value
 	if i := bytes.IndexAny(v, "*$"); i >= 0 {
 		l.reading(codeReadWildcard, lintPlace{l.number, l.column(f.valueAt + i)}, areLiteral,
-			"Write prefixes if such crawlers matter.",
-			"This character is a wildcard, but stands for itself in %s")
+			"Write prefixes if you need such crawlers.",
+			"This character is a wildcard, but an ordinary character in %s")
 	}
 	l.escapeReading(f)
 	folder := bytes.LastIndexByte(v, '/')
 	if f.key == keyAllow && folder >= 0 && bytes.HasPrefix(v[folder:], []byte("/index.htm")) {
 		l.reading(codeReadIndex, lintPlace{l.number, l.column(f.valueAt + folder)}, allowFolders,
-			"Allow the folder in a line of its own, with \"$\" at its end, if it is meant too.",
-			"In %s this allows the folder %s as well", quoted(v[:folder+1]))
+			"To allow the folder too, add a line for it with \"$\" at its end.",
+			"In %s this also allows the folder %s", quoted(v[:folder+1]))
 	}
 }
 
@@ -124,18 +124,18 @@ func (l *linter) escapeReading(f lintField) {
 		escape, char := quoted(f.value[i:i+3]), quoted(string(rune(c)))
 		switch {
 		case classes[c]&unreserved != 0:
-			l.reading(codeReadEscape, at, keepEscapes, "Write "+char+".", "In %s %s is not decoded, and is not %s", escape, char)
+			l.reading(codeReadEscape, at, keepEscapes, "Write "+char+".", "In %s %s is not decoded and is not the same as %s", escape, char)
 			return
 		case c == '*':
-			l.reading(codeReadEscape, at, decodeWildcards, "Write the rule without it if such crawlers matter.",
-				"In %s %s is decoded before wildcards are looked for, and is one", escape)
+			l.reading(codeReadEscape, at, decodeWildcards, "Write the rule without it if you need such crawlers.",
+				"In %s %s is decoded first, and then is a wildcard", escape)
 			return
 		case classes[c]&reserved != 0 && c != '/':
-			who := who(decodeReserved)
+			in := selection(decodeReserved)
 			if strings.IndexByte("&=?", c) >= 0 {
-				who = decodeDelimiters
+				in = decodeDelimiters
 			}
-			l.reading(codeReadEscape, at, who, "Write a rule for each of the two forms.", "In %s %s is decoded, and is the same as %s", escape, char)
+			l.reading(codeReadEscape, at, in, "Write a rule for each of the two forms.", "In %s %s is decoded and is the same as %s", escape, char)
 			return
 		}
 	}

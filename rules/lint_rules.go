@@ -17,14 +17,14 @@ func (l *linter) rule(f lintField) {
 	case len(f.value) > 0:
 		l.path(f)
 	case f.key == keyAllow:
-		l.reading(codeReadEmptyAllow, at, readEmptyAllow, "Remove the line, or write what is allowed.",
-			"This line says nothing, but in %s it is a rule: for robotstxt-rb and robots-cr it allows everything, for mk1996 and gym2008 nothing")
+		l.reading(codeReadEmptyAllow, at, readEmptyAllow, "Remove the line, or write the path to allow.",
+			"This line has no effect, but in %s it is a rule: robotstxt-rb and robots-cr allow everything, mk1996 and gym2008 nothing")
 	case l.groups.nothing == nil:
 		l.groups.nothing = &at
 	}
 	if f.key == keyAllow {
-		l.reading(codeReadAllow, at, ignoreAllow, "Do not rely on Allow alone for what matters.",
-			"Allow is unknown in %s, and is passed over")
+		l.reading(codeReadAllow, at, ignoreAllow, "Do not rely on Allow alone.",
+			"Allow is unknown in %s, and is ignored")
 	}
 	if inGroup && len(f.value) > 0 {
 		l.relations.add(at, f)
@@ -39,19 +39,19 @@ func (l *linter) path(f lintField) {
 			"%s begins with neither \"/\" nor \"*\", and no path does, so that the rule matches nothing", quoted(v))
 	}
 	if i := bytes.IndexFunc(v, isSpaceRune); i >= 0 {
-		l.add(codePathSpace, f.valueAt+i, `Write a space as "%20", and each path in a line of its own.`,
-			"White space is a part of the path here: the rule matches %s, whole", quoted(v))
+		l.add(codePathSpace, f.valueAt+i, `Write a space as "%20", and each path in a separate line.`,
+			"The white space is part of the path: the rule matches %s", quoted(v))
 	}
 	for i, c := range v {
 		if c == '%' && !isEscape(v, i) {
 			l.add(codeBadEscape, f.valueAt+i, `Write "%25" for a percent sign.`,
-				"The percent sign is not followed by two hexadecimal digits, and stands for itself")
+				"The percent sign is not followed by two hexadecimal digits, and is an ordinary character")
 			break
 		}
 	}
 	if i := bytes.IndexByte(v, '$'); i >= 0 && i < len(v)-1 {
-		l.add(codeDollarMiddle, f.valueAt+i, `Remove what stands behind it, or write "%24" if a dollar sign is meant.`,
-			"Only at its end does \"$\" mean the end of a path; here it stands for itself")
+		l.add(codeDollarMiddle, f.valueAt+i, `Remove the text after it, or write "%24" for a dollar sign.`,
+			"\"$\" means the end of a path only at the end of a rule; here it is an ordinary character")
 	}
 	l.idleWildcard(f)
 	l.pathReadings(f)
@@ -70,7 +70,7 @@ func slashed(value []byte) string {
 func (l *linter) idleWildcard(f lintField) {
 	v := f.value
 	if i := bytes.Index(v, []byte("**")); i >= 0 {
-		l.add(codeIdleWildcard, f.valueAt+i+1, `Write one "*".`, "A wildcard behind another means nothing, but to make the rule longer")
+		l.add(codeIdleWildcard, f.valueAt+i+1, `Write one "*".`, "A wildcard after another has no effect, except that the rule is longer")
 		return
 	}
 	tail := bytes.TrimSuffix(v, []byte("$"))
@@ -85,7 +85,7 @@ func (l *linter) idleWildcard(f lintField) {
 		fix = append(bytes.Clone(before), "%24"...) // at the end it would be an anchor
 	}
 	l.add(codeIdleWildcard, f.valueAt+len(tail)-1, "Write "+quoted(fix)+".",
-		"A wildcard at the end means nothing, but to make the rule longer")
+		"A wildcard at the end has no effect, except that the rule is longer")
 }
 
 // relations finds rules that never decide because of other rules for the same agents.
@@ -170,7 +170,7 @@ func (l *linter) compare(rules []lintRule) {
 		switch {
 		case same != nil:
 			l.addAt(r.line, r.column, codeDuplicate, "Remove one of the two.",
-				"Line %d says the same: %s", same.line, quoted(same.text))
+				"Line %d has the same rule: %s", same.line, quoted(same.text))
 		case other != nil:
 			l.contradicting(r, other)
 		default:
@@ -198,7 +198,7 @@ func (l *linter) complexity(rules []lintRule) {
 		steps += (segmentSteps+2)*strings.Count(r.form, "*") + lintPath/scanned
 		if before <= maxVerdictSteps && steps > maxVerdictSteps {
 			l.addAt(r.line, r.column, codeTooComplex, "Write prefixes, or fewer wildcards.",
-				"With this rule and those before it, a verdict on a path of %d octets may take too many steps; such a path is refused", lintPath)
+				"With this rule and those before it, a verdict on a path of %d bytes may take too many steps; such a path is refused", lintPath)
 		}
 	}
 }
@@ -216,22 +216,22 @@ func (l *linter) contradicting(r, other *lintRule) {
 		wins = other
 	}
 	if r.octets == other.octets {
-		why = "Allow goes before Disallow"
+		why = "Allow wins a tie"
 	}
 	l.addAt(r.line, r.column, codeContradicting, "Remove one of the two.",
-		"Line %d says the opposite of the same paths, %s; line %d wins, since %s", other.line, quoted(other.text), wins.line, why)
+		"Line %d has the opposite rule for the same paths, %s; line %d wins, since %s", other.line, quoted(other.text), wins.line, why)
 }
 
 // idle looks for a rule that decides wherever r matches.
 func (l *linter) idle(r *lintRule, byLength, byOrder *covers) {
 	if c := byLength.find(r, &l.relations.steps); c != nil {
 		l.addAt(r.line, r.column, codeUnreachable, "Remove the rule, or make it longer than that of line "+strconv.Itoa(c.line)+".",
-			"The rule of line %d, %s, matches whatever this one does, and wins each time", c.line, quoted(c.text))
+			"The rule of line %d, %s, matches all paths that this one matches, and always wins", c.line, quoted(c.text))
 		return
 	}
 	if c := byOrder.find(r, &l.relations.steps); c != nil && c.allow != r.allow {
-		l.reading(codeReadFirst, r.lintPlace, takeFirstRuleIf(c.allow), "Put the longer rule first, which means the same to all.",
-			"The first rule that matches decides in %s, which is %s in line %d; by RFC 9309 this one does, since it is longer",
+		l.reading(codeReadFirst, r.lintPlace, takeFirstRuleIf(c.allow), "Put the longer rule first, so that all dialects agree.",
+			"In %s the first rule that matches decides, which is %s in line %d; by RFC 9309 this one decides, since it is longer",
 			quoted(c.text), c.line)
 	}
 }

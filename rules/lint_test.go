@@ -162,10 +162,10 @@ func TestLintFinding(t *testing.T) {
 	want := []rules.Finding{
 		{1, 1, "byte-order-mark", rules.SeverityWarning, "The file begins with a byte order mark, and crawlers that do not expect one miss the first line", "Save the file as UTF-8 without a byte order mark."},
 		{2, 1, "misspelt-field", rules.SeverityError, `"Dissallow" is not "Disallow", and only lenient crawlers read it as that`, `Write "Disallow".`},
-		{2, 14, "dollar-in-middle", rules.SeverityWarning, `Only at its end does "$" mean the end of a path; here it stands for itself`, `Remove what stands behind it, or write "%24" if a dollar sign is meant.`},
-		{2, 14, "reading-wildcard", rules.SeverityInfo, "This character is a wildcard, but stands for itself in www-robotrules and mk1996", "Write prefixes if such crawlers matter."},
-		{4, 1, "contradicting-rules", rules.SeverityWarning, `Line 3 says the opposite of the same paths, "Disallow: /a"; line 4 wins, since Allow goes before Disallow`, "Remove one of the two."},
-		{4, 1, "reading-allow", rules.SeverityInfo, "Allow is unknown in www-robotrules, and is passed over", "Do not rely on Allow alone for what matters."},
+		{2, 14, "dollar-in-middle", rules.SeverityWarning, `"$" means the end of a path only at the end of a rule; here it is an ordinary character`, `Remove the text after it, or write "%24" for a dollar sign.`},
+		{2, 14, "reading-wildcard", rules.SeverityInfo, "This character is a wildcard, but an ordinary character in www-robotrules and mk1996", "Write prefixes if you need such crawlers."},
+		{4, 1, "contradicting-rules", rules.SeverityWarning, `Line 3 has the opposite rule for the same paths, "Disallow: /a"; line 4 wins, since Allow wins a tie`, "Remove one of the two."},
+		{4, 1, "reading-allow", rules.SeverityInfo, "Allow is unknown in www-robotrules, and is ignored", "Do not rely on Allow alone."},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Lint() differs (-want +got):\n%s", diff)
@@ -378,7 +378,7 @@ func fastestOfThree(f func()) time.Duration {
 // example is a fenced block of docs/lint.md, behind the heading of its code and the word "Bad" or "Good".
 var (
 	section     = regexp.MustCompile("(?m)^### `([a-z0-9-]+)` \\((\\w+)\\)\n\n(.+)\n(?s:.*?)Bad:\n\n```\n((?s:.*?))```\n\nGood:\n\n```\n((?s:.*?))```\n")
-	placeholder = regexp.MustCompile(`\(here (\d+) octets\)`)
+	placeholder = regexp.MustCompile(`\(here (\d+) bytes\)`)
 	repetition  = regexp.MustCompile(`(?m)^(.*)\(here (\d+) times\)$`)
 )
 
@@ -416,7 +416,7 @@ func TestLintIsDocumented(t *testing.T) {
 	}
 }
 
-// unescaped returns what an example stands for: it may have octets as "\xFF", "(here 9 octets)" for so many, and "(here 9
+// unescaped returns what an example stands for: it may have bytes as "\xFF", "(here 9 bytes)" for so many, and "(here 9
 // times)" at the end of a line that is repeated.
 func unescaped(t *testing.T, example string) string {
 	t.Helper()

@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// Agent returns the part of the file for a crawler. The name is a product token or a whole User-Agent header. The crawler's
-// groups are those of the longest token in the header, merged (2.2.1), or those for "*" if no group has one of its tokens. Most
-// other dialects take the first group that matches the header.
+// Agent returns the part of the file for a crawler. The name is a product token or a whole User-Agent header. The
+// crawler's groups are those of the longest token in the header, merged (2.2.1), or those for "*" if no group has one
+// of its tokens. Most other dialects take the first group that matches the header.
 //
 // If the search takes too many steps, every verdict of the Agent has TooComplex set.
 func (r *Ruleset) Agent(userAgent string) Agent {
@@ -87,7 +87,8 @@ func (r *Ruleset) firstAgent(userAgent string, s *switches) (a Agent, steps int)
 	return Agent{set: r, token: noToken}, steps
 }
 
-// fits reports whether the value of a user-agent line matches a crawler, and the steps that it took. Both are in lower case.
+// fits reports whether the value of a user-agent line matches a crawler, and the steps that it took. Both are in lower
+// case.
 func (a agents) fits(value, agent string) (fits bool, steps int) {
 	if a != agentsEither {
 		if value == "*" {
@@ -130,13 +131,13 @@ func (r *Ruleset) token(name string) (t int, ok bool) {
 }
 
 // ProductToken returns the product token of a crawler, in the case of its User-Agent header:
-// "NewsBot" for "NewsBot/2.1 (+https://news.example)" and for "Mozilla/5.0 (compatible; NewsBot/2.1)". It is "" where
-// the header names nothing but a browser.
+// "NewsBot" for "NewsBot/2.1 (+https://news.example)" and for "Mozilla/5.0 (compatible; NewsBot/2.1)". It is "" if the
+// header has only the names of browsers.
 func ProductToken(userAgent string) string {
 	best, found := "", inRemark
-	eachCandidate(userAgent, func(name string, where place) bool {
-		if where < found {
-			best, found = name, where
+	eachCandidate(userAgent, func(name string, at place) bool {
+		if at < found {
+			best, found = name, at
 		}
 		return true
 	})
@@ -147,17 +148,17 @@ func ProductToken(userAgent string) string {
 type place uint8
 
 const (
-	afterCompatible place = iota // "Mozilla/5.0 (compatible; NewsBot)": how crawlers that pose as a browser sign
+	afterCompatible place = iota // "Mozilla/5.0 (compatible; NewsBot)": the form of crawlers that resemble a browser
 	asProduct                    // outside of comments
 	asVersion                    // in a comment, with a version
 	inRemark                     // in a comment; it may be a device or a system
 )
 
-// eachCandidate calls f with every word of a User-Agent header that may be a product token, until f returns false. In RFC 9110
-// (section 10.1.5) a "/" follows the token. Crawlers also write it before a ";", at the beginning, or first in a comment or a
-// part of one. Names that all browsers share are not candidates, unless the header is that name alone. Each byte of the header
-// is read a fixed number of times.
-func eachCandidate(header string, f func(name string, where place) bool) {
+// eachCandidate calls f with every word of a User-Agent header that may be a product token, until f returns false. In
+// RFC 9110 (section 10.1.5) a "/" follows the token. Crawlers also write it before a ";", at the beginning, or first
+// in a comment or a part of one. Names that all browsers share are not candidates, unless the header is that name
+// alone. Each byte of the header is read a fixed number of times.
+func eachCandidate(header string, f func(name string, at place) bool) {
 	if tokenLength(header) == len(header) {
 		if header != "" {
 			f(header, asProduct)
@@ -239,9 +240,9 @@ func isGeneric(name string) bool {
 
 // tokenLength returns the length of the product token at the beginning of s.
 //
-// Departure: in section 2.2.1 a token has ASCII letters, "_" and "-". Crawlers are called "MJ12bot", "008" and "Львів-bot", so
-// digits, dots and the letters of all scripts count here. Google's parser cuts "MJ12bot" to "MJ" in the file only, so a file
-// cannot address a crawler of that name.
+// Departure: in section 2.2.1 a token has ASCII letters, "_" and "-". Crawlers are called "MJ12bot", "008" and
+// "Львів-bot", so digits, dots and the letters of all scripts count here. Google's parser cuts "MJ12bot" to "MJ" in
+// the file only, so a file cannot address a crawler of that name.
 func tokenLength(s string) int {
 	i := 0
 	for i < len(s) {

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/net/html/charset"
 )
 
-// toUTF8 decodes a body by the charset of its Content-Type, or by the dialect's default. It returns body unchanged if the charset
-// is UTF-8 or unknown, or if the body contradicts it. The label comes from a server's configuration, not from the author of the
-// file, and a false label must not hide rules.
+// toUTF8 decodes a body by the charset of its Content-Type, or by the dialect's default. It returns body unchanged if
+// the charset is UTF-8 or unknown, or if the body contradicts it. The label comes from a server's configuration, not
+// from the author of the file, and a false label must not hide rules.
 func toUTF8(body []byte, opts Options) []byte {
 	if opts.ContentType == "" || marked(body) {
 		return body
@@ -36,8 +36,8 @@ func toUTF8(body []byte, opts Options) []byte {
 	return text
 }
 
-// isUTF8 reports whether body is UTF-8 with characters outside ASCII: text in another charset hardly ever is. It ignores an
-// incomplete character at the end. A body with a NUL is in another charset.
+// isUTF8 reports whether body is UTF-8 with characters outside ASCII: text in another charset hardly ever is. It
+// ignores an incomplete character at the end. A body with a NUL is in another charset.
 func isUTF8(body []byte) bool {
 	for n := 1; n < min(utf8.UTFMax, len(body)+1); n++ {
 		if last := body[len(body)-n:]; utf8.RuneStart(last[0]) && !utf8.FullRune(last) {
@@ -67,8 +67,8 @@ func withoutPartialMark(body []byte) []byte {
 	return body[n:]
 }
 
-// withoutStrayBytes removes what a text begins with that is not UTF-8, and byte order marks among it, so that they hide no
-// key that follows on the first line.
+// withoutStrayBytes removes bytes that are not UTF-8 and byte order marks from the beginning of a text, so that they do
+// not hide a key on the first line.
 func withoutStrayBytes(text []byte) []byte {
 	const mark = '\uFEFF'
 	for len(text) > 0 {

@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// node is a literal prefix of a block, with the rules whose pattern is that prefix and then a wildcard, the end, or nothing. The
-// rules of nodes[i] are rules[nodes[i].rules:nodes[i+1].rules]; nodes ends with a sentinel.
+// node is a literal prefix of a block, with the rules whose pattern is that prefix and then a wildcard, the end, or
+// nothing. The rules of nodes[i] are rules[nodes[i].rules:nodes[i+1].rules]; nodes ends with a sentinel.
 type node struct {
 	prefix       uint32
 	rules        uint32
-	parent       int32  // the node of the longest proper prefix, counted from the block's first; -1 if there is none
+	parent       int32  // the node of the longest proper prefix, counted from the block's first; or -1
 	weight       uint32 // the largest of the rules here and at all ancestors
 	prefixLength uint16
 }
 
-// compile makes the Ruleset from the parsed lines. It takes n log n time and linear memory, however many agents share rules:
-// rules are in blocks, not copied for each agent.
+// compile makes the Ruleset from the parsed lines. It takes n log n time and linear memory, however many agents share
+// rules: rules are in blocks, not copied for each agent.
 func (p *parser) compile() *Ruleset {
 	p.endGroup()
 	set := &Ruleset{
@@ -33,8 +33,8 @@ func (p *parser) compile() *Ruleset {
 	return set
 }
 
-// order sorts the user-agent lines in the order of the tokens. If groups are merged, that is by name, so the lines of one token
-// are adjacent (2.2.1).
+// order sorts the user-agent lines in the order of the tokens. If groups are merged, that is by name, so the lines of
+// one token are adjacent (2.2.1).
 func (r *Ruleset) order(agents []agentLine, rules []rule) []agentLine {
 	for i := range r.names {
 		r.names[i].token = uint32(len(agents))
@@ -126,9 +126,9 @@ func (r *Ruleset) addHeld(agents []agentLine) (blockOf []uint32) {
 	return blockOf
 }
 
-// partition gives groups the same block if they have the same agents, and block 0 to groups without agents. It starts with one
-// block. For each token it splits every block into the groups with the token and those without. That costs one step for each
-// user-agent line.
+// partition gives groups the same block if they have the same agents, and block 0 to groups without agents. It starts
+// with one block. For each token it splits every block into the groups with the token and those without. That costs
+// one step for each user-agent line.
 //
 // If groups are not merged, each has a separate block.
 func (r *Ruleset) partition(agents []agentLine) (blockOf []uint32, count int) {
@@ -160,7 +160,7 @@ func (r *Ruleset) partition(agents []agentLine) (blockOf []uint32, count int) {
 	return number(blockOf, len(splits))
 }
 
-// number renames blocks so that none is empty, except block 0.
+// number renumbers the blocks so that only block 0 may be empty.
 func number(blockOf []uint32, blocks int) ([]uint32, int) {
 	names := make([]uint32, blocks)
 	count := uint32(1)
@@ -174,8 +174,8 @@ func number(blockOf []uint32, blocks int) ([]uint32, int) {
 	return blockOf, int(count)
 }
 
-// addRules sorts the rules of each block by literal prefix and links them as nodes, so that the time to find the rules that can
-// match depends on the path only.
+// addRules sorts the rules of each block by literal prefix and links them as nodes, so that the time to find the rules
+// that can match depends on the path only.
 func (r *Ruleset) addRules(p *parser, blockOf []uint32) {
 	p.keys = r.sortKeys(p, blockOf)
 	r.rules = make([]rule, 0, len(p.keys))

@@ -5,31 +5,35 @@ import (
 	"strings"
 )
 
-// Dialect is one reading of robots.txt. The zero value is that of RFC 9309, and the others are those of programs whose
-// users rely on them.
+// Dialect is one way to read robots.txt. The zero value is RFC 9309, and the others reproduce programs on which users
+// rely.
 type Dialect uint8
 
 const (
-	// RFC9309 is the standard, with the leniencies that section 2.2.4 leaves to crawlers.
+	// DialectRFC9309 is the standard, with the leniency that section 2.2.4 permits crawlers.
 	DialectRFC9309 Dialect = iota
-	// Google is the reading of Google's open parser: RFC 9309, but nothing is decoded, agents are cut to letters, "_" and
-	// "-", keys may go on ("disallows:"), "Allow: /d/index.html" allows "/d/", and "/robots.txt" itself may be disallowed.
+	// DialectGoogle is that of Google's open-source parser: RFC 9309, but nothing is decoded, agents are cut to letters,
+	// "_" and "-", keys may have a suffix ("disallows:"), "Allow: /d/index.html" also allows "/d/", and "/robots.txt"
+	// itself may be disallowed.
 	DialectGoogle
-	// RobotstxtRB is the reading of Ruby's robotstxt: the first group that fits, in it the first rule that matches.
+	// DialectRobotstxtRB is that of Ruby's robotstxt: in the first group that matches, the first rule that matches.
 	DialectRobotstxtRB
-	// RobotsCR is the reading of Crystal's robots.cr, which is that of RobotstxtRB.
+	// DialectRobotsCR is that of Crystal's robots.cr, equal to DialectRobotstxtRB.
 	DialectRobotsCR
-	// WWWRobotRules is the reading of Perl's WWW::RobotRules: Disallow alone, without wildcards, its values URLs.
+	// DialectWWWRobotRules is that of Perl's WWW::RobotRules: only Disallow, without wildcards, with URLs as values.
 	DialectWWWRobotRules
-	// MK1996 is the draft of 1996 as Python's robotexclusionrulesparser reads it: "*" and "$" are no wildcards.
+	// DialectMK1996 is the draft of 1996 as Python's robotexclusionrulesparser reads it, without wildcards.
 	DialectMK1996
-	// GYM2008 is the same parser's reading of what Google, Yahoo and Microsoft agreed on in 2008: they are.
+	// DialectGYM2008 is the same parser's mode for the agreement of Google, Yahoo and Microsoft of 2008, with "*" and "$".
 	DialectGYM2008
 )
 
 // Dialects lists all dialects.
 func Dialects() []Dialect {
-	return []Dialect{DialectRFC9309, DialectGoogle, DialectRobotstxtRB, DialectRobotsCR, DialectWWWRobotRules, DialectMK1996, DialectGYM2008}
+	return []Dialect{
+		DialectRFC9309, DialectGoogle, DialectRobotstxtRB, DialectRobotsCR, DialectWWWRobotRules, DialectMK1996,
+		DialectGYM2008,
+	}
 }
 
 // String returns the name of d, as ParseDialect accepts it.
@@ -117,7 +121,7 @@ type agents uint8
 
 const (
 	agentsToken    agents = iota // those of its product token, merged; else those for "*", merged
-	agentsVerbatim               // the same, with tokens of letters, "_" and "-", and a name that is not a header unchanged
+	agentsVerbatim               // the same, but tokens have only letters, "_" and "-"; a name alone is not cut
 	agentsEither                 // the first with a value that contains the agent, or that matches within it as a glob
 	agentsName                   // the first with a value that occurs in the agent's name, which ends at "/"
 	agentsHeader                 // the first with a value that occurs in the User-Agent
@@ -154,7 +158,8 @@ var table = [...]switches{
 	DialectRobotsCR:    rubyReading("robots-cr"),
 	DialectWWWRobotRules: {
 		name: "www-robotrules", keys: keysDisallow, agents: agentsName, groups: groupEndsAtBlank, empty: emptyAllows,
-		form: formEncoded, firstMatch: true, literal: true, orphans: true, robotsTxt: true, resolve: true, mergeDefaults: true,
+		form: formEncoded, firstMatch: true, literal: true, orphans: true, robotsTxt: true, resolve: true,
+		mergeDefaults: true,
 	},
 	DialectMK1996:  pythonReading("mk1996", true),
 	DialectGYM2008: pythonReading("gym2008", false),

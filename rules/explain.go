@@ -31,7 +31,7 @@ type Reason uint8
 const (
 	ReasonNoGroup      Reason = iota // the file has no group for the agent
 	ReasonNoMatch                    // no rule of the agent's groups matches
-	ReasonRobotsTxt                  // "/robots.txt" is allowed whatever the rules say (2.2.2)
+	ReasonRobotsTxt                  // "/robots.txt" is always allowed (2.2.2)
 	ReasonOtherOrigin                // the target is a URL of another origin
 	ReasonOnlyMatch                  // one rule matches
 	ReasonLongestMatch               // the rule is longer than the others (2.2.2)
@@ -127,7 +127,9 @@ func (r *Ruleset) reason(a Agent, target, path string, own []*rule) Reason {
 		return ReasonFirstMatch
 	case own[0].weight>>1 != own[1].weight>>1:
 		return ReasonLongestMatch
-	case own[0].allow && slices.ContainsFunc(own, func(x *rule) bool { return !x.allow && x.weight>>1 == own[0].weight>>1 }):
+	case own[0].allow && slices.ContainsFunc(own, func(x *rule) bool {
+		return !x.allow && x.weight>>1 == own[0].weight>>1
+	}):
 		return ReasonAllowWinsTie
 	}
 	return ReasonEarlierLine

@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// Field is a line that is neither a rule nor a user-agent line, with a name that may mean something to somebody:
-// Content-Signal, Content-Usage, License, Sitemap, or one that nobody has thought of yet.
+// Field is a named line that is neither a rule nor a user-agent line, such as Content-Signal, Content-Usage, License or
+// Sitemap. Unknown names are included.
 type Field struct {
 	Line  int
 	Name  string // as written
 	Value string
-	Group Group // in which it stands; the zero Group in front of all
+	Group Group // the group that it is in; zero before all groups
 }
 
-// Fields returns the fields of the file that have one of the names, in any case, in the order of the file; without names
-// all of them.
+// Fields returns the fields with one of the names, in any case, or all fields if there are no names. They are in the
+// order of the file.
 func (r *Ruleset) Fields(names ...string) (fields []Field) {
 	for i := range r.records {
 		x := &r.records[i]
@@ -28,8 +28,8 @@ func (r *Ruleset) Fields(names ...string) (fields []Field) {
 	return fields
 }
 
-// Sitemaps returns the values of the file's Sitemap lines, as written and in order. They belong to no group (2.2.4).
-// Fields has them with their lines.
+// Sitemaps returns the values of the Sitemap lines, as written, in the order of the file. They apply to all agents
+// (2.2.4). Fields returns them with their lines.
 func (r *Ruleset) Sitemaps() (urls []string) {
 	for i := range r.records {
 		if x := &r.records[i]; x.key == keySitemap && x.valueLength > 0 {
@@ -46,15 +46,15 @@ func (r *Ruleset) value(x *record) string {
 	return r.arena[end-uint32(x.valueLength) : end]
 }
 
-// Usage is a Content-Usage line: what the answers below a path may be used for.
+// Usage is a Content-Usage line, the permitted uses of the resources below a path.
 type Usage struct {
 	Line        int
 	Pattern     string // as in a rule; "" for all paths
 	Preferences string // as written, as in "train-ai=n, search=y"
 }
 
-// ContentUsage returns the Content-Usage that holds for what the agent gets from a target, and whether there is one: of
-// those in the agent's groups, the one with the longest pattern that matches, and the earliest of several as long.
+// ContentUsage returns the Content-Usage line that applies to a target, and whether there is one: in the agent's
+// groups, the line with the longest pattern that matches, or the first of equal length.
 func (a Agent) ContentUsage(target string) (best Usage, ok bool) {
 	if !a.found() {
 		return best, false
@@ -74,7 +74,7 @@ func (a Agent) ContentUsage(target string) (best Usage, ok bool) {
 	return best, longest >= 0
 }
 
-// matchPattern reports whether a pattern as written matches a path in normal form, and by how many octets.
+// matchPattern reports whether a pattern as written matches a path in normal form, and returns its length in octets.
 func matchPattern(pattern, path string) (octets int, matched bool) {
 	if pattern == "" {
 		return 0, true

@@ -35,8 +35,8 @@ type field struct {
 func (f *field) name() []byte  { return f.text[:f.nameLength] }
 func (f *field) value() []byte { return f.text[len(f.text)-f.valueLength:] }
 
-// parse parses a line. Its key is keyOther if this package does not read the record. The parser keeps one field for all lines:
-// copying it would take longer than to parse most lines.
+// parse parses a line. Its key is keyOther if this package does not read the record. The parser keeps one field for
+// all lines: copying it would take longer than to parse most lines.
 func (f *field) parse(line []byte) {
 	if i := bytes.IndexByte(line, '#'); i >= 0 {
 		line = line[:i]
@@ -55,8 +55,8 @@ func parseField(line []byte) (f field) {
 	return f
 }
 
-// splitField splits a record at its first colon. Like Google's parser, it accepts a record of exactly two words without a
-// colon.
+// splitField splits a record at its first colon. Like Google's parser, it accepts a record of exactly two words
+// without a colon.
 func splitField(text []byte) (name, value []byte, ok bool) {
 	if i := bytes.IndexByte(text, ':'); i >= 0 {
 		return trimSpace(text[:i]), trimSpace(text[i+1:]), true
@@ -72,8 +72,8 @@ func splitField(text []byte) (name, value []byte, ok bool) {
 	return text[:i], value, true
 }
 
-// keyOf recognises a key in any case. The RFC permits crawlers to accept misspellings; these are those of Google's parser, and
-// "crawldelay".
+// keyOf recognises a key in any case. The RFC permits crawlers to accept misspellings; these are those of Google's
+// parser, and "crawldelay".
 func keyOf(name []byte) key {
 	switch string(name) { // as in nearly all files
 	case "Disallow":
@@ -125,8 +125,8 @@ func trimSpace(b []byte) []byte {
 	return b
 }
 
-// isSpace reports whether c is white space. To the RFC's SP and HTAB it adds bytes that occur at the ends of real lines and in
-// no URL: VT, FF, and NUL, with which some files are padded.
+// isSpace reports whether c is white space. To the RFC's SP and HTAB it adds bytes that occur at the ends of real
+// lines and in no URL: VT, FF, and NUL, with which some files are padded.
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == 0 || c == '\v' || c == '\f' }
 
 func isSpaceRune(r rune) bool { return r < 0x80 && isSpace(byte(r)) }

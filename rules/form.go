@@ -5,8 +5,8 @@ type form uint8
 
 const (
 	formNormal               form = iota // the RFC's normal form; see appendOctet
-	formWritten                          // as written; in patterns, octets outside of ASCII are encoded and escapes in upper case
-	formEncoded                          // as written, with the octets that no URL has encoded
+	formWritten                          // as written; patterns encode bytes outside of ASCII, escapes in upper case
+	formEncoded                          // as written, with bytes that are invalid in a URL encoded
 	formDecodedButSlash                  // decoded, except "%2F"
 	formDecodedButDelimiters             // decoded, except "%26", "%2F", "%3D" and "%3F"
 )
@@ -42,9 +42,9 @@ func (f form) appendPath(dst []byte, path string) []byte {
 	return appendForm(f, dst, path)
 }
 
-// appendForm appends s in the form that patterns and paths share. It never decodes a NUL: the order of the rules relies on their
-// absence.
-func appendForm[T octets](f form, dst []byte, s T) []byte {
+// appendForm appends s in the form that patterns and paths share. It never decodes a NUL: the order of the rules
+// relies on their absence.
+func appendForm[T byteseq](f form, dst []byte, s T) []byte {
 	for i := 0; i < len(s); i++ {
 		c := s[i]
 		switch {

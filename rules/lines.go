@@ -8,12 +8,12 @@ import (
 	"unicode/utf8"
 )
 
-// maxLine is the number of octets of a line that are read; the rest of the line is passed over. It is Google's limit
+// maxLine is the number of bytes of a line that are read; the rest of the line is ignored. It is Google's limit
 // rounded to a power of two, and eight times the longest URL that browsers are known to send.
 const maxLine = 16 << 10
 
-// readable returns the lines of body that end within its first size octets, in UTF-8, and whether that leaves anything
-// out. The octet behind them is looked at, since it may be the line end that the last line needs.
+// readable returns the lines of body that end within its first size bytes, in UTF-8, and whether it omits any. It also
+// reads the next byte, which may be the end of the last line.
 func readable(body []byte, size int) (text []byte, truncated bool) {
 	return readableIn(body, size, decode)
 }
@@ -26,8 +26,8 @@ func readableIn(body []byte, size int, decode func([]byte) []byte) (text []byte,
 	return text[:bytes.LastIndexAny(text, "\r\n")+1], true
 }
 
-// decode removes a byte order mark, and turns UTF-16 into UTF-8 where the mark says so. The RFC asks for UTF-8 (2.2)
-// and is silent about marks, which editors write all the same: read as text, one hides the first line of the file.
+// decode removes a byte order mark, and converts UTF-16 with a mark to UTF-8. The RFC requires UTF-8 (2.2) and does not
+// mention marks. But editors write them, and a mark that is read as text hides the first line of the file.
 func decode(text []byte) []byte {
 	switch {
 	case bytes.HasPrefix(text, []byte("\xEF\xBB\xBF")):
@@ -40,7 +40,7 @@ func decode(text []byte) []byte {
 	return text
 }
 
-// byteOrder returns the byte order that a mark of UTF-16 at the beginning of text stands for, and nil if there is none.
+// byteOrder returns the byte order of a UTF-16 mark at the beginning of text, or nil.
 func byteOrder(text []byte) binary.ByteOrder {
 	switch {
 	case bytes.HasPrefix(text, []byte("\xFF\xFE")):
@@ -51,15 +51,15 @@ func byteOrder(text []byte) binary.ByteOrder {
 	return nil
 }
 
-// markedUTF16 reports whether text begins with a mark of UTF-16 and goes on in it. If it does not, it is read line by line
-// after the mark: two stray bytes in front of a file turn off none of its rules.
+// markedUTF16 reports whether text begins with a mark of UTF-16 and continues in UTF-16. Otherwise only the mark is
+// removed: two stray bytes must not disable the rules of a file.
 func markedUTF16(text []byte) bool {
 	order := byteOrder(text)
 	return order != nil && isUTF16(text[2:], order)
 }
 
-// isUTF16 reports whether text may be in UTF-16: at least an eighth of its characters would be Latin ones, as those of the
-// names of fields are.
+// isUTF16 reports whether text may be in UTF-16: at least an eighth of its characters would be Latin, as in the names
+// of fields.
 func isUTF16(text []byte, order binary.ByteOrder) bool {
 	latin, units := 0, len(text)/2
 	for i := range units {
@@ -85,13 +85,13 @@ func fromUTF16(text []byte, order binary.ByteOrder) []byte {
 // lineReader splits a text at CR, LF and CRLF (2.2), in one pass.
 type lineReader struct {
 	rest   []byte
-	max    int // octets of a line that are read; if zero, maxLine
-	lf, cr int // where in rest the next LF and CR are, or its end: kept, or a file without one would be searched once a line
+	max    int // bytes of a line that are read; if zero, maxLine
+	lf, cr int // index in rest of the next LF and CR, or its end; kept to search the file once, not once per line
 	number int
 	line   []byte
 }
 
-// next moves to the next line, and reports whether there is one.
+// next advances to the next line, and reports whether there is one.
 func (r *lineReader) next() bool {
 	if len(r.rest) == 0 {
 		return false
@@ -125,8 +125,8 @@ func indexOrEnd(b []byte, c byte) int {
 	return len(b)
 }
 
-// cutLine returns at most size octets of line. Half an escape at the cut is dropped, for it would be read as a stray
-// "%" and match nothing.
+// cutLine returns at most size bytes of line. It removes an incomplete escape at the end, which would be read as a "%"
+// and match nothing.
 func cutLine(line []byte, size int) []byte {
 	if len(line) <= size {
 		return line

@@ -30,15 +30,16 @@ const (
 // String returns "info", "warning" or "error".
 func (s Severity) String() string { return [...]string{"info", "warning", "error"}[s] }
 
-// MarshalText writes what String returns.
+// MarshalText returns the result of String.
 func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Lint returns the likely mistakes in a robots.txt file, in the order of the file. The options are those of Parse.
 //
 // It reports the differences of all dialects, or, if Options.Dialect is not DialectRFC9309, those of that dialect.
 //
-// Time and memory are linear in the size of the file, except for sorting. The search for rules that never decide ends after a
-// number of steps that ordinary files do not need. If it ends early, the findings are correct but may be incomplete.
+// Time and memory are linear in the size of the file, except for sorting. The search for rules that never decide ends
+// after a number of steps that ordinary files do not need. If it ends early, the findings are correct but may be
+// incomplete.
 func Lint(body []byte, opts Options) []Finding {
 	body = toUTF8(body, opts)
 	l := linter{options: opts, relations: newRelations(len(body))}
@@ -79,9 +80,9 @@ func newFinding(line, column int, code, fix, message string) Finding {
 func (l *linter) column(at int) int { return utf8.RuneCount(l.line[:min(at, len(l.line))]) + 1 }
 
 // quoted returns text for use in a sentence, cut to about 60 characters.
-func quoted[T octets](text T) string { return fmt.Sprintf("%q", clipped(text)) }
+func quoted[T byteseq](text T) string { return fmt.Sprintf("%q", clipped(text)) }
 
-func clipped[T octets](text T) string {
+func clipped[T byteseq](text T) string {
 	const most = 60
 	if len(text) <= most {
 		return string(text)

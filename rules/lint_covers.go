@@ -8,10 +8,10 @@ import (
 
 // covers finds, for a rule, another rule that matches every path that it matches.
 //
-// The matcher itself decides whether one pattern covers another. Each wildcard of the second is replaced by a byte that no
-// pattern contains, and that byte is appended if the pattern is open at the end. A pattern that matches this text can match
-// those bytes only by its own wildcards, so it matches anything in their place. A pattern that does not match the text does
-// not cover the second.
+// The matcher itself decides whether one pattern covers another. Each wildcard of the second is replaced by a byte
+// that no pattern contains, and that byte is appended if the pattern is open at the end. A pattern that matches this
+// text can match those bytes only by its own wildcards, so it matches anything in their place. A pattern that does not
+// match the text does not cover the second.
 type covers struct {
 	byPrefix map[string][]*lintRule // by the text before the first wildcard; each list in order
 	lengths  []int                  // of those prefixes, ascending
@@ -51,7 +51,8 @@ func byLine(a, b *lintRule) int { return cmp.Compare(a.line, b.line) }
 
 const anything = 1 // not a byte of a pattern in normal form
 
-// find returns the first rule in order that covers r and precedes it. It returns nil if no rule does, or if no steps are left.
+// find returns the first rule in order that covers r and precedes it. It returns nil if no rule does, or if no steps
+// are left.
 func (c *covers) find(r *lintRule, steps *int) (best *lintRule) {
 	if len(c.lengths) == 0 || *steps <= 0 {
 		return nil

@@ -12,11 +12,11 @@ type lintField struct {
 	name, value     []byte
 	nameAt, valueAt int
 	colon           bool
-	commentAt       int // of "#"; the length of the line if there is none
+	commentAt       int // of "#", or the length of the line
 }
 
-// split parses a line as parseField does, and returns the offsets. It is not ok for a blank line, a comment, or another line
-// that is not a record.
+// split parses a line as parseField does, and returns the offsets. It is not ok for a blank line, a comment, or
+// another line that is not a record.
 func (l *linter) split(line []byte) (f lintField, ok bool) {
 	f.commentAt = len(line)
 	if i := bytes.IndexByte(line, '#'); i >= 0 {
@@ -94,11 +94,12 @@ func firstWord(name []byte) []byte {
 	return name
 }
 
-// fields are the correct names of fields. spelling looks for misspellings of the first spelt. The others are in use, but not
-// read by this package.
+// fields are the correct names of fields. spelling looks for misspellings of the first spelt. The others are in use,
+// but not read by this package.
 var fields = []string{
 	"User-agent", "Disallow", "Allow", "Sitemap", "Crawl-delay",
-	"Host", "Clean-param", "Request-rate", "Visit-time", "Content-Signal", "Content-Usage", "License", "Robot-version", "Comment",
+	"Host", "Clean-param", "Request-rate", "Visit-time", "Content-Signal", "Content-Usage", "License", "Robot-version",
+	"Comment",
 }
 
 const spelt = 5 // of fields
@@ -113,12 +114,14 @@ func (l *linter) spelling(f lintField) {
 		return
 	}
 	if slices.ContainsFunc(noindexFields, is) {
-		l.add(codeNoindex, f.nameAt, "Send an X-Robots-Tag field with the page, or add a robots meta element to it, and do not disallow the page.",
+		l.add(codeNoindex, f.nameAt,
+			"Send an X-Robots-Tag field with the page, or add a robots meta element to it, and do not disallow the page.",
 			"%s was never part of robots.txt, and no large crawler reads it any more", f.name)
 		return
 	}
 	if name := nearest(f.name); name != "" {
-		l.add(codeMisspelt, f.nameAt, "Write "+quoted(name)+".", "%s is not %s, and %s", quoted(f.name), quoted(name), l.whoReads(f, name))
+		l.add(codeMisspelt, f.nameAt, "Write "+quoted(name)+".", "%s is not %s, and %s", quoted(f.name), quoted(name),
+			l.whoReads(f, name))
 		return
 	}
 	l.add(codeUnknownField, f.nameAt, `Remove the line, or begin it with "#" to make it a comment.`,
@@ -136,8 +139,8 @@ func (l *linter) whoReads(f lintField, name string) string {
 	return "the line is ignored"
 }
 
-// nearest returns the field whose name is most similar, or "" if none is similar. It ignores names that are longer than any
-// misspelling, which bounds the cost.
+// nearest returns the field with the most similar name, or "" if no name is similar. It ignores names that are longer
+// than any misspelling, which bounds the cost.
 func nearest(name []byte) string {
 	const longest = 16
 	if len(name) < 4 || len(name) > longest {
@@ -194,7 +197,7 @@ func (l *linter) glued(f lintField) bool {
 }
 
 // lowerText returns text with ASCII letters in lower case. The length does not change.
-func lowerText[T octets](text T) string {
+func lowerText[T byteseq](text T) string {
 	lower := append([]byte(nil), text...)
 	for i, c := range lower {
 		lower[i] = lowerASCII(c)

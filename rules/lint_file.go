@@ -94,7 +94,8 @@ func (l *linter) tooLarge(body []byte, read, last int) {
 			count++
 		}
 	}
-	l.addAt(max(last, 1), 1, codeTooLarge, "Put the most important rules first, and shorten the file, for example with wildcards.",
+	l.addAt(max(last, 1), 1, codeTooLarge,
+		"Put the most important rules first, and shorten the file, for example with wildcards.",
 		"The file has %d bytes, and crawlers need not read more than %d: %d lines after this one, with %d rules, are ignored",
 		len(body), l.options.maxSize(), lost.number, count)
 }

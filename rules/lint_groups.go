@@ -38,7 +38,8 @@ func (l *linter) userAgent(f lintField) {
 		l.endGroup()
 		g.open, g.ended, g.blank, g.split, g.line = true, false, false, false, l.number
 	case g.between != "":
-		l.add(codeGroupNotSplit, f.nameAt, `Add a rule to the group above to separate the two, such as "Disallow:", which allows everything.`,
+		l.add(codeGroupNotSplit, f.nameAt,
+			`Add a rule to the group above to separate the two, such as "Disallow:", which allows everything.`,
 			"This agent joins the group of line %d, and the rules below apply to both, since %s does not end a group%s",
 			g.line, g.between, l.but("it does in", endAtField))
 	}
@@ -72,7 +73,8 @@ func (l *linter) agentName(f lintField) {
 		l.add(codeAgentNotToken, f.valueAt+n, "Write "+quoted("User-agent: "+clipped(value[:n]))+".",
 			"Only %s counts: %s is not part of a product token", quoted(value[:n]), quoted(value[n:]))
 	case strings.ContainsFunc(value, isNoLetter):
-		l.reading(codeReadToken, at, cutTokens, "Choose a product token of letters, \"_\" and \"-\" (RFC 9309 section 2.2.1).",
+		l.reading(codeReadToken, at, cutTokens,
+			"Choose a product token of letters, \"_\" and \"-\" (RFC 9309 section 2.2.1).",
 			"In %s %s ends at its first character that is not an ASCII letter, \"_\" or \"-\"", quoted(value))
 	}
 	l.named(agentName{at, string(appendLower(nil, value[:n]))})
@@ -126,7 +128,8 @@ func (l *linter) blankLine(f lintField) {
 func (l *linter) inGroup(f lintField) bool {
 	if !l.groups.open {
 		l.add(codeOutsideGroup, f.nameAt, `Add a User-agent line before it: "User-agent: *" for all agents.`,
-			"There is no User-agent line before this line, so it applies to no agent%s", l.but("a rule applies to all agents in", keepOrphans))
+			"There is no User-agent line before this line, so it applies to no agent%s",
+			l.but("a rule applies to all agents in", keepOrphans))
 		return false
 	}
 	l.blankLine(f)

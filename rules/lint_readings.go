@@ -18,8 +18,8 @@ type readingAt struct {
 // selection selects dialects by their switches.
 type selection func(*switches) bool
 
-// reading adds a place that the selected dialects read differently. format has a verb for their names. Each kind is reported once
-// in a file.
+// reading adds a place that the selected dialects read differently. format has a verb for their names. Each kind is
+// reported once in a file.
 func (l *linter) reading(code string, at lintPlace, in selection, fix, format string, args ...any) {
 	names := l.names(in)
 	if names == "" {
@@ -42,7 +42,8 @@ func (l *linter) reading(code string, at lintPlace, in selection, fix, format st
 	}
 }
 
-// names returns the names of the selected dialects, without the RFC's. If Options.Dialect is another, only that one counts.
+// names returns the names of the selected dialects, without the RFC's. If Options.Dialect is another, only that one
+// counts.
 func (l *linter) names(in selection) string {
 	asked := Dialects()[1:]
 	if l.options.Dialect != DialectRFC9309 {
@@ -113,7 +114,7 @@ func (l *linter) pathReadings(f lintField) {
 	}
 }
 
-// escapeReading looks for the first escape of a character that needs none. See normal.go for our reading.
+// escapeReading looks for the first escape of a character that needs none. normal.go has the reading of RFC 9309.
 func (l *linter) escapeReading(f lintField) {
 	for i := range f.value {
 		if f.value[i] != '%' || !isEscape(f.value, i) {
@@ -124,7 +125,8 @@ func (l *linter) escapeReading(f lintField) {
 		escape, char := quoted(f.value[i:i+3]), quoted(string(rune(c)))
 		switch {
 		case classes[c]&unreserved != 0:
-			l.reading(codeReadEscape, at, keepEscapes, "Write "+char+".", "In %s %s is not decoded and is not the same as %s", escape, char)
+			l.reading(codeReadEscape, at, keepEscapes, "Write "+char+".", "In %s %s is not decoded and is not the same as %s",
+				escape, char)
 			return
 		case c == '*':
 			l.reading(codeReadEscape, at, decodeWildcards, "Write the rule without it if you need such crawlers.",
@@ -135,7 +137,8 @@ func (l *linter) escapeReading(f lintField) {
 			if strings.IndexByte("&=?", c) >= 0 {
 				in = decodeDelimiters
 			}
-			l.reading(codeReadEscape, at, in, "Write a rule for each of the two forms.", "In %s %s is decoded and is the same as %s", escape, char)
+			l.reading(codeReadEscape, at, in, "Write a rule for each of the two forms.",
+				"In %s %s is decoded and is the same as %s", escape, char)
 			return
 		}
 	}
@@ -154,13 +157,14 @@ func decodeDelimiters(s *switches) bool { return s.form == formDecodedButSlash }
 func cutTokens(s *switches) bool        { return s.agents == agentsVerbatim }
 func takeFirstGroup(s *switches) bool   { return !s.agents.merged() }
 
-// takeFirstRuleIf selects the dialects in which the first rule decides, for a first rule that allows or not: a dialect without
-// Allow has another first rule.
+// takeFirstRuleIf selects the dialects in which the first rule decides, for a first rule that allows or not: a dialect
+// without Allow has another first rule.
 func takeFirstRuleIf(allow bool) func(*switches) bool {
 	return func(s *switches) bool { return takeFirstRule(s) && !(allow && ignoreAllow(s)) }
 }
 
-// takeFirstOf selects the dialects that take the first of several groups with one name. A dialect may merge those of "*".
+// takeFirstOf selects the dialects that take the first of several groups with one name. A dialect may merge those of
+// "*".
 func takeFirstOf(name string) func(*switches) bool {
 	return func(s *switches) bool { return takeFirstGroup(s) && !(name == "*" && s.mergeDefaults) }
 }

@@ -18,7 +18,8 @@ func (l *linter) rule(f lintField) {
 		l.path(f)
 	case f.key == keyAllow:
 		l.reading(codeReadEmptyAllow, at, readEmptyAllow, "Remove the line, or write the path to allow.",
-			"This line has no effect, but in %s it is a rule: robotstxt-rb and robots-cr allow everything, mk1996 and gym2008 nothing")
+			"This line has no effect, but in %s it is a rule: "+
+				"robotstxt-rb and robots-cr allow everything, mk1996 and gym2008 nothing")
 	case l.groups.nothing == nil:
 		l.groups.nothing = &at
 	}
@@ -65,12 +66,13 @@ func slashed(value []byte) string {
 	return "/" + clipped(value)
 }
 
-// idleWildcard looks for wildcards without effect: a trailing one, since a pattern is open at the end, and one of several in a
-// row.
+// idleWildcard looks for wildcards without effect: a trailing one, since a pattern is open at the end, and one of
+// several in a row.
 func (l *linter) idleWildcard(f lintField) {
 	v := f.value
 	if i := bytes.Index(v, []byte("**")); i >= 0 {
-		l.add(codeIdleWildcard, f.valueAt+i+1, `Write one "*".`, "A wildcard after another has no effect, except that the rule is longer")
+		l.add(codeIdleWildcard, f.valueAt+i+1, `Write one "*".`,
+			"A wildcard after another has no effect, except that the rule is longer")
 		return
 	}
 	tail := bytes.TrimSuffix(v, []byte("$"))
@@ -198,7 +200,8 @@ func (l *linter) complexity(rules []lintRule) {
 		steps += (segmentSteps+2)*strings.Count(r.form, "*") + lintPath/scanned
 		if before <= maxVerdictSteps && steps > maxVerdictSteps {
 			l.addAt(r.line, r.column, codeTooComplex, "Write prefixes, or fewer wildcards.",
-				"With this rule and those before it, a verdict on a path of %d bytes may take too many steps; such a path is refused", lintPath)
+				"With this rule and those before it, a verdict on a path of %d bytes may take too many steps; "+
+					"such a path is refused", lintPath)
 		}
 	}
 }
@@ -219,19 +222,23 @@ func (l *linter) contradicting(r, other *lintRule) {
 		why = "Allow wins a tie"
 	}
 	l.addAt(r.line, r.column, codeContradicting, "Remove one of the two.",
-		"Line %d has the opposite rule for the same paths, %s; line %d wins, since %s", other.line, quoted(other.text), wins.line, why)
+		"Line %d has the opposite rule for the same paths, %s; line %d wins, since %s", other.line, quoted(other.text),
+		wins.line, why)
 }
 
 // idle looks for a rule that decides wherever r matches.
 func (l *linter) idle(r *lintRule, byLength, byOrder *covers) {
 	if c := byLength.find(r, &l.relations.steps); c != nil {
-		l.addAt(r.line, r.column, codeUnreachable, "Remove the rule, or make it longer than that of line "+strconv.Itoa(c.line)+".",
+		l.addAt(r.line, r.column, codeUnreachable,
+			"Remove the rule, or make it longer than that of line "+strconv.Itoa(c.line)+".",
 			"The rule of line %d, %s, matches all paths that this one matches, and always wins", c.line, quoted(c.text))
 		return
 	}
 	if c := byOrder.find(r, &l.relations.steps); c != nil && c.allow != r.allow {
-		l.reading(codeReadFirst, r.lintPlace, takeFirstRuleIf(c.allow), "Put the longer rule first, so that all dialects agree.",
-			"In %s the first rule that matches decides, which is %s in line %d; by RFC 9309 this one decides, since it is longer",
+		l.reading(codeReadFirst, r.lintPlace, takeFirstRuleIf(c.allow),
+			"Put the longer rule first, so that all dialects agree.",
+			"In %s the first rule that matches decides, which is %s in line %d; "+
+				"by RFC 9309 this one decides, since it is longer",
 			quoted(c.text), c.line)
 	}
 }

@@ -4,21 +4,21 @@ import "strings"
 
 // Patterns and paths are compared byte by byte in one normal form (2.2.2):
 //
-//	unreserved octets are decoded                        %7Ejoe  ->  ~joe
-//	octets outside of reserved and unreserved, encoded   ツ      ->  %E3%83%84
+//	unreserved bytes are decoded                         %7Ejoe  ->  ~joe
+//	bytes outside of reserved and unreserved, encoded    ツ      ->  %E3%83%84
 //	hexadecimal digits are in upper case                 %2f     ->  %2F
 //	a "%" that begins no escape is itself encoded        100%    ->  100%25
 //	a literal "*" or "$" is encoded                      a$b     ->  a%24b
 //
-// Departure: the RFC's table of examples can be read so that reserved octets are encoded too. Here they stay as written, so
-// "%2F" is not "/": servers give them different resources, and Google's parser, the 1996 draft and crawler-commons distinguish
-// them. The last line of the table is the exception of section 2.2.3: "%2A" and "%24" in a rule match those characters in either
-// form.
+// Departure: the RFC's table of examples can be read so that reserved bytes are encoded too. Here they stay as
+// written, so "%2F" is not "/": servers give them different resources, and Google's parser, the 1996 draft and
+// crawler-commons distinguish them. The last line of the table is the exception of section 2.2.3: "%2A" and "%24" in a
+// rule match those characters in either form.
 
 // Classes of bytes.
 const (
 	unreserved = 1 << iota
-	reserved   // and never in need of another form: without "*", "$" and "#"
+	reserved   // and always in normal form: without "*", "$" and "#"
 	hexadecimal
 )
 
@@ -37,11 +37,11 @@ var classes = func() (t [256]uint8) {
 	return t
 }()
 
-// octets is text of either Go type.
-type octets interface{ ~string | ~[]byte }
+// byteseq is text of either Go type.
+type byteseq interface{ ~string | ~[]byte }
 
 // isPlain reports whether s has no escapes and no special characters, and so is in normal form.
-func isPlain[T octets](s T) bool {
+func isPlain[T byteseq](s T) bool {
 	for i := range len(s) {
 		if classes[s[i]]&(unreserved|reserved) == 0 {
 			return false
@@ -56,7 +56,8 @@ func isNormal(s string) bool {
 		if classes[s[i]]&(unreserved|reserved) != 0 {
 			continue
 		}
-		if s[i] != '%' || !isEscape(s, i) || classes[unescape(s, i)]&unreserved != 0 || isLowerHex(s[i+1]) || isLowerHex(s[i+2]) {
+		if s[i] != '%' || !isEscape(s, i) ||
+			classes[unescape(s, i)]&unreserved != 0 || isLowerHex(s[i+1]) || isLowerHex(s[i+2]) {
 			return false
 		}
 		i += 2
@@ -65,7 +66,7 @@ func isNormal(s string) bool {
 }
 
 // appendOctet appends the normal form of the byte or escape at s[i], and returns the index of the next.
-func appendOctet[T octets](dst []byte, s T, i int) ([]byte, int) {
+func appendOctet[T byteseq](dst []byte, s T, i int) ([]byte, int) {
 	c := s[i]
 	if classes[c]&(unreserved|reserved) != 0 {
 		return append(dst, c), i + 1
@@ -79,12 +80,12 @@ func appendOctet[T octets](dst []byte, s T, i int) ([]byte, int) {
 	return appendEscape(dst, c), i + 3
 }
 
-func isEscape[T octets](s T, i int) bool {
+func isEscape[T byteseq](s T, i int) bool {
 	return i+2 < len(s) && classes[s[i+1]]&hexadecimal != 0 && classes[s[i+2]]&hexadecimal != 0
 }
 
 // unescape decodes the escape at i.
-func unescape[T octets](s T, i int) byte { return fromHex(s[i+1])<<4 | fromHex(s[i+2]) }
+func unescape[T byteseq](s T, i int) byte { return fromHex(s[i+1])<<4 | fromHex(s[i+2]) }
 
 func fromHex(c byte) byte {
 	if c <= '9' {
@@ -100,8 +101,8 @@ func appendEscape(dst []byte, c byte) []byte {
 	return append(dst, '%', digits[c>>4], digits[c&15])
 }
 
-// pathOf returns the path and query of a request target, which may be an absolute URL. A target that begins with "//" is a path,
-// as in the request line of HTTP (RFC 9112 section 3.2.1).
+// pathOf returns the path and query of a request target, which may be an absolute URL. A target that begins with "//"
+// is a path, as in the request line of HTTP (RFC 9112 section 3.2.1).
 func pathOf(target string) string {
 	if strings.HasPrefix(target, "/") {
 		return target
@@ -116,8 +117,8 @@ func pathOf(target string) string {
 	return ""
 }
 
-// pathOf is the function pathOf. In a dialect with targets that begin with a host, without a scheme, it removes the host. A target
-// that begins with "//" is a path in every dialect.
+// pathOf is the function pathOf. In a dialect with targets that begin with a host, without a scheme, it removes the
+// host. A target that begins with "//" is a path in every dialect.
 func (s *switches) pathOf(target string) string {
 	path := pathOf(target)
 	if !s.authority || path == "" || path[0] == '/' || len(path) != len(target) {

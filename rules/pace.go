@@ -18,8 +18,9 @@ type Rate struct {
 // Hours is a time of day in UTC, since midnight. If From is after To, it extends past midnight.
 type Hours struct{ From, To time.Duration }
 
-// RequestRate returns the first Request-rate for the agent, and whether there is one. The field has no standard. Its value is
-// "n/m", m in seconds or with a suffix s, m, h or d, and optionally "hhmm-hhmm", the hours in which it applies.
+// RequestRate returns the first Request-rate for the agent, and whether there is one. The field has no standard. Its
+// value is "n/m", m in seconds or with a suffix s, m, h or d, and optionally "hhmm-hhmm", the hours in which it
+// applies.
 func (a Agent) RequestRate() (Rate, bool) {
 	for x := range a.records(keyRequestRate) {
 		if rate, ok := parseRate(a.set.value(x)); ok {
@@ -29,8 +30,8 @@ func (a Agent) RequestRate() (Rate, bool) {
 	return Rate{}, false
 }
 
-// VisitTime returns the first Visit-time for the agent, and whether there is one. The field has no standard. Its value is
-// "hhmm-hhmm" or "hhmm hhmm".
+// VisitTime returns the first Visit-time for the agent, and whether there is one. The field has no standard. Its value
+// is "hhmm-hhmm" or "hhmm hhmm".
 func (a Agent) VisitTime() (Hours, bool) {
 	for x := range a.records(keyVisitTime) {
 		if hours, ok := parseHours(a.set.value(x)); ok {
@@ -40,8 +41,8 @@ func (a Agent) VisitTime() (Hours, bool) {
 	return Hours{}, false
 }
 
-// records yields the records of a kind that apply to the agent: one of their user-agent lines is the agent's. It reads each
-// record and each user-agent line of the file once, because records with the same user-agent lines are adjacent.
+// records yields the records of a kind that apply to the agent: one of their user-agent lines is the agent's. It reads
+// each record and each user-agent line of the file once, because records with the same user-agent lines are adjacent.
 func (a Agent) records(k key) iter.Seq[*record] {
 	return func(yield func(*record) bool) {
 		if !a.found() {
@@ -77,8 +78,8 @@ func (a Agent) isAmong(names []name) bool {
 	return slices.ContainsFunc(names, func(n name) bool { return n.token == uint32(a.token) })
 }
 
-// namesOf returns the user-agent lines of a record: for a Content-Usage those of the group, as for a rule; for all others the
-// list above it, as for a Crawl-delay.
+// namesOf returns the user-agent lines of a record: for a Content-Usage those of the group, as for a rule; for all
+// others the list above it, as for a Crawl-delay.
 func (r *Ruleset) namesOf(x *record) []name {
 	if x.list == 0 {
 		return nil
@@ -147,8 +148,8 @@ func parseClock(s string) (time.Duration, bool) {
 	return time.Duration(n/100)*time.Hour + time.Duration(n%100)*time.Minute, true
 }
 
-// Host returns the first valid host name in a Host field, or "". It is the preferred name of a site with several. The field has no
-// standard.
+// Host returns the first valid host name in a Host field, or "". It is the preferred name of a site with several. The
+// field has no standard.
 func (r *Ruleset) Host() string {
 	for i := range r.records {
 		if x := &r.records[i]; x.key == keyHost && isHost(r.value(x)) {

@@ -12,7 +12,7 @@ import (
 type parser struct {
 	*switches
 	dialect Dialect
-	base    *url.URL // of the values that are URLs, where they are; nil if it is not known
+	base    *url.URL // of values that are URLs, or nil
 
 	arena   []byte
 	rules   []rule
@@ -24,10 +24,10 @@ type parser struct {
 	delays  []milliseconds // of each list of user-agent lines
 	records []record
 
-	field      field  // of the line at hand
+	field      field  // of the current line
 	joined     []byte // the values of the open group's user-agent lines
 	addressed  bool   // a user-agent line has been seen
-	open       bool   // there is a group that the next rule belongs to
+	open       bool   // the next rule belongs to a group
 	groupEnded bool   // the next user-agent line starts a group
 	listEnded  bool   // the next user-agent line starts a list
 }
@@ -77,8 +77,8 @@ func (p *parser) line(number int, line []byte) {
 	}
 }
 
-// userAgent parses a startgroupline (2.1). After a rule it starts a group; otherwise it joins the open one. A value that is not a
-// product token also starts a group: its rules apply to no agent, and must not join the previous group.
+// userAgent parses a startgroupline (2.1). After a rule it starts a group; otherwise it joins the open one. A value
+// that is not a product token also starts a group: its rules apply to no agent, and must not join the previous group.
 func (p *parser) userAgent(number int, value []byte) {
 	if !p.open || p.groupEnded {
 		p.startGroup(number)
@@ -112,8 +112,8 @@ func (p *parser) named(number int, value []byte) name {
 	return n
 }
 
-// agentName stores the name of a user-agent line. With tokens that is "*", or the token at the beginning of the value; anything may
-// follow it ("Googlebot Images", "FooBot/1.0"), as in Google's parser.
+// agentName stores the name of a user-agent line. With tokens that is "*", or the token at the beginning of the value;
+// anything may follow it ("Googlebot Images", "FooBot/1.0"), as in Google's parser.
 func (p *parser) agentName(value []byte) (name span, ok bool) {
 	n := len(value)
 	switch p.switches.agents {
@@ -136,8 +136,8 @@ func (p *parser) agentName(value []byte) (name span, ok bool) {
 	return span{uint32(start), uint32(len(p.arena) - start)}, true
 }
 
-// rule parses an Allow or Disallow line. It ignores a line before any group (2.2.2). In the RFC's reading an empty pattern matches
-// no path, but it is a rule, so it ends the list of user-agent lines.
+// rule parses an Allow or Disallow line. It ignores a line before any group (2.2.2). In the RFC's reading an empty
+// pattern matches no path, but it is a rule, so it ends the list of user-agent lines.
 func (p *parser) rule(number int, f *field) {
 	if !p.open {
 		if !p.orphans || p.addressed {
@@ -189,14 +189,17 @@ func (p *parser) addOthers(number int, text span, allow bool, value []byte) {
 	if before, ok := bytes.CutSuffix(value, []byte("$")); ok && p.beforeQuery {
 		p.addRule(number, text, allow, slices.Concat(before, []byte("?")), notWritten)
 	}
-	if i := bytes.LastIndexByte(value, '/'); p.indexPage && allow && i >= 0 && bytes.HasPrefix(value[i:], []byte("/index.htm")) {
+	if !p.indexPage || !allow {
+		return
+	}
+	if i := bytes.LastIndexByte(value, '/'); i >= 0 && bytes.HasPrefix(value[i:], []byte("/index.htm")) {
 		p.addRule(number, text, allow, slices.Concat(value[:i+1], []byte("$")), notWritten)
 	}
 }
 
-// crawlDelay parses a Crawl-delay line. The field has no standard, and in the RFC no other record ends a group (2.2.4). But files
-// with one delay after each of several user-agent lines mean one delay for each. Departure: a delay applies to the user-agent
-// lines above it, up to the previous delay or rule.
+// crawlDelay parses a Crawl-delay line. The field has no standard, and in the RFC no other record ends a group
+// (2.2.4). But files with one delay after each of several user-agent lines mean one delay for each. Departure: a delay
+// applies to the user-agent lines above it, up to the previous delay or rule.
 func (p *parser) crawlDelay(value []byte) {
 	d, ok := parseDelay(value)
 	if !ok {
@@ -210,8 +213,8 @@ func (p *parser) crawlDelay(value []byte) {
 	}
 }
 
-// parseDelay parses decimal seconds and rounds them up to a millisecond. It refuses signs, exponents, units, commas, "NaN" and
-// "inf".
+// parseDelay parses decimal seconds and rounds them up to a millisecond. It refuses signs, exponents, units, commas,
+// "NaN" and "inf".
 func parseDelay(s []byte) (d milliseconds, ok bool) {
 	const largest = math.MaxInt64 / 1_000_000 // that a time.Duration holds
 	unit := milliseconds(1000)                // of the digit just read

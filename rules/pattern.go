@@ -10,9 +10,9 @@ import (
 
 // rule is an Allow or Disallow line, compiled.
 //
-// Its pattern is stored in the form in which it is matched: normalised (see form), without stars that follow a star, without a
-// trailing star (which has no effect), and with a "$" at the end as ends. A "*" after the literal prefix is always a wildcard. If
-// this form is part of the line as written, as for most rules, it is not stored twice.
+// Its pattern is stored in the form in which it is matched: normalised (see form), without stars that follow a star,
+// without a trailing star (which has no effect), and with a "$" at the end as ends. A "*" after the literal prefix is
+// always a wildcard. If this form is part of the line as written, as for most rules, it is not stored twice.
 type rule struct {
 	text          uint32 // the line as written
 	pattern       uint32
@@ -20,7 +20,7 @@ type rule struct {
 	weight        uint32 // the rule with the largest decides
 	textLength    uint16
 	patternLength uint16
-	literal       uint16 // octets of the pattern before its first wildcard
+	literal       uint16 // length of the pattern before its first wildcard
 	allow         bool
 	ends          bool // the pattern must match up to the end of the path (2.2.3)
 }
@@ -33,8 +33,8 @@ func (r *rule) compare(other *rule) int {
 	return int(r.line) - int(other.line)
 }
 
-// weigh sets the weight of r: the length of its normalised pattern, then Allow before Disallow (2.2.2). If the first rule
-// decides, the line alone counts.
+// weigh sets the weight of r: the length of its normalised pattern, then Allow before Disallow (2.2.2). If the first
+// rule decides, the line alone counts.
 func (r *rule) weigh(firstMatch bool, octets int) {
 	r.weight = uint32(octets) << 1
 	if r.allow {
@@ -128,12 +128,12 @@ func appendPattern(dst, value []byte) (form []byte, octets int, ends bool) {
 	return dst, octets, ends
 }
 
-// matchWildcards reports whether path matches pattern, which begins with "*"; with ends, up to its end. It also returns the
-// steps that it took.
+// matchWildcards reports whether path matches pattern, which begins with "*"; with ends, up to its end. It also
+// returns the steps that it took.
 //
-// It searches each literal between two stars leftmost, after the previous one. That suffices: a later match leaves no more of the
-// path than the leftmost one. So it reads each byte of the path once, whatever the number of stars. A matcher that backtracks costs
-// path times pattern, or exponential time.
+// It searches each literal between two stars leftmost, after the previous one. That suffices: a later match leaves no
+// more of the path than the leftmost one. So it reads each byte of the path once, whatever the number of stars. A
+// matcher that backtracks costs path times pattern, or exponential time.
 func matchWildcards(pattern, path string, ends bool) (matched bool, steps int) {
 	steps = len(pattern) / scanned
 	for {

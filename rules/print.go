@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// String returns an equivalent robots.txt file in canonical form. Parsed in the same dialect, it gives every agent the same
-// verdicts by the same rules, and the same delays and fields. It omits comments, rules that apply to no agent, and lines that
-// were not understood. Line numbers differ.
+// String returns an equivalent robots.txt file in canonical form. Parsed in the same dialect, it gives every agent the
+// same verdicts by the same rules, and the same delays and fields. It omits comments, rules that apply to no agent,
+// and lines that were not understood. Line numbers differ.
 func (r *Ruleset) String() string { return r.print(false) }
 
-// Understood returns what String does without the fields that this package does not read. If the file is a page in the place
-// of a robots.txt, only what applies is left of it.
+// Understood is String without the fields that this package does not read. For a web page in place of a
+// robots.txt, it prints only lines that apply.
 func (r *Ruleset) Understood() string { return r.print(true) }
 
 func (r *Ruleset) print(understood bool) string {
@@ -64,7 +64,7 @@ func (p *printer) recordsBefore(line uint32) {
 	for len(p.records) > 0 && p.records[0].line < line {
 		x := &p.records[0]
 		p.records = p.records[1:]
-		if p.set.isNobodys(x) || p.understood && x.key == keyOther {
+		if p.set.lacksAgents(x) || p.understood && x.key == keyOther {
 			continue
 		}
 		if x.list == 0 && x.key.ofAgents() && p.set.dialect.switches().groups != groupEndsAtRule {
@@ -74,9 +74,9 @@ func (p *printer) recordsBefore(line uint32) {
 	}
 }
 
-// isNobodys reports whether none of the user-agent lines of a record was understood. Without those lines the record would apply to
-// other agents.
-func (r *Ruleset) isNobodys(x *record) bool {
+// lacksAgents reports whether no user-agent line of a record was understood. Without those lines the record would
+// apply to other agents.
+func (r *Ruleset) lacksAgents(x *record) bool {
 	return x.list > 0 && x.key.ofAgents() && len(r.namesOf(x)) == 0
 }
 

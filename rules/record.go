@@ -5,7 +5,7 @@ import "bytes"
 // record is a line that is neither a rule nor a user-agent line.
 type record struct {
 	line        uint32
-	list        uint32 // the list of user-agent lines above it, from 1; 0 in front of all
+	list        uint32 // the list of user-agent lines before it, from 1; 0 before all
 	text        uint32
 	textLength  uint16
 	nameLength  uint16
@@ -13,7 +13,7 @@ type record struct {
 	key         key
 }
 
-// record keeps a record that makes no rule. None ends a group (2.2.4), except in dialects that say so.
+// record stores a record that is not a rule. It does not end a group (2.2.4), except in some dialects.
 func (p *parser) record(number int, f *field) {
 	if len(f.text) == 0 || f.key == keyOther && !isKept(f) {
 		return
@@ -39,7 +39,7 @@ func (p *parser) record(number int, f *field) {
 	p.records = append(p.records, r)
 }
 
-// isKept reports whether a record of an unknown kind may mean something to somebody: it has a name and a colon.
+// isKept reports whether a record of an unknown kind is stored: it has a name and a colon.
 func isKept(f *field) bool {
 	return f.nameLength > 0 && bytes.IndexByte(f.text[f.nameLength:], ':') >= 0
 }

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// isPath reports whether a rule's value is a path as it stands.
+// isPath reports whether a rule's value is a path, which needs no resolution.
 func isPath(value []byte) bool {
 	return len(value) == 0 || value[0] == '/' && !bytes.HasPrefix(value, []byte("//"))
 }
 
-// resolved reads a rule's value as a URL, relative to that of the file, and returns its path and query. It is not ok
-// where that is the URL of another origin.
+// resolved resolves a rule's value as a URL relative to that of the file, and returns its path and query. ok is false
+// if the URL is invalid or of another origin.
 func (p *parser) resolved(value []byte) (path []byte, ok bool) {
 	u, err := url.Parse(escapeStray(value))
 	if err != nil {
@@ -29,12 +29,12 @@ func (p *parser) resolved(value []byte) (path []byte, ok bool) {
 	}
 	path = []byte(u.RequestURI())
 	if len(path) == 0 || path[0] != '/' {
-		path = append([]byte("/"), path...) // relative to a file of which only the name is known
+		path = append([]byte("/"), path...) // relative to a file with an unknown URL
 	}
 	return path, true
 }
 
-// escapeStray writes each "%" that begins no escape as one, since url.Parse refuses it.
+// escapeStray encodes each "%" that does not begin an escape. url.Parse rejects it otherwise.
 func escapeStray(value []byte) string {
 	var b strings.Builder
 	for i, c := range value {
@@ -46,7 +46,7 @@ func escapeStray(value []byte) string {
 	return b.String()
 }
 
-// originOf returns what the URLs of one origin have in common.
+// originOf returns the origin of u in a canonical form.
 func originOf(u *url.URL) string {
 	port := u.Port()
 	if scheme := strings.ToLower(u.Scheme); port == "" {
@@ -55,7 +55,7 @@ func originOf(u *url.URL) string {
 	return strings.ToLower(u.Scheme + "://" + u.Hostname() + ":" + port)
 }
 
-// elsewhere reports whether a target is a URL of another origin than the file, where that matters.
+// elsewhere reports whether a target is a URL of another origin, in a dialect that does not judge it.
 func (r *Ruleset) elsewhere(target string) bool {
 	if r.base == "" || strings.HasPrefix(target, "/") {
 		return false

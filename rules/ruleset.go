@@ -1,4 +1,4 @@
-// Package rules reads the language of robots.txt (RFC 9309) and says what a file allows, and by which line.
+// Package rules parses robots.txt (RFC 9309) and judges paths by it: allowed or not, and by which line.
 //
 //	set := rules.Parse(body, rules.Options{})
 //	agent := set.Agent("NewsBot/2.1 (+https://news.example/bot)")
@@ -12,8 +12,8 @@
 // Options.Dialect selects the reading of another program. Agent.Explain gives the reasons of a verdict, and Lint the
 // likely mistakes in a file.
 //
-// No file is an error: lines that are not understood are ignored, as section 2.3.1.5 requires. The package fetches nothing, reads
-// no clock, and does not know the origin of a file.
+// Parsing never fails: lines that are not understood are ignored, as section 2.3.1.5 requires. The package fetches
+// nothing, reads no clock, and does not know the origin of a file.
 package rules
 
 import (
@@ -37,8 +37,8 @@ type Options struct {
 	// Dialect selects a reading of the language. If zero, that of RFC 9309.
 	Dialect Dialect
 
-	// RobotsURL is the URL of the file. Only DialectWWWRobotRules uses it: it ignores rules with URLs of another origin, and does not
-	// judge such targets. If empty, it takes all URLs for the file's origin.
+	// RobotsURL is the URL of the file. Only DialectWWWRobotRules uses it: it ignores rules with URLs of another origin,
+	// and does not judge such targets. If empty, it takes all URLs for the file's origin.
 	RobotsURL string
 
 	// ContentType is the Content-Type of the response with the file. Its charset decodes the file. If it has no charset,
@@ -56,8 +56,8 @@ func (o Options) maxSize() int {
 
 // Ruleset is a robots.txt file, compiled. The zero value is an empty file: it allows everything.
 //
-// All text is in one arena, and everything else refers to it by offset, so a file of ten thousand rules is few objects for the
-// garbage collector. From the arena up:
+// All text is in one arena, and everything else refers to it by offset, so a file of ten thousand rules is few objects
+// for the garbage collector. From the arena up:
 //
 //	rules    one per Allow or Disallow line with a pattern, in the order in which a block's nodes need them
 //	nodes    the distinct literal prefixes of a block's rules, sorted, each linked to its longest proper prefix
@@ -67,12 +67,12 @@ func (o Options) maxSize() int {
 //	names    the user-agent lines, and
 //	records  all other lines, in the order of the file
 //
-// If only the first matching group of an agent applies (see switches), there is a token for each user-agent line instead, in the
-// order in which they are tried, and a block for each group.
+// If only the first matching group of an agent applies (see switches), there is a token for each user-agent line
+// instead, in the order in which they are tried, and a block for each group.
 type Ruleset struct {
 	dialect   Dialect
 	truncated bool
-	base      string // the origin of the file, where URLs of others are not judged by it
+	base      string // the origin of the file, if it does not judge URLs of other origins
 	arena     string
 	rules     []rule
 	nodes     []node
@@ -118,8 +118,8 @@ const noDelay milliseconds = -1
 // product token or a whole User-Agent header. The url is absolute, such as "https://site.example/a?b=c", or a path and
 // query, such as "/a?b=c". Allowed does not check that the file is that of the url's origin.
 //
-// For any other url, such as "site.example/a", Allowed returns false: no rule can match it. It also returns false if the
-// verdict takes too many steps (see Verdict.TooComplex). For the rule that decided, use Agent.Verdict.
+// For any other url, such as "site.example/a", Allowed returns false: no rule can match it. It also returns false if
+// the verdict takes too many steps (see Verdict.TooComplex). For the rule that decided, use Agent.Verdict.
 func Allowed(body []byte, userAgent, url string) bool {
 	scheme, _, absolute := strings.Cut(url, "://")
 	if !strings.HasPrefix(url, "/") && !(absolute && isScheme(scheme)) {
@@ -128,10 +128,11 @@ func Allowed(body []byte, userAgent, url string) bool {
 	return Parse(body, Options{}).Agent(userAgent).Verdict(url).Allowed
 }
 
-// Parse parses a robots.txt file. It never fails: it ignores lines that it does not understand. It keeps no part of body.
+// Parse parses a robots.txt file. It never fails: it ignores lines that it does not understand. It keeps no part of
+// body.
 //
-// If a file may be longer than Options.MaxSize, give Parse at least one byte more. Then Ruleset.Truncated reports it, and the last
-// line is read whole or not at all.
+// If a file may be longer than Options.MaxSize, give Parse at least one byte more. Then Ruleset.Truncated reports it,
+// and the last line is read whole or not at all.
 func Parse(body []byte, opts Options) *Ruleset {
 	s := opts.Dialect.switches()
 	text, truncated := readableIn(body, opts.maxSize(), opts.decode)

@@ -2,10 +2,10 @@ package rules
 
 import "strings"
 
-// A step is work of about four nanoseconds. Verdicts count their steps, so that a file and a target which are made to be slow
-// cannot take the time of others.
+// A step takes about four nanoseconds. Verdicts count their steps, so that a file and a target that were made to be
+// slow cannot occupy the program.
 const (
-	maxVerdictSteps = 750_000 // of the verdict on one target, in all its forms
+	maxVerdictSteps = 750_000 // for the verdict on one target, in all its forms
 	maxAgentSteps   = 250_000 // of the search for the groups of one User-Agent
 
 	blockSteps     = 6  // a block that is searched, besides its nodes and rules
@@ -14,12 +14,12 @@ const (
 	scanned        = 64 // bytes that are scanned or compared in one step
 )
 
-// index returns where sub, which is not empty, begins in s, or -1 if s does not have it, and the steps that the search took.
-// Their number is linear in the lengths of both.
+// index returns the index of sub, which is not empty, in s, or -1, and the steps that the search took. Their number is
+// linear in the lengths of both.
 func index(s, sub string) (at, steps int) {
 	last := len(s) - len(sub)
 	for i := 0; i <= last; i++ {
-		if steps > 8+i/16 { // many places of s begin like sub
+		if steps > 8+i/16 { // many places in s begin like sub
 			at, more := indexLinear(s[i:], sub)
 			if at >= 0 {
 				at += i
@@ -50,7 +50,7 @@ func indexLinear(s, sub string) (at, steps int) {
 	return at, len(sub)/2 + passed(s, sub, at)
 }
 
-// passed returns how many bytes of s a search for sub has passed that ended at the index at.
+// passed returns the number of bytes of s that a search for sub read before it ended at index at.
 func passed(s, sub string, at int) int {
 	if at < 0 {
 		return len(s)
@@ -58,9 +58,10 @@ func passed(s, sub string, at int) int {
 	return at + len(sub)
 }
 
-// knuthMorrisPratt returns where sub begins in s, or -1. It looks at each byte of both twice at most.
+// knuthMorrisPratt returns the index of sub in s, or -1. It reads each byte of both at most twice.
 func knuthMorrisPratt(s, sub string) int {
-	borders := make([]uint16, len(sub)) // of each beginning of sub, the length of the longest end that is another beginning
+	// For each prefix of sub, the length of its longest proper suffix that is also a prefix.
+	borders := make([]uint16, len(sub))
 	n := 0
 	for i := 1; i < len(sub); i++ {
 		n = extend(sub, borders, n, sub[i])

@@ -10,8 +10,8 @@ import (
 	"unsafe"
 )
 
-// Agent is the part of a Ruleset for one crawler. It is a small value: find it once with Ruleset.Agent and keep it. The zero
-// value allows everything.
+// Agent is the part of a Ruleset for one crawler. It is a small value: find it once with Ruleset.Agent and keep it.
+// The zero value allows everything.
 type Agent struct {
 	set        *Ruleset
 	token      int  // in set.tokens, or noToken
@@ -28,8 +28,8 @@ func (a Agent) found() bool { return a.set != nil && a.token != noToken && !a.to
 type Verdict struct {
 	Allowed bool
 
-	// TooComplex is set if the verdict took too many steps and was given up, which only files and targets do that were made
-	// for it. Nothing is allowed then, and the other fields are zero.
+	// TooComplex is set if the verdict took too many steps and was given up. Only files and targets that were made to be
+	// slow take so many. Nothing is allowed then, and the other fields are zero.
 	TooComplex bool
 
 	Line  int    // line of the rule that decided, from 1; 0 if no rule did
@@ -43,8 +43,8 @@ type Group struct {
 	Agents string // the values of its User-agent lines, joined with ", "
 }
 
-// Token returns the product token by which the file addresses the agent, in lower case: "*" if only the groups for all agents
-// apply, "" if no group applies.
+// Token returns the product token by which the file addresses the agent, in lower case: "*" if only the groups for all
+// agents apply, "" if no group applies.
 func (a Agent) Token() string {
 	if !a.found() {
 		return ""
@@ -52,8 +52,8 @@ func (a Agent) Token() string {
 	return a.set.text(a.set.tokens[a.token].name)
 }
 
-// CrawlDelay returns the largest Crawl-delay for the agent, and whether there is one. The delay of "*" does not apply to an agent
-// that the file names, even if its groups have no delay: the rules of "*" do not apply either.
+// CrawlDelay returns the largest Crawl-delay for the agent, and whether there is one. The delay of "*" does not apply
+// to an agent that the file names, even if its groups have no delay: the rules of "*" do not apply either.
 func (a Agent) CrawlDelay() (time.Duration, bool) {
 	if !a.found() {
 		return 0, false
@@ -61,18 +61,20 @@ func (a Agent) CrawlDelay() (time.Duration, bool) {
 	return a.set.tokens[a.token].delay.duration()
 }
 
-// Verdict judges a target: a path and query as they are sent, or an absolute URL. It ignores scheme, authority and fragment. It
-// allocates only for a target of more than 1,000 bytes that is not in normal form.
+// Verdict judges a target: a path and query as they are sent, or an absolute URL. It ignores scheme, authority and
+// fragment. It allocates only for a target of more than 1,000 bytes that is not in normal form.
 //
-// The longest matching rule decides. An Allow wins a tie with a Disallow, and the earlier line wins a tie of one kind. If no rule
-// matches, and for "/robots.txt", the path is allowed (2.2.2). In most other dialects the first matching rule decides.
+// The longest matching rule decides. An Allow wins a tie with a Disallow, and the earlier line wins a tie of one kind.
+// If no rule matches, and for "/robots.txt", the path is allowed (2.2.2). In most other dialects the first matching
+// rule decides.
 func (a Agent) Verdict(target string) Verdict {
 	v, _ := a.verdict(target, 0)
 	return v
 }
 
-// VerdictOf judges a target that servers may also read in other forms. The first form that is not allowed decides; if all
-// are allowed, the verdict is that of the target. All forms together have the steps of one verdict: see Verdict.TooComplex.
+// VerdictOf judges a target that servers may also read in other forms. The first form that is not allowed decides; if
+// all are allowed, the verdict is that of the target. All forms together have the steps of one verdict: see
+// Verdict.TooComplex.
 func (a Agent) VerdictOf(target string, forms []string) Verdict {
 	v, steps := a.verdict(target, 0)
 	if !v.Allowed {
@@ -90,7 +92,7 @@ func (a Agent) VerdictOf(target string, forms []string) Verdict {
 // VerdictURL judges the path and query of u.
 func (a Agent) VerdictURL(u *url.URL) Verdict { return a.Verdict(u.RequestURI()) }
 
-// verdict does what Verdict does, after so many steps for other forms of the target. It returns the steps of all.
+// verdict is Verdict after the given steps for other forms of the target. It returns the steps of all forms.
 func (a Agent) verdict(target string, steps int) (Verdict, int) {
 	switch {
 	case a.tooComplex:
@@ -122,8 +124,8 @@ func (a Agent) verdictIn(s *switches, target string, steps int) (Verdict, int) {
 	return a.judgeIn(s.form, path, steps)
 }
 
-// judgeIn is separate from verdict so that only paths that need the buffer pay for it. The string does not outlive the buffer: a
-// Verdict refers to the Ruleset's own text.
+// judgeIn is separate from verdict so that only paths that need the buffer pay for it. The string does not outlive the
+// buffer: a Verdict refers to the Ruleset's own text.
 func (a Agent) judgeIn(f form, path string, steps int) (Verdict, int) {
 	var buf [1024]byte
 	normal := buf[:0]
@@ -174,9 +176,9 @@ func (w *walk) spent() bool { return w.steps > maxVerdictSteps }
 
 // search finds the rule that decides among best and the rules of a block.
 //
-// The block's prefixes of path are the last prefix that sorts before path, and its ancestors: every string that sorts between a
-// prefix of path and path begins with that prefix. So one binary search finds them. A block costs the logarithm of its size, plus
-// the rules whose prefix matches.
+// The block's prefixes of path are the last prefix that sorts before path, and its ancestors: every string that sorts
+// between a prefix of path and path begins with that prefix. So one binary search finds them. A block costs the
+// logarithm of its size, plus the rules with a matching prefix.
 func (w *walk) search(block int) {
 	if w.steps += blockSteps; w.spent() {
 		return
@@ -202,8 +204,8 @@ func (w *walk) search(block int) {
 	}
 }
 
-// try finds the rule that decides among best and the rules of a node. These are in order of precedence, so the first match
-// ends the search.
+// try finds the rule that decides among best and the rules of a node. These are in order of precedence, so the first
+// match ends the search.
 func (w *walk) try(rules []rule, rest string) {
 	for j := range rules {
 		x := &rules[j]
@@ -245,7 +247,8 @@ func (w *walk) matches(x *rule, rest string) bool {
 
 // groupAt returns the group of a line: the last that begins before it.
 func (r *Ruleset) groupAt(line uint32) Group {
-	i, found := slices.BinarySearchFunc(r.groups, line, func(g group, line uint32) int { return cmp.Compare(g.line, line) })
+	byLine := func(g group, line uint32) int { return cmp.Compare(g.line, line) }
+	i, found := slices.BinarySearchFunc(r.groups, line, byLine)
 	if !found { // a rule in front of all user-agent lines begins its group
 		i--
 	}

@@ -181,7 +181,7 @@ func (t *timeout) knownNow(now time.Time) time.Duration {
 	return t.known << doublings
 }
 
-// entry returns the entry of p, and adds it if there is none. ts.mu is held.
+// entry returns the entry of p, and adds it if necessary. ts.mu is held.
 func (ts *timeouts) entry(p program) *timeout {
 	if t := ts.programs[p]; t != nil {
 		return t

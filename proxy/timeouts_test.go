@@ -15,9 +15,9 @@ import (
 	"github.com/robotsproxy/robotsproxy/ratelimit"
 )
 
-// A crawler is one program with several threads that share a list of pages and have a time-out for each request. A thread
-// that was answered 429 sleeps for the Retry-After. After that, and at once after a time-out, it tries the page again; with
-// requeue, it appends the page to the list and takes the next one.
+// A crawler is one program with several threads that share a list of pages and have a time-out for each request. A
+// thread that was answered 429 sleeps for the Retry-After. After that, and at once after a time-out, it tries the page
+// again; with requeue, it appends the page to the list and takes the next one.
 type crawler struct {
 	limiter  *ratelimit.Limiter
 	timeouts timeouts
@@ -119,9 +119,9 @@ func total(m map[int]int) (sum, most int) {
 	return sum, most
 }
 
-// TestThreadsWithATimeOut is a case that was measured: threads with a time-out of 10 s under a Crawl-delay of 10 s. Held
-// for as long as MaxWait, most requests time out, again and again. With a learned time-out, no page times out twice, none
-// is told to come back in vain, and all arrive at the pace of the lane.
+// TestThreadsWithATimeOut is a case that was measured: threads with a time-out of 10 s under a Crawl-delay of 10 s.
+// Held for as long as MaxWait, most requests time out, again and again. With a learned time-out, no page times out
+// twice, no thread comes back in vain, and all pages arrive at the pace of the lane.
 func TestThreadsWithATimeOut(t *testing.T) {
 	const pages = 24
 	for _, requeue := range []bool{false, true} {
@@ -158,7 +158,7 @@ func TestThreadsWithATimeOut(t *testing.T) {
 					t.Errorf("%d threads came back in vain, and one page was told to come back %d times; want none and once", after.inVain, mostTold)
 				}
 				if without < 14 || without < 5*died {
-					t.Errorf("%d requests timed out where nothing is learned, and %d where something is; want the difference to be large", without, died)
+					t.Errorf("%d requests timed out without a learned time-out, and %d with one; want a large difference", without, died)
 				}
 				// A slot is the Delay, the request, and up to a second for which Retry-After is rounded up.
 				if most := (pages + 2) * 11200 * time.Millisecond; took > most {
@@ -169,8 +169,9 @@ func TestThreadsWithATimeOut(t *testing.T) {
 	}
 }
 
-// TestShortTimeoutBesideWaitingClients has a client with a time-out of 10 s share a host with a client that waits. The first
-// gets about half of the turns. Without reservations it gets 1 of 176 in half an hour, and one page times out five times.
+// TestShortTimeoutBesideWaitingClients has a client with a time-out of 10 s share a host with a client that waits. The
+// first gets about half of the turns. Without reservations it gets 1 of 176 in half an hour, and one page times out
+// five times.
 func TestShortTimeoutBesideWaitingClients(t *testing.T) {
 	for _, threads := range []int{1, 2, 8} {
 		t.Run(fmt.Sprint(threads), func(t *testing.T) {
@@ -202,16 +203,16 @@ func TestShortTimeoutBesideWaitingClients(t *testing.T) {
 	}
 }
 
-// TestTimeouts has programs abandon requests, and checks for how long the next one may be held. Half a second after each,
-// the program sends its next request, unless a case does otherwise.
+// TestTimeouts has programs abandon requests, and checks for how long the next one may be held. Half a second after
+// each, the program sends its next request, unless a case does otherwise.
 func TestTimeouts(t *testing.T) {
 	begin := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	at := func(s float64) time.Time { return begin.Add(secs(s)) }
 	a := program{"a", "Crawler/1.0"}
-	// abandon has who give up a request after so long, at a moment, and go on.
-	abandon := func(ts *timeouts, who program, after, moment float64) {
-		ts.abandoned(who, secs(after), at(moment))
-		ts.limit(who, at(moment+0.5))
+	// abandon has p abandon a request after so many seconds, at a moment, and send the next one half a second later.
+	abandon := func(ts *timeouts, p program, after, moment float64) {
+		ts.abandoned(p, secs(after), at(moment))
+		ts.limit(p, at(moment+0.5))
 	}
 	for _, test := range []struct {
 		name string
@@ -263,7 +264,7 @@ func TestTimeouts(t *testing.T) {
 				abandon(ts, program{"b", "Crawler/1.0"}, 3, float64(10*i))
 			}
 		}, 41, forever},
-		{"a change of mind", func(ts *timeouts) {
+		{"too early for a time-out", func(ts *timeouts) {
 			abandon(ts, a, 0.4, 0)
 			abandon(ts, a, 0.4, 10)
 		}, 11, forever},
@@ -279,7 +280,7 @@ func TestTimeouts(t *testing.T) {
 			abandon(ts, a, 30, 40)
 			abandon(ts, a, 30, 70)
 		}, 71, secs(9)},
-		{"an old one is no witness", func(ts *timeouts) {
+		{"an old one does not confirm", func(ts *timeouts) {
 			abandon(ts, a, 10, 0)
 			abandon(ts, a, 10, 601)
 		}, 902, forever},
@@ -296,29 +297,29 @@ func TestTimeouts(t *testing.T) {
 			abandon(ts, a, 10, 0)
 			abandon(ts, a, 10, 10)
 		}, 365 * 24 * 3600, forever},
-		{"disproved", func(ts *timeouts) {
+		{"refuted", func(ts *timeouts) {
 			abandon(ts, a, 10, 0)
 			abandon(ts, a, 10, 10)
 			ts.waited(a, secs(13), at(24))
 		}, 25, forever},
-		{"disproved, so that one is not enough again", func(ts *timeouts) {
+		{"refuted, so that one is not enough", func(ts *timeouts) {
 			abandon(ts, a, 10, 0)
 			abandon(ts, a, 10, 10)
 			ts.waited(a, secs(13), at(24))
 			abandon(ts, a, 10, 40)
 		}, 41, forever},
-		{"disproved, and two alike since", func(ts *timeouts) {
+		{"refuted, and two alike since", func(ts *timeouts) {
 			abandon(ts, a, 10, 0)
 			ts.waited(a, secs(13), at(14))
 			abandon(ts, a, 10, 40)
 			abandon(ts, a, 10, 60)
 		}, 61, secs(9)},
-		{"disproved long ago", func(ts *timeouts) {
+		{"refuted long ago", func(ts *timeouts) {
 			abandon(ts, a, 10, 0)
 			ts.waited(a, secs(13), at(14))
 			abandon(ts, a, 10, 615)
 		}, 616, secs(9)},
-		{"not disproved by one that is alike", func(ts *timeouts) {
+		{"not refuted by one that is alike", func(ts *timeouts) {
 			abandon(ts, a, 10, 0)
 			ts.waited(a, secs(12), at(13))
 		}, 14, secs(9)},
@@ -334,7 +335,7 @@ func TestTimeouts(t *testing.T) {
 				ts.abandoned(a, secs(10), at(float64(10*i)))
 			}
 		}, 23, forever},
-		{"not disproved by a shorter wait", func(ts *timeouts) {
+		{"not refuted by a shorter wait", func(ts *timeouts) {
 			abandon(ts, a, 10, 0)
 			abandon(ts, a, 10, 10)
 			ts.waited(a, secs(8), at(22))
@@ -415,8 +416,8 @@ func TestTimeoutsAreBounded(t *testing.T) {
 	}
 }
 
-// TestTimeoutsAreBoundedForEachClient checks that a client with many User-Agents does not make forgotten what is known of
-// another.
+// TestTimeoutsAreBoundedForEachClient checks that a client with many User-Agents removes nothing of another
+// client.
 func TestTimeoutsAreBoundedForEachClient(t *testing.T) {
 	var ts timeouts
 	other := program{"other", "x"}
@@ -428,6 +429,6 @@ func TestTimeoutsAreBoundedForEachClient(t *testing.T) {
 		}
 	}
 	if ts.programs[other] == nil {
-		t.Error("the other client's program is forgotten")
+		t.Error("the program of the other client was removed")
 	}
 }

@@ -97,6 +97,7 @@ func (ex *exchange) ask(req *http.Request, lane string) {
 	ex.subresource = ex.client.Pages && isSubresource(req.Header)
 	ex.asked = ratelimit.Request{
 		Key: lane, Client: ex.share, Delay: ex.delay(), MaxWait: ex.maxWait(req.Header), ClientTime: &ex.blocked,
+		Part: ex.delay() < ex.judged.Delay,
 	}
 }
 

@@ -7,12 +7,13 @@ import "time"
 // A lane asks for a lease if the head of its queue may start by the state of this instance. The lane stays unlocked
 // during the question. The result is a move of its own, and the lease goes to the request that is the head by then.
 type coordination struct {
-	asking   bool      // a question has no result yet
-	askedAt  time.Time // when the last question was asked
-	reported int       // how many requests waited then
-	woken    bool      // a message came since then, so the Wait of its result may be old
-	askAfter time.Time // it is useless to ask before
-	inLine   bool      // this instance has a place in the line of those that wait
+	asking   bool          // a question has no result yet
+	askedAt  time.Time     // when the last question was asked
+	askedFor time.Duration // the Delay in it
+	reported int           // how many requests waited then
+	woken    bool          // a message came since then, so the Wait of its result may be old
+	askAfter time.Time     // it is useless to ask before, unless for a shorter Delay
+	inLine   bool          // this instance has a place in the line of those that wait
 
 	overriding int       // calls of Coordinator.Override that have not returned
 	overridden time.Time // when the last one returned
@@ -78,7 +79,7 @@ func (s *state) untilLease(delay time.Duration, now time.Time) time.Duration {
 	if c.lease != nil && c.lease.delay >= delay {
 		return 0
 	}
-	if wait := c.askAfter.Sub(now); wait > 0 {
+	if wait := c.askAfter.Sub(now); wait > 0 && delay >= c.askedFor {
 		return wait
 	}
 	s.askForLease(delay, now)
@@ -101,8 +102,8 @@ func (s *state) askForHead(now time.Time) {
 }
 
 // mayAsk reports whether the lane may ask for a lease for a request that does not wait.
-func (s *state) mayAsk(now time.Time, delay time.Duration) bool {
-	return s.others != nil && s.vacant(now) && s.untilStart(delay, now) <= 0
+func (s *state) mayAsk(now time.Time, delay time.Duration, part bool) bool {
+	return s.others != nil && s.vacant(now, part) && s.untilStart(delay, now) <= 0
 }
 
 // askForLease asks for a lease, unless a question has no result yet.
@@ -111,7 +112,7 @@ func (s *state) askForLease(delay time.Duration, now time.Time) {
 	if c.asking {
 		return
 	}
-	c.asking, c.askedAt, c.woken, c.reported = true, now, false, s.queue.waiting()
+	c.asking, c.askedAt, c.askedFor, c.woken, c.reported = true, now, delay, false, s.queue.waiting()
 	r := LeaseRequest{
 		Delay: delay, FromStart: s.rules.SpacingStart, Limit: 1, InFlight: s.inflights.n, Waiting: c.reported,
 		LastLease: c.lastLease, LastHeard: c.heardAt, MaxHold: s.rules.ReleaseAfter,
@@ -218,7 +219,7 @@ func (s *state) countFromHere() {
 // Their waits were foreseen without it.
 func (s *state) refuseLate(r LeaseResult, now time.Time) {
 	s.rejectIf(now, func(w *waiter) error {
-		if w.arrived.Before(s.others.askedAt) {
+		if w.part || w.arrived.Before(s.others.askedAt) { // a part waits for no turn of another instance
 			return nil
 		}
 		wait := s.predict(now, w.client, s.queue.position(w), s.hold.delay(w.delay))

@@ -444,6 +444,38 @@ func TestSharedUnavailable(t *testing.T) {
 	})
 }
 
+// TestSharedParts sends parts in one instance while documents wait in both: they start at once, and the documents of both
+// instances count their Delay from the last part.
+func TestSharedParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, in := newClub(t, 2, time.Millisecond)
+		document := Request{Key: host, Client: "a", Delay: 10 * time.Second, MaxWait: time.Hour}
+		send(t, in[0], document, 0)
+		var all sync.WaitGroup
+		var starts [8]time.Time
+		for i := range starts {
+			all.Go(func() {
+				g := acquire(t, in[i%2], document)
+				starts[i] = time.Now()
+				g.Release(Outcome{})
+			})
+			time.Sleep(100 * time.Millisecond) // so that each instance has reported how many wait
+		}
+		for range 3 {
+			if got := send(t, in[0], Request{Key: host, Client: "a", MaxWait: time.Minute, Part: true}, time.Second); got > time.Second/10 {
+				t.Errorf("a part waited %v, want no longer than the answer of the others takes", got)
+			}
+		}
+		end := time.Now()
+		all.Wait()
+		for i, start := range starts {
+			if got := start.Sub(end); got < document.Delay {
+				t.Errorf("document %d started %v after the last part, want %v", i, got, document.Delay)
+			}
+		}
+	})
+}
+
 // Without a Delay, MaxConcurrent applies to all instances together.
 func TestSharedLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

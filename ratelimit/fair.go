@@ -53,9 +53,14 @@ func (d *debts) serve(client string) {
 	delete(d.until, client)
 }
 
-// next returns the request or reservation that has the next turn. The queue must not be empty. Requests go before a
-// reservation that they do not delay. A request of a client that is held back goes last.
+// next returns the request or reservation that has the next turn, or a part that goes before it. The queue must not be
+// empty. Requests go before a reservation that they do not delay. A request of a client that is held back goes last.
 func (s *state) next(now time.Time) *waiter {
+	if s.letsPartsPass(now) {
+		if w := s.nextPart(now); w != nil {
+			return w
+		}
+	}
 	if w := s.leastHeld(now); w != nil {
 		return w
 	}
@@ -88,10 +93,13 @@ func (s *state) soonest(wait time.Duration, now time.Time) time.Duration {
 }
 
 // vacant reports whether a request that arrives now has the next turn: no other can start, and it delays no
-// reservation.
-func (s *state) vacant(now time.Time) bool {
+// reservation, unless it is a part and may pass.
+func (s *state) vacant(now time.Time, part bool) bool {
 	if s.queue == nil {
 		return true
+	}
+	if part && s.letsPartsPass(now) {
+		return s.nextPart(now) == nil
 	}
 	return !slices.ContainsFunc(s.queue.clients, func(c *clientQueue) bool { return s.turn(c, now) != nil })
 }

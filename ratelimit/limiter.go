@@ -166,6 +166,11 @@ type Request struct {
 	// on. If nil, they never do.
 	ClientTime *ClientTime
 
+	// Part says that the request is for a part of a document that Client has received, such as an image, and has no
+	// Delay for that reason. It starts before the requests that have a Delay and wait, and before reservations. The first
+	// of them lets parts pass for 30 seconds. Each counts its Delay from the last part.
+	Part bool
+
 	// Once says that the request is not made again if it is rejected: it gets no reservation, and does not claim that
 	// of another request of Client.
 	Once bool

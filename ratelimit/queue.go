@@ -16,11 +16,14 @@ type waiter struct {
 	arrived time.Time
 	due     time.Time   // predicted start; for a reservation, the moment that the client was told
 	own     *ClientTime // nil: its client cannot block it
+	part    bool        // see Request.Part
 
 	ready    chan struct{} // of capacity 1; a value says that granted or err is set
 	inflight *inflight     // becomes the request in flight
 	granted  bool          // inflight has started
 	err      error         // why the request was rejected
+
+	passedAt time.Time // when the first part started before it, although it had the next turn
 }
 
 // A queue holds the requests that wait for one lane: a clientQueue for each client, in the order in which they were

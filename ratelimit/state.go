@@ -68,8 +68,11 @@ func (s *state) enter(ctx context.Context, r Request, f *inflight, now time.Time
 		s.reclaim(now, func(client string) bool { return client != r.Client })
 	}
 	held := s.heldBack(r.Client, now)
-	if s.others == nil && !held && s.vacant(now) && s.untilStart(delay, now) <= 0 {
+	if s.others == nil && !held && s.vacant(now, r.Part) && s.untilStart(delay, now) <= 0 {
 		s.start(f, now, now, r.Client, r.delay(), r.ClientTime)
+		if r.Part {
+			s.notePart(now)
+		}
 		return nil, nil
 	}
 	w, err := s.join(ctx, r, now)
@@ -84,18 +87,21 @@ func (s *state) enter(ctx context.Context, r Request, f *inflight, now time.Time
 
 // join adds r to the queue, or claims its reservation. The error says that r would wait for too long.
 func (s *state) join(ctx context.Context, r Request, now time.Time) (*waiter, error) {
-	if !r.Once {
+	if !r.Once && !r.Part {
 		if w, err := s.claimReservation(r, now); w != nil || err != nil {
 			return w, err
 		}
 	}
 	delay := s.hold.delay(r.delay())
 	wait := s.predict(now, r.Client, s.queue.len(r.Client), delay)
+	if r.Part && s.queue != nil && s.letsPartsPass(now) {
+		wait = s.predictPart(now, r.Client, delay)
+	}
 	if s.queue.full(r.Client, s.rules) {
 		return nil, s.tooLong(r.Client, r.MaxWait, wait, true, now)
 	}
-	if wait <= r.MaxWait && (r.MaxWait > 0 || s.mayAsk(now, delay)) {
-		w := &waiter{ctx: ctx, client: r.Client, due: now.Add(wait)}
+	if wait <= r.MaxWait && (r.MaxWait > 0 || s.mayAsk(now, delay, r.Part)) {
+		w := &waiter{ctx: ctx, client: r.Client, due: now.Add(wait), part: r.Part}
 		s.push(w)
 		return w, nil
 	}
@@ -187,9 +193,14 @@ func (s *state) busy(delay time.Duration) bool {
 
 // grant starts w, and wakes it.
 func (s *state) grant(w *waiter, now time.Time) {
-	s.passOver(w, now)
+	if !w.part {
+		s.passOver(w, now)
+	}
 	s.queue.pop(w)
 	s.left()
+	if w.part {
+		s.notePart(now)
+	}
 	s.start(w.inflight, now, w.arrived, w.client, w.delay, w.own)
 	w.granted = true
 	s.emit(effect{kind: wakeGranted, waiter: w})

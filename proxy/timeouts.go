@@ -81,11 +81,11 @@ func (ts *timeouts) acquire(
 		r.MaxWait = min(r.MaxWait, limit)
 	}
 	grant, err := l.Acquire(ctx, r)
-	now := time.Now()
 	switch {
 	case err == nil:
-		ts.waited(p, grant.Waited(), now)
+		ts.waited(p, grant.Waited(), arrived.Add(grant.Waited()))
 	case ctx.Err() != nil:
+		now := time.Now()
 		ts.abandoned(p, now.Sub(arrived), now)
 	}
 	return grant, err
@@ -131,6 +131,9 @@ func (ts *timeouts) abandoned(p program, wait time.Duration, now time.Time) {
 
 // waited notes that a request of p waited so long and was not abandoned.
 func (ts *timeouts) waited(p program, wait time.Duration, now time.Time) {
+	if wait < leastTimeout {
+		return
+	}
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	t := ts.programs[p]

@@ -30,8 +30,8 @@ var (
 //
 //	serve -> read -> admit -> RoundTrip (forward, receive) -> end
 //
-// and each step can end it with a refusal instead. The embedded parts hold the state of its phases: the requester does not
-// change after read, the turn ends when the header of the answer is there, and the entry ends last.
+// and each step can end it with a refusal instead. The embedded parts hold the state of its phases: the requester does
+// not change after read, the turn ends when the header of the answer is there, and the entry ends last.
 type exchange struct {
 	server *Server
 	requester
@@ -57,7 +57,8 @@ func (s *Server) newExchange(w http.ResponseWriter, r *http.Request, t *tunnel) 
 	ex.entry.recorder, ex.entry.query = s.options.Recorder, s.options.Query
 	ex.rec = audit.Record{
 		ID: s.ids.Next(now), Time: now, Via: audit.Plain, Method: cut(r.Method, 64),
-		ClientAddr: r.RemoteAddr, UserAgent: s.options.Query.Text(cut(r.UserAgent(), 1024)), Tag: cut(r.Header.Get(fields.OwnPrefix+"Tag"), 256),
+		ClientAddr: r.RemoteAddr, UserAgent: s.options.Query.Text(cut(r.UserAgent(), 1024)),
+		Tag: cut(r.Header.Get(fields.OwnPrefix+"Tag"), 256),
 	}
 	return ex
 }
@@ -70,9 +71,9 @@ func cut(s string, n int) string {
 	return s
 }
 
-// serve takes one request from its header to the end of its answer. Its deferred calls run in this order: recoverPanic answers
-// a panic and ends the record with it; close ends the record, if nothing has, and returns all that the exchange holds; and
-// last the request stops to count, for which Close waits.
+// serve takes one request from its header to the end of its answer. Its deferred calls run in this order: recoverPanic
+// answers a panic and ends the record with it; close ends the record, if nothing has, and returns all that the exchange
+// holds; and last the request stops to count, for which Close waits.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, t *tunnel) {
 	if !s.handlers.begin() {
 		panic(http.ErrAbortHandler)
@@ -114,8 +115,9 @@ func (ex *exchange) closeAfterAnswer() {
 	}
 }
 
-// close returns all that the exchange holds. The record ends first, so that it shows the end of the answer. The body of the
-// request is abandoned before its bytes are returned to the quota. The deadline stops last: until then it bounds the rest.
+// close returns all that the exchange holds. The record ends first, so that it shows the end of the answer. The body of
+// the request is abandoned before its bytes are returned to the quota. The deadline stops last: until then it bounds
+// the rest.
 func (ex *exchange) close() {
 	ex.abort(errClientLeft)
 	if ex.upload != nil {
@@ -126,8 +128,8 @@ func (ex *exchange) close() {
 	ex.deadline.stop()
 }
 
-// recoverPanic turns a panic into one 500, one line in the log and one record. The 500 does not describe the panic. If the answer
-// has begun, recoverPanic aborts it. It is the only recover of this package and must be deferred directly.
+// recoverPanic turns a panic into one 500, one line in the log and one record. The 500 does not describe the panic. If
+// the answer has begun, recoverPanic aborts it. It is the only recover of this package and must be deferred directly.
 func (ex *exchange) recoverPanic(r *http.Request) {
 	v := recover()
 	switch v {
@@ -191,8 +193,8 @@ func (ex *exchange) prepare(r *http.Request) *refusal {
 	return nil
 }
 
-// admit decides whether the request may be sent, waits for its place in the lane, and begins the record. If it returns nil, the
-// request may be sent at once. A raw tunnel is admitted as one request.
+// admit decides whether the request may be sent, waits for its place in the lane, and begins the record. If it returns
+// nil, the request may be sent at once. A raw tunnel is admitted as one request.
 func (ex *exchange) admit(req *http.Request) *refusal {
 	if ex.client == nil {
 		return ex.unknownClient()
@@ -233,8 +235,8 @@ func (ex *exchange) beginSending() *refusal {
 	return nil
 }
 
-// RoundTrip forwards an admitted request and returns the origin's answer, or that of a refusal. goproxy calls it in place of a
-// transport. It never returns an error: goproxy would send its text to the client.
+// RoundTrip forwards an admitted request and returns the origin's answer, or that of a refusal. goproxy calls it in
+// place of a transport. It never returns an error: goproxy would send its text to the client.
 func (ex *exchange) RoundTrip(req *http.Request, _ *goproxy.ProxyCtx) (*http.Response, error) {
 	if ref := ex.lookAgain(); ref != nil {
 		return ex.refuse(req, ref), nil
@@ -250,8 +252,8 @@ func (ex *exchange) RoundTrip(req *http.Request, _ *goproxy.ProxyCtx) (*http.Res
 	return resp, nil
 }
 
-// lookAgain refuses a request that is about to be sent if its client has left, or if the operator has stopped the host while it
-// waited.
+// lookAgain refuses a request that is about to be sent if its client has left, or if the operator has stopped the host
+// while it waited.
 func (ex *exchange) lookAgain() *refusal {
 	ref := ex.stopped()
 	if ex.ctx.Err() != nil {
@@ -285,7 +287,8 @@ func (ex *exchange) forward(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// refuse ends the exchange with ref, and returns the answer. If the refusal cannot be recorded, the answer is 503 instead.
+// refuse ends the exchange with ref, and returns the answer. If the refusal cannot be recorded, the answer is 503
+// instead.
 func (ex *exchange) refuse(req *http.Request, ref *refusal) *http.Response {
 	ref.complete(ex.server.options.RefusalStatus)
 	ex.noteRefusal(ref)
@@ -336,7 +339,8 @@ func (ex *exchange) end(cause error) {
 	ex.endLocked(now, cause)
 }
 
-// abort ends an exchange that has not ended, with err or its cause. A WebSocket ends without an error when either side closes it.
+// abort ends an exchange that has not ended, with err or its cause. A WebSocket ends without an error when either side
+// closes it.
 func (ex *exchange) abort(err error) {
 	switch {
 	case ex.isOver():
@@ -347,8 +351,8 @@ func (ex *exchange) abort(err error) {
 	}
 }
 
-// abortCause returns the cause of err if it is known, and else err: the proxy is stopping, the request took too long, or the
-// client left or sent a malformed body.
+// abortCause returns the cause of err if it is known, and else err: the proxy is stopping, the request took too long,
+// or the client left or sent a malformed body.
 func (ex *exchange) abortCause(err error) error {
 	switch ended := context.Cause(ex.ctx); {
 	case errors.Is(ended, errStopping), errors.Is(ended, errTooLong):

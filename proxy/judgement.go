@@ -17,15 +17,17 @@ type judgement struct {
 	at      time.Time
 }
 
-// lasting is how long a judgement holds while its Policy and its Snapshot stay the same. Exemptions and request rates may
-// begin or end at any time.
+// lasting is how long a judgement holds while its Policy and its Snapshot stay the same. Exemptions and request rates
+// may begin or end at any time.
 const lasting = time.Second
 
 // judge looks up the origin's robots.txt, except in mode Off, and decides.
 func (ex *exchange) judge(req *http.Request) *refusal {
 	j := &ex.judged
 	j.policy, j.at = ex.server.options.Policy, ex.rec.Time
-	j.request = policy.Request{Client: ex.client.Client, Origin: ex.origin, Target: ex.target, UserAgent: req.UserAgent(), Tunnel: ex.isRawTunnel()}
+	j.request = policy.Request{
+		Client: ex.client.Client, Origin: ex.origin, Target: ex.target, UserAgent: req.UserAgent(), Tunnel: ex.isRawTunnel(),
+	}
 	if j.policy.Mode(ex.origin.Host(), ex.client.Client) != policy.Off {
 		asker := robots.Asker{Client: ex.share, Name: ex.client.Name, Token: ex.client.ProductToken}
 		snap, err := ex.server.options.Snapshots.Snapshot(ex.ctx, ex.origin, asker)
@@ -37,8 +39,8 @@ func (ex *exchange) judge(req *http.Request) *refusal {
 	return ex.decide()
 }
 
-// judgeAgain decides once more about a request that may have waited, unless its judgement still holds. It uses the Snapshot in
-// memory: a fetch would hold up the lane.
+// judgeAgain decides once more about a request that may have waited, unless its judgement still holds. It uses the
+// Snapshot in memory: a fetch would hold up the lane.
 func (ex *exchange) judgeAgain() *refusal {
 	j, now := &ex.judged, time.Now()
 	snap := ex.server.options.Snapshots.Kept(ex.origin)
@@ -52,8 +54,8 @@ func (ex *exchange) judgeAgain() *refusal {
 	return ex.decide()
 }
 
-// decide decides by the other fields of ex.judged, and records the decision. A costly decision waits for a slot, so that the
-// decisions of one client do not slow down those of another.
+// decide decides by the other fields of ex.judged, and records the decision. A costly decision waits for a slot, so
+// that the decisions of one client do not slow down those of another.
 func (ex *exchange) decide() *refusal {
 	j := &ex.judged
 	if j.costly() {
@@ -71,16 +73,17 @@ func (ex *exchange) decide() *refusal {
 	return nil
 }
 
-// servesRobots reports whether the proxy answers a request for /robots.txt with the file that it was judged by. A crawler then
-// sees the rules that are enforced, and the origin gets one request less.
+// servesRobots reports whether the proxy answers a request for /robots.txt with the file that it was judged by. A
+// crawler then sees the rules that are enforced, and the origin gets one request less.
 func (ex *exchange) servesRobots(req *http.Request) bool {
 	snap := ex.judged.snap
-	return ex.server.options.ServeRobots && ex.rec.Mode == policy.Enforce.String() && snap != nil && snap.Availability != robots.Unreachable &&
+	return ex.server.options.ServeRobots && ex.judged.Mode == policy.Enforce &&
+		snap != nil && snap.Availability != robots.Unreachable &&
 		(req.Method == http.MethodGet || req.Method == http.MethodHead)
 }
 
-// costly reports whether a decision may take longer than about a tenth of a millisecond: it compares each rule with the target,
-// and each user-agent line with the User-Agent.
+// costly reports whether a decision may take longer than about a tenth of a millisecond: it compares each rule with the
+// target, and each user-agent line with the User-Agent.
 func (j *judgement) costly() bool {
 	if j.snap == nil {
 		return false

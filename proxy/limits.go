@@ -12,7 +12,6 @@ import (
 	"github.com/robotsproxy/robotsproxy/auth"
 	"github.com/robotsproxy/robotsproxy/internal/http1"
 	"github.com/robotsproxy/robotsproxy/internal/limit"
-	"github.com/robotsproxy/robotsproxy/policy"
 )
 
 // Limits cap the resources of a Server that clients hold at a time. The zero value caps nothing.
@@ -24,7 +23,7 @@ type Limits struct {
 	RequestsPerClient      int           // the same of one client; if zero, no limit
 	RequestMemory          int           // bytes for the headers and the buffered bodies of Requests; if zero, no limit
 	RequestMemoryPerClient int           // the same of one client; if zero, no limit
-	RequestTimeout         time.Duration // for one request and its answer, without its wait for the pace; if zero, no limit
+	RequestTimeout         time.Duration // for a request and its answer, without its wait for the pace; if zero, no limit
 }
 
 // LimitListener returns a listener that takes at most limits.Connections connections from l at a time, and at most
@@ -45,7 +44,8 @@ func (l Limits) connections(section string, log *slog.Logger) *limit.Conns {
 }
 
 func (l Limits) tunnels(log *slog.Logger) *limit.Conns {
-	return limit.NewCounter[netip.Addr](log, "client_addr", limit.Bound{Max: l.Tunnels, Key: "limits.tunnels"}, limit.Bound{})
+	tunnels := limit.Bound{Max: l.Tunnels, Key: "limits.tunnels"}
+	return limit.NewCounter[netip.Addr](log, "client_addr", tunnels, limit.Bound{})
 }
 
 // requests counts requests by Client.share.
@@ -72,13 +72,13 @@ func clientNetwork(remote net.Addr) netip.Addr {
 
 // overloadResponse is the answer to a rejected connection. It has no request id, since nothing was read or recorded.
 func overloadResponse() []byte {
-	ref := &refusal{Reason: policy.ReasonOverload, Detail: "Too many connections are open.", RetryAfter: retryOverload}
+	ref := overload("Too many connections are open.", nil)
 	ref.complete(0)
 	return wire(ref.response(nothingRead, ""))
 }
 
 const (
-	maxStreams       = 100       // concurrent requests on one HTTP/2 connection: the least that RFC 9113 section 6.5.2 recommends
+	maxStreams       = 100       // concurrent requests on one HTTP/2 connection: the minimum in RFC 9113 section 6.5.2
 	streamWindow     = 64 << 10  // bytes of one body that an HTTP/2 client may send before the proxy reads them
 	connectionWindow = 256 << 10 // the same of all bodies of one connection
 )
@@ -87,10 +87,10 @@ const (
 // unreserve at the end of the request, in either case.
 func (ex *exchange) reserve(r *http.Request) *refusal {
 	if ex.requests = ex.server.requests.Take(ex.share, 1); ex.requests == nil {
-		return &refusal{Reason: policy.ReasonOverload, Detail: "Too many requests wait or are being answered.", RetryAfter: retryOverload}
+		return overload("Too many requests wait or are being answered.", nil)
 	}
 	if ex.memory = ex.server.memory.Take(ex.share, headerBytes(r)+bodyBytes(r)); ex.memory == nil {
-		return &refusal{Reason: policy.ReasonOverload, Detail: "The requests that wait or are being answered hold too much memory.", RetryAfter: retryOverload}
+		return overload("The requests that wait or are being answered hold too much memory.", nil)
 	}
 	return nil
 }
@@ -134,8 +134,9 @@ func isSmallBody(r *http.Request) bool {
 // errTooLong ends a request that took longer than Limits.RequestTimeout.
 var errTooLong = errors.New("the request took longer than limits.request_timeout")
 
-// deadline ends an exchange that takes longer than Limits.RequestTimeout. It cancels the request's context, which ends waits
-// for the origin, and sets deadlines on the connection, which end waits for the client. The methods of a nil deadline do nothing.
+// deadline ends an exchange that takes longer than Limits.RequestTimeout. It cancels the request's context, which ends
+// waits for the origin, and sets deadlines on the connection, which end waits for the client. The methods of a nil
+// deadline do nothing.
 type deadline struct {
 	ex    *exchange
 	limit time.Duration

@@ -57,7 +57,8 @@ type Options struct {
 	// AuthRequired refuses requests without credentials. It needs Users.
 	AuthRequired bool
 
-	// MaxWait is the longest wait of a request for its place in the lane. If zero, 150 s; if negative, requests do not wait.
+	// MaxWait is the longest wait of a request for its place in the lane. If zero, 150 s; if negative, requests do not
+	// wait.
 	MaxWait time.Duration
 
 	// MaxWaitCap is the longest wait that a request may prefer to MaxWait (Prefer: wait). If zero, MaxWait.
@@ -94,7 +95,8 @@ type Options struct {
 	// Limits cap the resources of clients. The zero value caps nothing.
 	Limits Limits
 
-	// Onboarding answers requests for the proxy itself. The URL of one that came through the proxy is absolute. If nil, 404.
+	// Onboarding answers requests for the proxy itself. The URL of one that came through the proxy is absolute. If nil,
+	// 404.
 	Onboarding http.Handler
 
 	// Logger logs. If nil, nothing is logged.
@@ -103,7 +105,8 @@ type Options struct {
 
 // complete sets the defaults, or returns an error for contradictions.
 func (o *Options) complete() error {
-	if o.Snapshots == nil || o.Policy == nil || o.Limiter == nil || o.Authority == nil || o.Recorder == nil || o.Guard == nil || o.Transport == nil {
+	if o.Snapshots == nil || o.Policy == nil || o.Limiter == nil || o.Authority == nil ||
+		o.Recorder == nil || o.Guard == nil || o.Transport == nil {
 		return errors.New("proxy: New needs Snapshots, Policy, Limiter, Authority, Recorder, Guard and Transport")
 	}
 	if o.AuthRequired && o.Users == nil {

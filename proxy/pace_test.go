@@ -217,15 +217,6 @@ func TestSubresourcesHaveNoDelay(t *testing.T) {
 	}
 }
 
-func mustOrigin(t *testing.T, s string) origin.Origin {
-	t.Helper()
-	o, err := origin.Parse(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return o
-}
-
 // TestDelayOverTheMaximum has a site ask for a longer Delay than the operator allows: nobody is told to come back to a host
 // that is not visited at all, and nothing deviates from what the site asked.
 func TestDelayOverTheMaximum(t *testing.T) {

@@ -39,8 +39,8 @@ type class struct {
 	title      string
 }
 
-// classes is the only place that ties a reason to its status, its Proxy-Status error and its recorded decision. The status of
-// a client that left, 499 as in nginx, appears only in records.
+// classes is the only place that ties a reason to its status, its Proxy-Status error and its recorded decision. The
+// status of a client that left, 499 as in nginx, appears only in records.
 var classes = map[policy.Reason]class{
 	policy.ReasonRobots:            {403, "http_request_denied", policy.Deny, "Disallowed by robots.txt"},
 	policy.ReasonRobotsUnreachable: {503, "destination_unavailable", policy.Error, "The robots.txt of this origin could not be known"},
@@ -65,7 +65,8 @@ var classes = map[policy.Reason]class{
 	policy.ReasonInternal:          {500, "proxy_internal_error", policy.Error, "A fault of the proxy"},
 }
 
-// complete fills in the zero fields of r from classes. robotsStatus is the status of refusals by robots.txt; if zero, 403.
+// complete fills in the zero fields of r from classes. robotsStatus is the status of refusals by robots.txt; if zero,
+// 403.
 func (r *refusal) complete(robotsStatus int) {
 	c, ok := classes[r.Reason]
 	if !ok {
@@ -88,8 +89,8 @@ func (r *refusal) complete(robotsStatus int) {
 	}
 }
 
-// endsConnection reports whether no further request is read from a connection of HTTP/1.x after r: a request that could not
-// be judged may not end where it seems to end, and after a time limit the deadlines of the connection have passed.
+// endsConnection reports whether no further request is read from a connection of HTTP/1.x after r: a request that could
+// not be judged may not end where it seems to end, and after a time limit the deadlines of the connection have passed.
 func (r *refusal) endsConnection() bool {
 	switch r.Reason {
 	case policy.ReasonBadRequest, policy.ReasonMisdirected, policy.ReasonLoop, policy.ReasonInternal:
@@ -109,8 +110,8 @@ func (r *refusal) retryAfter() int {
 // retryOverload is the Retry-After of a refusal by a limit or a failure of the proxy.
 const retryOverload = 5 * time.Second
 
-// maxWords is how many bytes of a rule or a detail go into a header field. Some clients reject a header of more than 8 or
-// 16 KiB. The body contains the whole text.
+// maxWords is how many bytes of a rule or a detail go into a header field. Some clients reject a header of more than 8
+// or 16 KiB. The body contains the whole text.
 const maxWords = 1 << 10
 
 // nothingRead stands for the request of a client that is answered before its request is read.
@@ -146,8 +147,9 @@ func (r *refusal) response(req *http.Request, id string) *http.Response {
 		r.rateLimit(h, seconds)
 	}
 	resp := &http.Response{
-		Status: strconv.Itoa(r.Status) + " " + r.phrase(), StatusCode: r.Status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: h, Body: http.NoBody, ContentLength: int64(len(body)), Request: req,
+		Status: strconv.Itoa(r.Status) + " " + r.phrase(), StatusCode: r.Status, Header: h,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Body: http.NoBody, ContentLength: int64(len(body)), Request: req,
 	}
 	if req.Method != http.MethodHead {
 		resp.Body = io.NopCloser(bytes.NewReader(body))
@@ -155,9 +157,9 @@ func (r *refusal) response(req *http.Request, id string) *http.Response {
 	return resp
 }
 
-// rateLimit adds the fields of draft-ietf-httpapi-ratelimit-headers to a refusal by the pace: of a quota of one request per
-// Delay, nothing remains for so many seconds. The window is in whole seconds: a Delay of half a second is two requests per
-// second.
+// rateLimit adds the fields of draft-ietf-httpapi-ratelimit-headers to a refusal by the pace: of a quota of one request
+// per Delay, nothing remains for so many seconds. The window is in whole seconds: a Delay of half a second is two
+// requests per second.
 func (r *refusal) rateLimit(h http.Header, seconds int) {
 	if r.Outcome != policy.Throttle {
 		return
@@ -171,7 +173,8 @@ func (r *refusal) rateLimit(h http.Header, seconds int) {
 
 // proxyStatus returns the field of RFC 9209 for an answer of the proxy.
 func proxyStatus(proxyError, details string) string {
-	quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(safetext.Field(cut(details, maxWords))) // sf-string, RFC 9651 section 3.3.3
+	escaped := strings.NewReplacer(`\`, `\\`, `"`, `\"`) // as a String of RFC 9651 section 3.3.3
+	quoted := escaped.Replace(safetext.Field(cut(details, maxWords)))
 	return fields.OwnName + "; error=" + proxyError + `; details="` + quoted + `"`
 }
 
@@ -187,11 +190,12 @@ type problem struct {
 	RequestID  string `json:"request_id,omitempty"`
 }
 
-// body returns the text in the media type that the client prefers: HTML for browsers, problem+json for programs that accept
-// JSON, and else plain text.
+// body returns the text in the media type that the client prefers: HTML for browsers, problem+json for programs that
+// accept JSON, and else plain text.
 func (r *refusal) body(accept, id string) (contentType string, body []byte) {
 	p := problem{
-		Title: classes[r.Reason].title, Status: r.Status, Detail: r.Detail, Reason: string(r.Reason), Decision: string(r.Outcome),
+		Title: classes[r.Reason].title, Status: r.Status, Detail: r.Detail,
+		Reason: string(r.Reason), Decision: string(r.Outcome),
 		Rule: r.Rule, RetryAfter: r.retryAfter(), RequestID: id,
 	}
 	var b bytes.Buffer

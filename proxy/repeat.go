@@ -11,14 +11,16 @@ import (
 )
 
 var (
-	errSentAgain  = errors.New("the connection ended before an answer, or the origin did not process the request; it was sent again")
+	errSentAgain = errors.New("the connection ended before an answer, or the origin did not process the request; " +
+		"it was sent again")
 	errUnrepeated = errors.New("the request may not be sent again")
 )
 
-// repeat prepares for a second sending. net/http sends a request again if it has no body and its kept connection was closed
-// before an answer (RFC 9110 section 9.2.2), or if an HTTP/2 origin did not process it. The only notice is the trace, which
-// calls repeat with the new connection before anything is written to it. The first sending counts as a request, since it
-// may have arrived; the second has a record and a place in the lane for itself. If it may not be sent, it ends here.
+// repeat prepares for a second sending. net/http sends a request again if it has no body and its kept connection was
+// closed before an answer (RFC 9110 section 9.2.2), or if an HTTP/2 origin did not process it. The only notice is the
+// trace, which calls repeat with the new connection before anything is written to it. The first sending counts as a
+// request, since it may have arrived; the second has a record and a place in the lane for itself. If it may not be
+// sent, it ends here.
 func (ex *exchange) repeat(conn net.Conn) {
 	ex.endSending(time.Now())
 	ref := ex.admitAgain()
@@ -34,7 +36,8 @@ func (ex *exchange) repeat(conn net.Conn) {
 	closeUnshared(conn)
 }
 
-// endSending ends the record of a sending without an answer, releases its place in the lane, and starts the next record.
+// endSending ends the record of a sending without an answer, releases its place in the lane, and starts the next
+// record.
 func (ex *exchange) endSending(now time.Time) {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
@@ -52,8 +55,7 @@ func (ex *exchange) endSending(now time.Time) {
 	rec.SetDecision(ex.judged.Decision, ex.judged.snap)
 }
 
-// admitAgain is admit for a second sending. The request was judged already; takePlace judges it
-// again if it has waited.
+// admitAgain is admit for a second sending. The request was judged already; takePlace judges it again if it has waited.
 func (ex *exchange) admitAgain() *refusal {
 	if ref := ex.takePlace(); ref != nil {
 		return ref
@@ -64,8 +66,8 @@ func (ex *exchange) admitAgain() *refusal {
 	return ex.beginSending()
 }
 
-// closeUnshared closes a connection of HTTP/1.1: net/http would write the request to it although the context has ended. On a
-// connection of HTTP/2, which other requests share, net/http checks the context before it writes.
+// closeUnshared closes a connection of HTTP/1.1: net/http would write the request to it although the context has ended.
+// On a connection of HTTP/2, which other requests share, net/http checks the context before it writes.
 func closeUnshared(conn net.Conn) {
 	if c, ok := conn.(*tls.Conn); ok && c.ConnectionState().NegotiatedProtocol == "h2" {
 		return

@@ -19,8 +19,8 @@ import (
 	"github.com/robotsproxy/robotsproxy/robots"
 )
 
-// response is the answer to the client. goproxy writes to it: it copies bodies with pooled buffers, flushes each piece of a
-// stream, and closes a hijacked connection at the end.
+// response is the answer to the client. goproxy writes to it: it copies bodies with pooled buffers, flushes each piece
+// of a stream, and closes a hijacked connection at the end.
 type response struct {
 	http.ResponseWriter // nil if net/http has no request to answer
 	ex                  *exchange
@@ -39,9 +39,9 @@ type response struct {
 	interim int        // number of interim responses
 }
 
-// write writes an answer of the proxy to the client, in one of three ways. At a CONNECT it takes the connection from net/http:
-// most clients show only the status line of a refusal, and a handler cannot choose its reason phrase. Bytes that are not a
-// request have no ResponseWriter; package http1 closes their connection.
+// write writes an answer of the proxy to the client, in one of three ways. At a CONNECT it takes the connection from
+// net/http: most clients show only the status line of a refusal, and a handler cannot choose its reason phrase. Bytes
+// that are not a request have no ResponseWriter; package http1 closes their connection.
 func (w *response) write(req *http.Request, resp *http.Response) {
 	if req.Method == http.MethodConnect {
 		if conn, _, err := http.NewResponseController(w.ResponseWriter).Hijack(); err == nil {
@@ -78,8 +78,9 @@ func limitDrain(w http.ResponseWriter, r *http.Request) {
 // Unwrap is for http.ResponseController.
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// WriteHeader sends the header of a stream at once: it alone shows a client that the stream has begun. An answer without
-// Content-Type stays without: net/http would guess one from the body, and only the client may (RFC 9110 section 8.3).
+// WriteHeader sends the header of a stream at once: it alone shows a client that the stream has begun. An answer
+// without Content-Type stays without: net/http would guess one from the body, and only the client may (RFC 9110 section
+// 8.3).
 func (w *response) WriteHeader(status int) {
 	if h := w.Header(); h["Content-Type"] == nil {
 		h["Content-Type"] = nil
@@ -94,7 +95,8 @@ func (w *response) WriteHeader(status int) {
 	}
 }
 
-// shortWrite is the longest write to the client that does not count as a wait for it. A busy machine may need that long.
+// shortWrite is the longest write to the client that does not count as a wait for it. A busy machine may need that
+// long.
 const shortWrite = 10 * time.Millisecond
 
 func (w *response) Write(p []byte) (int, error) {
@@ -163,8 +165,8 @@ const maxInterim = 64
 
 var errManyInterim = errors.New("the origin sends interim answers without end")
 
-// got1xx forwards an interim response such as 103 Early Hints (RFC 8297), but not to HTTP/1.0 (RFC 9110
-// section 15.2). 100 and 101 belong to the connection to the origin. The transport bounds the size of each, but not their number.
+// got1xx forwards an interim response such as 103 Early Hints (RFC 8297), but not to HTTP/1.0 (RFC 9110 section 15.2).
+// 100 and 101 belong to the connection to the origin. The transport bounds the size of each, but not their number.
 func (w *response) got1xx(code int, header textproto.MIMEHeader) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -264,8 +266,8 @@ func (ex *exchange) answerRobots(req *http.Request) *http.Response {
 	return resp
 }
 
-// wantsRest reports whether an origin that has answered early may still read the request. The transport stops sending after
-// an answer of HTTP/2 that is not 2xx, and the proxy does the same for HTTP/1.1.
+// wantsRest reports whether an origin that has answered early may still read the request. The transport stops sending
+// after an answer of HTTP/2 that is not 2xx, and the proxy does the same for HTTP/1.1.
 func wantsRest(resp *http.Response) bool { return resp.StatusCode < 300 && !resp.Close }
 
 // body is the body of an answer. It counts the bytes, and ends the exchange when it is read to its end or breaks off.
@@ -293,8 +295,8 @@ func (b *body) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// holdBack keeps the last byte of an early answer of HTTP/1.1 back until its request is sent: 50 ms after it has read the
-// last byte, the transport closes the connection.
+// holdBack keeps the last byte of an early answer of HTTP/1.1 back until its request is sent: 50 ms after it has read
+// the last byte, the transport closes the connection.
 func (b *body) holdBack(p []byte) []byte {
 	left := b.resp.ContentLength - b.ex.rec.Bytes
 	switch {

@@ -1,16 +1,19 @@
-// Package proxy is the server: it reads the requests of crawlers, judges, paces and records each, and forwards those that are
-// allowed.
+// Package proxy is the server: it reads the requests of crawlers, judges, paces and records each, and forwards those
+// that are allowed.
 //
-//	srv, err := proxy.New(proxy.Options{Snapshots: cache, Policy: p, Limiter: l, Authority: ca, Recorder: w, Guard: g, Transport: t})
+//	srv, err := proxy.New(proxy.Options{
+//		Snapshots: cache, Policy: p, Limiter: l, Authority: ca, Recorder: w, Guard: g, Transport: t,
+//	})
 //	go srv.Serve(listener)
 //	...
 //	err = srv.Shutdown(ctx)
 //
-// A request comes in one of two ways: in absolute-form to the front server, or through a CONNECT, inside which the proxy ends
-// the TLS, so that it sees the path (inner server). From there on both go the same way, from serve in exchange.go: look up
-// the robots.txt of the origin, decide, refuse or pace, forward by goproxy, record. Every request is judged before it is
-// sent, and exactly as it is sent. The proxy's own answers carry the fields of a refusal (RFC 9209, RFC 9457); inside a tunnel
-// they are sent through it, since clients show no answer to a CONNECT but its status line.
+// A request comes in one of two ways: in absolute-form to the front server, or through a CONNECT, inside which the
+// proxy ends the TLS, so that it sees the path (inner server). From there on both go the same way, from serve in
+// exchange.go: look up the robots.txt of the origin, decide, refuse or pace, forward by goproxy, record. Every request
+// is judged before it is sent, and exactly as it is sent. The proxy's own answers carry the fields of a refusal (RFC
+// 9209, RFC 9457); inside a tunnel they are sent through it, since clients show no answer to a CONNECT but its status
+// line.
 //
 // Rules are read by package rules, fetched by robots and applied by policy. A Recorder of the caller keeps the records.
 package proxy
@@ -40,8 +43,8 @@ import (
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
-// The onboarding pages have these names for clients that use the proxy. The one over TLS needs a client that trusts the CA;
-// some browsers try it first.
+// The onboarding pages have these names for clients that use the proxy. The one over TLS needs a client that trusts the
+// CA; some browsers try it first.
 var (
 	onboarding, _       = origin.Parse("http://robots.proxy")
 	secureOnboarding, _ = origin.Parse("https://robots.proxy")
@@ -90,7 +93,8 @@ func New(o Options) (*Server, error) {
 		options: o, log: o.Logger, ids: o.IDs, via: egress.NewVia(o.Pseudonym),
 		tunnels: newConnQueue(), conns: make(map[net.Conn]struct{}), handlers: newInflight(),
 		connLimit: o.Limits.connections("limits", o.Logger), tunnelLimit: o.Limits.tunnels(o.Logger),
-		requests: o.Limits.requests(o.Logger), memory: o.Limits.memory(o.Logger), caRejections: newCARejections(o.Logger), costly: limit.NewSlots(runtime.GOMAXPROCS(0) - 1),
+		requests: o.Limits.requests(o.Logger), memory: o.Limits.memory(o.Logger),
+		caRejections: newCARejections(o.Logger), costly: limit.NewSlots(runtime.GOMAXPROCS(0) - 1),
 	}
 	s.byUser = clientsByUser(o.Users)
 	s.life, s.end = context.WithCancelCause(context.Background())
@@ -119,8 +123,8 @@ func (s *Server) newGoproxy() *goproxy.ProxyHttpServer {
 	return p
 }
 
-// newHTTP2Config limits the concurrent requests of one HTTP/2 connection and the bytes that are buffered for it. The defaults of
-// net/http are 250 requests, 1 MiB for a frame, and 1 MiB for unread bodies.
+// newHTTP2Config limits the concurrent requests of one HTTP/2 connection and the bytes that are buffered for it. The
+// defaults of net/http are 250 requests, 1 MiB for a frame, and 1 MiB for unread bodies.
 func newHTTP2Config() *http.HTTP2Config {
 	return &http.HTTP2Config{
 		MaxConcurrentStreams: maxStreams, MaxReadFrameSize: 16 << 10,
@@ -160,8 +164,8 @@ func (s *Server) Serve(l net.Listener) error {
 	return fmt.Errorf("proxy: serving %s: %w", l.Addr(), err)
 }
 
-// Shutdown accepts no new connections and waits until the requests in flight have ended, WebSockets included. When ctx ends,
-// Shutdown ends the rest as Close does, and returns the error of ctx.
+// Shutdown accepts no new connections and waits until the requests in flight have ended, WebSockets included. When ctx
+// ends, Shutdown ends the rest as Close does, and returns the error of ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.drain(ctx)
 	return errors.Join(err, s.Close())
@@ -181,8 +185,8 @@ func (s *Server) drain(ctx context.Context) error {
 // closeGrace is the time for canceled requests to be answered before their connections are closed.
 const closeGrace = time.Second
 
-// Close cancels all requests and returns when every one has ended, with a complete record. No request begins after that, so the
-// caller may close the parts that the Server uses.
+// Close cancels all requests and returns when every one has ended, with a complete record. No request begins after
+// that, so the caller may close the parts that the Server uses.
 func (s *Server) Close() error {
 	s.end(errStopping)
 	grace, cancel := context.WithTimeout(context.Background(), closeGrace)
@@ -253,8 +257,8 @@ func (s *Server) frontDoor(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveOwnPage answers a request for the proxy itself, outside or inside tunnel t. It refuses a path that http.ServeMux would
-// redirect, such as "//a.example/x": it was meant for another server.
+// serveOwnPage answers a request for the proxy itself, outside or inside tunnel t. It refuses a path that http.ServeMux
+// would redirect, such as "//a.example/x": it was meant for another server.
 func (s *Server) serveOwnPage(w http.ResponseWriter, r *http.Request, t *tunnel) {
 	if !isClean(r.URL.EscapedPath()) {
 		s.refuseOwnPage(w, r, t)
@@ -272,7 +276,8 @@ func (s *Server) refuseOwnPage(w http.ResponseWriter, r *http.Request, t *tunnel
 	defer s.handlers.end()
 	ex := s.newExchange(w, r, t)
 	ex.identify(r)
-	err := errors.New("the target is a path without a host, and no page of the proxy has a path with empty or dot segments")
+	err := errors.New("the target is a path without a host, and no page of the proxy " +
+		"has a path with empty or dot segments")
 	ex.answer(r, targetRefusal(err))
 }
 
@@ -291,8 +296,8 @@ func isOwnPage(r *http.Request) bool {
 	return err == nil && o == onboarding
 }
 
-// goproxyLog writes the messages of goproxy to the debug log. In some the format string contains data of the request: a "%" in
-// that is garbled, and harmless.
+// goproxyLog writes the messages of goproxy to the debug log. In some the format string contains data of the request: a
+// "%" in that is garbled, and harmless.
 type goproxyLog struct{ log *slog.Logger }
 
 func (l goproxyLog) Printf(format string, v ...any) {
@@ -334,11 +339,12 @@ func malformedRefusal(e *http1.SyntaxError) *refusal {
 	if e.Err != nil {
 		return targetRefusal(e.Err)
 	}
-	return &refusal{Reason: policy.ReasonBadRequest, Status: e.Status, Detail: "This is not a well-formed HTTP/1.1 request (RFC 9112): " + e.Error() + ".", Err: e}
+	detail := "This is not a well-formed HTTP/1.1 request (RFC 9112): " + e.Error() + "."
+	return &refusal{Reason: policy.ReasonBadRequest, Status: e.Status, Detail: detail, Err: e}
 }
 
-// inflight counts the requests that are being handled. A sync.WaitGroup would not do: it forbids Add while Wait is called with a
-// counter of zero, and requests begin at any time.
+// inflight counts the requests that are being handled. A sync.WaitGroup would not do: it forbids Add while Wait is
+// called with a counter of zero, and requests begin at any time.
 type inflight struct {
 	mu     sync.Mutex // guards n and closed
 	n      int

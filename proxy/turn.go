@@ -36,8 +36,8 @@ func (p Pace) key(host string) string {
 	return p.Key(host)
 }
 
-// turn is the way of a request to a place in the lane of its host, from admission to the header of the answer. In report
-// mode the request takes no place.
+// turn is the way of a request to a place in the lane of its host, from admission to the header of the answer. In
+// report mode the request takes no place.
 type turn struct {
 	requests *limit.Share[string] // one of the client's requests
 	memory   *limit.Share[string] // bytes of the client's memory
@@ -101,8 +101,8 @@ func (ex *exchange) ask(req *http.Request, lane string) {
 	}
 }
 
-// maxWait returns how long the request may wait: as long as its client or the server is configured for, unless it prefers
-// less, or more up to the cap (Prefer: wait, RFC 7240 section 4.3).
+// maxWait returns how long the request may wait: as long as its client or the server is configured for, unless it
+// prefers less, or more up to the cap (Prefer: wait, RFC 7240 section 4.3).
 func (ex *exchange) maxWait(h http.Header) time.Duration {
 	configured := ex.server.options.MaxWait
 	if ex.client.MaxWait != nil {
@@ -125,8 +125,8 @@ func (ex *exchange) delay() time.Duration {
 	return ex.judged.Delay
 }
 
-// isSubresource reports whether a browser sends the request for a part of a page, and not for a document, by Sec-Fetch-Dest
-// (W3C Fetch Metadata section 2.1). Any client can forge the field.
+// isSubresource reports whether a browser sends the request for a part of a page, and not for a document, by
+// Sec-Fetch-Dest (W3C Fetch Metadata section 2.1). Any client can forge the field.
 func isSubresource(h http.Header) bool {
 	switch h.Get("Sec-Fetch-Dest") {
 	case "", "document", "iframe", "frame", "object", "embed":
@@ -182,7 +182,8 @@ func (ex *exchange) awaitPlace() (ratelimit.Grant, *refusal) {
 // immediate refusal takes.
 func (ex *exchange) acquire() (ratelimit.Grant, error) {
 	began := time.Now()
-	grant, err := ex.server.timeouts.acquire(ex.ctx, ex.server.options.Limiter, ex.asked, ex.program(), ex.preference != "")
+	limiter, preferred := ex.server.options.Limiter, ex.preference != ""
+	grant, err := ex.server.timeouts.acquire(ex.ctx, limiter, ex.asked, ex.program(), preferred)
 	if err != nil {
 		ex.rec.Waited += audit.Millis(time.Since(began).Truncate(time.Millisecond))
 	}
@@ -200,7 +201,8 @@ func (ex *exchange) hold(g ratelimit.Grant) {
 	}
 }
 
-// stopped refuses a request to a host that the operator has stopped. The lane refuses it too, but only a request that waits.
+// stopped refuses a request to a host that the operator has stopped. The lane refuses it too, but only a request that
+// waits.
 func (ex *exchange) stopped() *refusal {
 	if err := ex.server.options.Limiter.Stopped(ex.stopKey); err != nil {
 		return paceRefusal(ex, ex.asked, err)
@@ -224,8 +226,8 @@ func (ex *exchange) report() {
 	}
 }
 
-// hear passes the origin's answer to the lane before the body is read: a host that pushes back must be left alone at once.
-// This holds in report mode too.
+// hear passes the origin's answer to the lane before the body is read: a host that pushes back must be left alone at
+// once. This holds in report mode too.
 func (ex *exchange) hear(resp *http.Response, now time.Time) {
 	o := outcome(resp, now)
 	sent := resp.Request.Header
@@ -238,5 +240,7 @@ func (ex *exchange) hear(resp *http.Response, now time.Time) {
 
 // outcome reads from an origin's response how the pace of its host must change.
 func outcome(resp *http.Response, now time.Time) ratelimit.Outcome {
-	return ratelimit.Outcome{Status: resp.StatusCode, RetryAfter: fields.RetryAfter(resp.Header, now), Spent: fields.QuotaReset(resp.Header)}
+	return ratelimit.Outcome{
+		Status: resp.StatusCode, RetryAfter: fields.RetryAfter(resp.Header, now), Spent: fields.QuotaReset(resp.Header),
+	}
 }

@@ -22,9 +22,10 @@ type heldBody struct{ *bytes.Buffer }
 
 func (heldBody) Close() error { return nil }
 
-// readSmallBody reads a small body out of the connection. net/http notices that a client has left only after the body was
-// read, and a request must not be sent for a client that left while it waited. A larger body, one of unknown length, and
-// one that the client holds back (Expect) stay in the connection: if such a client leaves, it is noticed during sending.
+// readSmallBody reads a small body out of the connection. net/http notices that a client has left only after the body
+// was read, and a request must not be sent for a client that left while it waited. A larger body, one of unknown
+// length, and one that the client holds back (Expect) stay in the connection: if such a client leaves, it is noticed
+// during sending.
 func (ex *exchange) readSmallBody(req *http.Request) *refusal {
 	data := bytes.NewBuffer(make([]byte, 0, req.ContentLength+bytes.MinRead))
 	_, err := data.ReadFrom(req.Body)
@@ -35,7 +36,8 @@ func (ex *exchange) readSmallBody(req *http.Request) *refusal {
 	case errors.Is(context.Cause(ex.ctx), errTooLong):
 		return ex.gone(err)
 	}
-	return &refusal{Reason: policy.ReasonBadRequest, Detail: "The body of the request broke off.", Err: fmt.Errorf("reading the request's body: %w", err)}
+	err = fmt.Errorf("reading the request's body: %w", err)
+	return &refusal{Reason: policy.ReasonBadRequest, Detail: "The body of the request broke off.", Err: err}
 }
 
 // attachBody prepares the request's body for the transport.
@@ -62,11 +64,11 @@ func (b clientBody) Read(p []byte) (int, error) {
 	return b.ReadCloser.Read(p)
 }
 
-// upload is the body of an HTTP/1.1 request on its way to the origin. The origin may answer before it has read the body, and
-// may or may not read on (RFC 9112 section 9.5, RFC 9113 section 8.1). net/http would delay that answer and discard the
-// rest of the body, so that the origin would miss a part without notice. With full duplex it leaves the body to a goroutine
-// here, which reads for the origin as long as the origin wants it, and then discards the rest, since many clients send
-// everything before they read the answer.
+// upload is the body of an HTTP/1.1 request on its way to the origin. The origin may answer before it has read the
+// body, and may or may not read on (RFC 9112 section 9.5, RFC 9113 section 8.1). net/http would delay that answer and
+// discard the rest of the body, so that the origin would miss a part without notice. With full duplex it leaves the
+// body to a goroutine here, which reads for the origin as long as the origin wants it, and then discards the rest,
+// since many clients send everything before they read the answer.
 //
 // The origin gets every byte or an error. The client gets its answer; if the end of the body has not come by then, the
 // connection ends with the answer.
@@ -125,7 +127,8 @@ func (u *upload) isRead() bool {
 	return !u.unread
 }
 
-// maxUnwanted bounds the bytes of a body that are read and discarded. Most clients send less before they read their answer.
+// maxUnwanted bounds the bytes of a body that are read and discarded. Most clients send less before they read their
+// answer.
 const maxUnwanted = 64 << 20
 
 // run reads the body to its end, or until it has discarded too much.
@@ -180,8 +183,8 @@ func (u *upload) isReleased() bool {
 	}
 }
 
-// awaitSent waits until the transport releases the body. The argument says whether the client sees the end of its answer by
-// now.
+// awaitSent waits until the transport releases the body. The argument says whether the client sees the end of its
+// answer by now.
 func (u *upload) awaitSent(answered bool) { u.await(u.released, answered) }
 
 // awaitEnd waits, after the answer, for the end of the body, so that the connection can be used again.
@@ -190,8 +193,8 @@ func (u *upload) awaitEnd() { u.await(u.done, u.known) }
 // maxStall bounds the wait for the next piece of the body of a request whose client has its answer.
 const maxStall = 30 * time.Second
 
-// await waits for event as long as the body makes progress. The wait is short if the client may be waiting too: for the end
-// of an answer that it cannot see.
+// await waits for event as long as the body makes progress. The wait is short if the client may be waiting too: for the
+// end of an answer that it cannot see.
 func (u *upload) await(event <-chan struct{}, answered bool) {
 	pause := http1.LingerTime
 	if answered {
@@ -227,8 +230,8 @@ func (u *upload) abandon() {
 	<-u.done
 }
 
-// closeAfterResponse makes net/http close the connection after the response, as it does for a body that exceeds the limit of
-// a MaxBytesReader. A "Connection: close" field would come too late: the header may be sent already.
+// closeAfterResponse makes net/http close the connection after the response, as it does for a body that exceeds the
+// limit of a MaxBytesReader. A "Connection: close" field would come too late: the header may be sent already.
 func closeAfterResponse(w http.ResponseWriter) {
 	_, _ = http.MaxBytesReader(w, io.NopCloser(strings.NewReader("x")), 0).Read(make([]byte, 1)) // it fails
 }

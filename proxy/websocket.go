@@ -11,8 +11,8 @@ import (
 var errSilent = errors.New("the WebSocket was idle for longer than limits.idle_timeout")
 
 // webSocket is the client's side of a WebSocket. The bytes of both directions pass through it, and without any for the
-// idle time, pings included, it closes both sides. A read deadline does not suffice: if one side does not read, the copy
-// from the other side blocks in a write.
+// idle time, pings included, it closes both sides. A read deadline does not suffice: if one side does not read, the
+// copy from the other side blocks in a write.
 type webSocket struct {
 	net.Conn
 	origin io.Closer // the other side
@@ -27,7 +27,8 @@ func newWebSocket(c net.Conn, origin io.Closer, ex *exchange, idle time.Duration
 	return ws
 }
 
-// watch closes both sides after the idle time, or when the request has ended because it took too long or the proxy is stopping.
+// watch closes both sides after the idle time, or when the request has ended because it took too long or the proxy is
+// stopping.
 func (c *webSocket) watch() {
 	defer c.timer.Stop()
 	select {

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 )
 
-func TestUnderWay(t *testing.T) {
+func TestInflight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newInflight()
 		u.wait(t.Context()) // for nothing
@@ -17,23 +17,23 @@ func TestUnderWay(t *testing.T) {
 		go func() { u.wait(t.Context()); waited = true }()
 		u.end()
 		if synctest.Wait(); waited {
-			t.Fatal("wait returned while something was under way")
+			t.Fatal("wait returned during a request")
 		}
 		u.end()
 		if synctest.Wait(); !waited {
-			t.Fatal("wait goes on when nothing is under way")
+			t.Fatal("wait continues without a request")
 		}
 	})
 }
 
-func TestUnderWayIsClosed(t *testing.T) {
+func TestInflightIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newInflight()
 		u.begin()
 		closed := false
 		go func() { u.close(); closed = true }()
 		if synctest.Wait(); closed || !u.begin() { // until the last has ended, others begin
-			t.Fatal("close did not wait for what was under way")
+			t.Fatal("close did not wait for the requests")
 		}
 		u.end()
 		u.end()
@@ -45,7 +45,7 @@ func TestUnderWayIsClosed(t *testing.T) {
 
 // Requests may begin and end during a wait, which is misuse of a sync.WaitGroup (-race, or a panic), and every wait
 // ends.
-func TestUnderWayWhileItIsWaitedFor(t *testing.T) {
+func TestInflightDuringAWait(t *testing.T) {
 	u := newInflight()
 	var all sync.WaitGroup
 	for range 4 {

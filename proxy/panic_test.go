@@ -110,7 +110,7 @@ func TestPanicAmidAnUpload(t *testing.T) {
 	}
 }
 
-// Who sends a request is asked under the same guard, at a CONNECT too, which gives its seats back.
+// A panic while a client is identified is recovered too, also at a CONNECT, which gives its slots back.
 func TestPanicAtIdentification(t *testing.T) {
 	r := newRig(t, nil)
 	r.server.options.Users = &auth.Users{} // its zero value is not usable
@@ -127,7 +127,7 @@ func TestPanicAtIdentification(t *testing.T) {
 	if n := strings.Count(r.log.String(), "a panic while a request was served"); n != 2 {
 		t.Errorf("%d lines in the log: %s", n, r.log)
 	}
-	r.eventually("all seats", func() bool { return r.server.Connections() == 0 && r.server.tunnelLimit.InUse() == 0 })
+	r.eventually("all slots", func() bool { return r.server.Connections() == 0 && r.server.tunnelLimit.InUse() == 0 })
 }
 
 // An answer that has begun cannot become a 500: it breaks off, and the record says why.

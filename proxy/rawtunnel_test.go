@@ -103,7 +103,7 @@ func TestRefusedRawTunnel(t *testing.T) {
 		{"the guard", policy.Options{Mode: policy.Off}, func(o *Options) {
 			o.Guard = egress.New(egress.Options{Resolve: map[string]netip.Addr{"a.example": netip.MustParseAddr("127.0.0.1")}})
 		}, "", "403 egress: ", policy.ReasonEgress},
-		{"a stranger", policy.Options{}, func(o *Options) { o.Clients = []Client{{Client: policy.Client{Name: "lab"}}} }, "", "403 identity: ", policy.ReasonIdentity},
+		{"an unknown client", policy.Options{}, func(o *Options) { o.Clients = []Client{{Client: policy.Client{Name: "lab"}}} }, "", "403 identity: ", policy.ReasonIdentity},
 		{"unrecorded", policy.Options{}, func(o *Options) { o.Snapshots, o.Recorder.(*recorder).refuse = fixed(""), true }, "", "503 audit-unavailable: ", policy.ReasonAuditUnavailable},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -125,7 +125,7 @@ func TestRefusedRawTunnel(t *testing.T) {
 			if rec := r.last(1); rec.Reason != row.reason || rec.Via != audit.Tunnel || rec.Status != resp.StatusCode || !rec.SentAt.IsZero() {
 				t.Errorf("record: %+v", rec)
 			}
-			r.eventually("the seats", func() bool { return r.server.tunnelLimit.InUse() == 0 && r.server.Connections() == 0 })
+			r.eventually("all slots", func() bool { return r.server.tunnelLimit.InUse() == 0 && r.server.Connections() == 0 })
 		})
 	}
 }
@@ -331,5 +331,5 @@ func TestPanicAtConnect(t *testing.T) {
 	if rec := r.last(1); resp.StatusCode != 500 || rec.Reason != policy.ReasonInternal || len(r.records.all()) != 1 {
 		t.Errorf("%s; records: %+v", resp.Status, r.records.all())
 	}
-	r.eventually("the seats", func() bool { return r.server.tunnelLimit.InUse() == 0 })
+	r.eventually("all slots", func() bool { return r.server.tunnelLimit.InUse() == 0 })
 }

@@ -595,7 +595,7 @@ func TestPaceRefusal(t *testing.T) {
 	}
 }
 
-func TestStranger(t *testing.T) {
+func TestUnknownClient(t *testing.T) {
 	lab := Client{Client: policy.Client{Name: "lab"}, Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {

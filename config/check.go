@@ -18,7 +18,7 @@ import (
 )
 
 // check checks values that depend on each other. The decoder has checked each value alone, and a check is skipped if
-// one of its keys has a fault.
+// one of its keys has a problem.
 func (l *loader) check(now time.Time) {
 	c := l.cfg
 	l.checkListeners()
@@ -27,10 +27,12 @@ func (l *loader) check(now time.Time) {
 	atMost(l, "robots.max_size", &c.Robots.MaxSize, "store.max_size", c.Store.MaxSize)
 	atMost(l, "pacing.max_queue_per_client", &c.Pacing.MaxQueuePerClient, "pacing.max_queue", c.Pacing.MaxQueue)
 	atMost(l, "admin.connections_per_client", &c.Admin.ConnectionsPerClient, "admin.connections", c.Admin.Connections)
-	atMost(l, "limits.connections_per_client", &c.Limits.ConnectionsPerClient, "limits.connections", orMax(c.Limits.Connections))
+	atMost(l, "limits.connections_per_client", &c.Limits.ConnectionsPerClient,
+		"limits.connections", orMax(c.Limits.Connections))
 	atMost(l, "limits.tunnels", &c.Limits.Tunnels, "limits.connections", orMax(c.Limits.Connections))
 	atMost(l, "limits.requests_per_client", &c.Limits.RequestsPerClient, "limits.requests", orMax(c.Limits.Requests))
-	atMost(l, "limits.request_memory_per_client", &c.Limits.RequestMemoryPerClient, "limits.request_memory", c.Limits.RequestMemory)
+	atMost(l, "limits.request_memory_per_client", &c.Limits.RequestMemoryPerClient,
+		"limits.request_memory", c.Limits.RequestMemory)
 	l.checkTogether("intercept.ca_cert", c.Intercept.CACert, "intercept.ca_key", c.Intercept.CAKey)
 	l.checkOneOf("redis.url", c.Redis.URL, "redis.url_file", c.Redis.URLFile)
 	l.checkEgress()
@@ -52,7 +54,8 @@ func atMost[T cmp.Ordered](l *loader, low string, a *T, high string, b T) {
 		*a = b
 		return
 	}
-	l.Fault(low, "found %s, expected no more than %s, which is %s (%s)", schema.Format(*a), high, schema.Format(b), l.At(high))
+	l.Reject(low, "found %s, expected no more than %s, which is %s (%s)", schema.Format(*a), high, schema.Format(b),
+		l.At(high))
 }
 
 // orMax returns limit for comparisons: 0 means unlimited.
@@ -71,13 +74,13 @@ func (l *loader) checkTogether(a, valueA, b, valueB string) {
 	if valueA == "" {
 		a, b = b, a
 	}
-	l.FaultAt(l.At(a), b, "found none, expected one beside %s", a)
+	l.RejectAt(l.At(a), b, "found none, expected one beside %s", a)
 }
 
 // checkOneOf reports that both of two alternatives are set.
 func (l *loader) checkOneOf(a, valueA, b, valueB string) {
 	if l.OK(a, b) && valueA != "" && valueB != "" {
-		l.Fault(b, "found one beside %s (%s), expected one of the two", a, l.At(a))
+		l.Reject(b, "found one beside %s (%s), expected one of the two", a, l.At(a))
 	}
 }
 
@@ -87,10 +90,12 @@ func (l *loader) checkListeners() {
 		l.checkOpen()
 	}
 	if l.OK("admin.listen") && !isLoopback(c.Admin.Listen) {
-		l.Warn("admin.listen", "%s can be reached by others, who can see which hosts you crawl if they learn the token; 127.0.0.1 is for this machine alone", c.Admin.Listen)
+		l.Warn("admin.listen", "%s can be reached by others, who can see which hosts you crawl if they learn the token; "+
+			"127.0.0.1 is for this machine alone", c.Admin.Listen)
 	}
 	if l.OK("listen", "admin.listen") && samePort(c.Listen, c.Admin.Listen) {
-		l.Fault("admin.listen", "found %s, expected another port than that of listen, %s (%s)", c.Admin.Listen, c.Listen, l.At("listen"))
+		l.Reject("admin.listen", "found %s, expected another port than that of listen, %s (%s)", c.Admin.Listen, c.Listen,
+			l.At("listen"))
 	}
 }
 
@@ -98,12 +103,14 @@ func (l *loader) checkListeners() {
 func (l *loader) checkOpen() {
 	c := l.cfg
 	if l.OK("clients", "auth.required") && len(c.Clients) == 0 && !c.Auth.Required {
-		l.Fault("listen", `%s can be reached by others, expected a list of clients, or auth.required. Write 127.0.0.1 for this machine alone, or add, with your own network:
+		l.Reject("listen", `%s can be reached by others, expected a list of clients, or auth.required. Write 127.0.0.1 for this machine alone, or add, with your own network:
     clients:
       - {name: lab, cidr: [10.0.0.0/8]}`, settings.Quote(c.Listen))
 	}
 	if l.OK("identity.contact") && c.Identity.Contact == "" {
-		l.FaultAt(l.At("listen"), "identity.contact", "found none, expected %s: owners of sites must be able to reach the operator of a proxy that others can use (listen is %s)", texts["contact"].Expected(), c.Listen)
+		l.RejectAt(l.At("listen"), "identity.contact",
+			"found none, expected %s: owners of sites must be able to reach the operator of a proxy "+
+				"that others can use (listen is %s)", texts["contact"].Expected(), c.Listen)
 	}
 	for i, client := range c.Clients {
 		for j, p := range client.CIDR {
@@ -128,14 +135,15 @@ func samePort(a, b string) bool {
 func (l *loader) checkEgress() {
 	e := l.cfg.Egress
 	if e.UpstreamProxyCredentialsFile != "" && e.UpstreamProxy == "" && l.OK("egress.upstream_proxy") {
-		l.FaultAt(l.At("egress.upstream_proxy_credentials_file"), "egress.upstream_proxy", "found none, expected one beside egress.upstream_proxy_credentials_file")
+		l.RejectAt(l.At("egress.upstream_proxy_credentials_file"), "egress.upstream_proxy",
+			"found none, expected one beside egress.upstream_proxy_credentials_file")
 	}
 	if !l.OK("egress.allow_addresses", "egress.deny_addresses") {
 		return
 	}
 	for i, p := range e.DenyAddresses {
 		if slices.Contains(e.AllowAddresses, p) {
-			l.Fault(settings.Item("egress.deny_addresses", i), "%s is in egress.allow_addresses too", formatPrefix(p))
+			l.Reject(settings.Item("egress.deny_addresses", i), "%s is in egress.allow_addresses too", formatPrefix(p))
 		}
 	}
 }
@@ -144,14 +152,15 @@ func (l *loader) checkEgress() {
 func (l *loader) checkPaceKey() {
 	c := l.cfg
 	if c.Pacing.Key == PaceKeyIP && c.Egress.UpstreamProxy != "" && l.OK("pacing.key", "egress.upstream_proxy") {
-		l.Fault("pacing.key", "found ip, expected host or domain beside egress.upstream_proxy (%s), which resolves the names itself", l.At("egress.upstream_proxy"))
+		l.Reject("pacing.key", "found ip, expected host or domain beside egress.upstream_proxy (%s), "+
+			"which resolves the names itself", l.At("egress.upstream_proxy"))
 	}
 }
 
 // checkRefusal reports the status 407: clients would send, or ask for, a password.
 func (l *loader) checkRefusal() {
 	if l.cfg.Refusal.Status == http.StatusProxyAuthRequired {
-		l.Fault("refusal.status", "found 407, expected another: 407 asks for a password")
+		l.Reject("refusal.status", "found 407, expected another: 407 asks for a password")
 	}
 }
 
@@ -163,11 +172,11 @@ func (l *loader) checkAuth() {
 	}
 	const expected = "expected auth.htpasswd_file, which holds the passwords"
 	if c.Auth.Required {
-		l.Fault("auth.required", "found true, "+expected)
+		l.Reject("auth.required", "found true, "+expected)
 	}
 	for i, client := range c.Clients {
 		if key := settings.Join(settings.Item("clients", i), "user"); client.User != "" && l.OK(key) {
-			l.Fault(key, "found %s, "+expected, settings.Quote(client.User))
+			l.Reject(key, "found %s, "+expected, settings.Quote(client.User))
 		}
 	}
 }
@@ -178,9 +187,10 @@ func (l *loader) checkClients() {
 	for i, client := range c.Clients {
 		key := settings.Item("clients", i)
 		l.require(settings.Join(key, "name"), client.Name != "", "a name, which records and exemptions use")
-		l.require(settings.Join(key, "cidr"), len(client.CIDR) > 0 || client.User != "", "a list of addresses or networks, such as [10.0.0.0/8], or a user, by which the client is known")
+		l.require(settings.Join(key, "cidr"), len(client.CIDR) > 0 || client.User != "",
+			"a list of addresses or networks, such as [10.0.0.0/8], or a user, by which the client is known")
 		if j, twice := first[client.Name]; twice && client.Name != "" {
-			l.Fault(settings.Join(key, "name"), "%s is %s already", settings.Quote(client.Name), settings.Item("clients", j))
+			l.Reject(settings.Join(key, "name"), "%s is %s already", settings.Quote(client.Name), settings.Item("clients", j))
 		} else {
 			first[client.Name] = i
 		}
@@ -189,7 +199,8 @@ func (l *loader) checkClients() {
 		return len(client.CIDR) == 0 || slices.ContainsFunc(client.CIDR, overlapsLoopback)
 	}
 	if len(c.Clients) > 0 && l.OK("clients", "listen") && isLoopback(c.Listen) && !slices.ContainsFunc(c.Clients, local) {
-		l.Warn("clients", "no client can use the proxy: listen is %s, and no client has an address of this machine (127.0.0.1)", c.Listen)
+		l.Warn("clients", "no client can use the proxy: listen is %s, "+
+			"and no client has an address of this machine (127.0.0.1)", c.Listen)
 	}
 }
 
@@ -200,7 +211,7 @@ func overlapsLoopback(p netip.Prefix) bool {
 // require reports a missing key of an entry.
 func (l *loader) require(key string, present bool, expected string) {
 	if !present && l.OK(key) {
-		l.Fault(key, "found none, expected %s", expected)
+		l.Reject(key, "found none, expected %s", expected)
 	}
 }
 
@@ -215,7 +226,7 @@ func (l *loader) checkHosts() {
 		}
 		for _, wider := range covering(h.Host) {
 			if j, covered := first[wider]; covered {
-				l.Fault(key, "%s never applies: %s matches first (%s)", h.Host, wider, settings.Item("hosts", j))
+				l.Reject(key, "%s never applies: %s matches first (%s)", h.Host, wider, settings.Item("hosts", j))
 				break
 			}
 		}
@@ -247,7 +258,8 @@ func (l *loader) checkExemptions(now time.Time) {
 		said := l.IsSet(settings.Join(key, "effect"))
 		l.require(settings.Join(key, "effect"), said, "allow or deny")
 		if said && e.Effect == policy.EffectAllow {
-			l.require(settings.Join(key, "until"), !e.Until.IsZero(), "a date such as 2027-06-30: an exemption that allows must end")
+			l.require(settings.Join(key, "until"), !e.Until.IsZero(),
+				"a date such as 2027-06-30: an exemption that allows must end")
 		}
 		if !e.Until.IsZero() && !now.Before(e.Until) {
 			l.Warn(settings.Join(key, "until"), "this exemption stopped working at %s", formatTime(e.Until))
@@ -262,10 +274,12 @@ func (l *loader) checkExempt(e *policy.Exemption, key string) {
 		l.Reread(k, "pattern", &e.Host)
 	}
 	if e.Path != "" && (e.Path[0] != '/' || strings.ContainsAny(e.Path, "# \t")) {
-		l.Fault(settings.Join(key, "path"), "found %s, expected a path such as /api/*, with %%23 for # and %%20 for a space", settings.Quote(e.Path))
+		l.Reject(settings.Join(key, "path"), "found %s, expected a path such as /api/*, "+
+			"with %%23 for # and %%20 for a space", settings.Quote(e.Path))
 	}
 	if e.Client != "" && !l.isClient(e.Client) {
-		l.Fault(settings.Join(key, "client"), "found %s, expected the name of one of clients%s", settings.Quote(e.Client), l.nearClient(e.Client))
+		l.Reject(settings.Join(key, "client"), "found %s, expected the name of one of clients%s", settings.Quote(e.Client),
+			l.nearClient(e.Client))
 	}
 }
 
@@ -303,7 +317,7 @@ func (l *loader) checkFiles() {
 	}
 }
 
-// checkRobotsFile warns of errors in the operator's own robots.txt. They are not faults, since crawlers ignore them.
+// checkRobotsFile warns of errors in the operator's own robots.txt. They are not problems, since crawlers ignore them.
 func (l *loader) checkRobotsFile(key, path string) {
 	l.checkFile(key, path)
 	if path == "" || !l.OK(key) {
@@ -311,13 +325,14 @@ func (l *loader) checkRobotsFile(key, path string) {
 	}
 	body, err := os.ReadFile(path)
 	if err != nil {
-		l.Fault(key, "expected a file that can be read: %v", err)
+		l.Reject(key, "expected a file that can be read: %v", err)
 		return
 	}
 	findings := rules.Lint(body, rules.Options{})
 	i := slices.IndexFunc(findings, func(f rules.Finding) bool { return f.Severity == rules.SeverityError })
 	if i >= 0 {
-		l.Warn(key, "%s:%d:%d: %s; robotsproxy lint shows all", path, findings[i].Line, findings[i].Column, findings[i].Message)
+		l.Warn(key, "%s:%d:%d: %s; robotsproxy lint shows all", path, findings[i].Line, findings[i].Column,
+			findings[i].Message)
 	}
 }
 
@@ -326,16 +341,17 @@ func (l *loader) checkFile(key, path string) {
 		return
 	}
 	if err := readable(path); err != nil {
-		l.Fault(key, "expected a file that can be read: %v", err)
+		l.Reject(key, "expected a file that can be read: %v", err)
 	}
 }
 
-// checkSecret warns of a file with secrets that others can read. It is not a fault, because the secrets of a container
-// are often mounted so.
+// checkSecret warns of a file with secrets that others can read. It is not a problem, because the secrets of a
+// container are often mounted so.
 func (l *loader) checkSecret(key, path string) {
 	l.checkFile(key, path)
 	if info, err := os.Stat(path); path != "" && l.OK(key) && err == nil && info.Mode().Perm()&0o077 != 0 {
-		l.Warn(key, "others on this machine can read %s (mode %04o), which holds secrets; chmod 600 keeps them", path, info.Mode().Perm())
+		l.Warn(key, "others on this machine can read %s (mode %04o), which holds secrets; chmod 600 keeps them", path,
+			info.Mode().Perm())
 	}
 }
 

@@ -2,7 +2,7 @@
 //
 //	cfg, warnings, err := config.Load(config.Options{Path: "robotsproxy.yaml", Env: os.Environ()})
 //	if err != nil {
-//		fmt.Fprintln(os.Stderr, err) // all faults, each with file, line and column
+//		fmt.Fprintln(os.Stderr, err) // all problems, each with file, line and column
 //		os.Exit(2)
 //	}
 //	fmt.Println(cfg.Listen, cfg.Robots.TTL, len(warnings))

@@ -27,7 +27,7 @@ type Options struct {
 type Override struct {
 	Key    string // robots.ttl
 	Value  string // as in a variable: a list is split at commas
-	Source string // the flag, for faults: "--robots-ttl"
+	Source string // the flag, for problems: "--robots-ttl"
 }
 
 const envPrefix = "ROBOTSPROXY_"
@@ -39,7 +39,7 @@ var schema = settings.NewSchema(Config{}, scalars, texts).WithRemoved(map[string
 	"pacing.visit_time": "Visit-time is not obeyed any more, only lint shows it; delete the key",
 })
 
-// Load returns the Config of o. Its error wraps settings.Faults, which holds all faults, unless the file cannot be
+// Load returns the Config of o. Its error wraps settings.Problems, which holds all problems, unless the file cannot be
 // read. It returns warnings beside an error too.
 func Load(o Options) (*Config, []settings.Warning, error) { return load(o, time.Now(), os.Geteuid()) }
 
@@ -89,7 +89,7 @@ func (l *loader) placeData(env []string, uid int) {
 	case filepath.IsAbs(home):
 		l.cfg.DataDir = filepath.Join(home, ".local", "state", "robotsproxy")
 	default:
-		l.Fault("data_dir", "expected a path, since neither XDG_STATE_HOME nor HOME is set")
+		l.Reject("data_dir", "expected a path, since neither XDG_STATE_HOME nor HOME is set")
 	}
 }
 

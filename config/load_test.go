@@ -197,7 +197,7 @@ func FuzzLoad(f *testing.F) {
 		l.placeData([]string{"HOME=/home/op"}, 1000)
 		l.check(now)
 		if err := l.Err(); err != nil {
-			var faults settings.Faults
+			var faults settings.Problems
 			if !errors.As(err, &faults) || faults.Error() == "" || len(faults) > 100 {
 				t.Errorf("ReadYAML(%q): %d faults", text, len(faults))
 			}

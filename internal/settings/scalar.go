@@ -50,13 +50,13 @@ func OneOf[T any](name func(T) string, values ...T) Scalar {
 	return s
 }
 
-// Unquoted returns s for values that YAML must not quote, such as numbers: a quoted one is a fault.
+// Unquoted returns s for values that YAML must not quote, such as numbers: a quoted one is a problem.
 func (s Scalar) Unquoted() Scalar {
 	s.unquoted = true
 	return s
 }
 
-// Secret returns s for values that may hold a password: faults do not repeat them.
+// Secret returns s for values that may hold a password: problems do not repeat them.
 func (s Scalar) Secret() Scalar {
 	s.secret = true
 	return s

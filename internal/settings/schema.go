@@ -32,8 +32,8 @@ func NewSchema(config any, types map[reflect.Type]Scalar, kinds map[string]Scala
 	return s
 }
 
-// WithRemoved declares keys that existed in earlier versions, each with the advice for a user who still sets it. Such a key
-// is a fault in every source, even in a variable: its value would be lost without notice. It returns s.
+// WithRemoved declares keys that existed in earlier versions, each with the advice for a user who still sets it. Such
+// a key is a problem in every source, even in a variable: its value would be lost without notice. It returns s.
 func (s *Schema) WithRemoved(advice map[string]string) *Schema {
 	s.removed = advice
 	return s

@@ -10,7 +10,7 @@ import (
 
 // ReadEnv reads the variables of env (as os.Environ returns them) that begin with prefix: PREFIX_ROBOTS_TTL sets
 // robots.ttl. An empty variable counts as missing, since Compose files and unit files pass those on. An unknown one is
-// a warning and not a fault: Kubernetes sets variables for a service with the program's name.
+// a warning and not a problem: Kubernetes sets variables for a service with the program's name.
 func (d *Decoder) ReadEnv(prefix string, env []string) {
 	keys := slices.AppendSeq(slices.Clone(d.schema.keys), maps.Keys(d.schema.removed))
 	names := make([]string, len(keys))
@@ -45,13 +45,13 @@ func (d *Decoder) Set(key, text, source string) {
 	v := target.value
 	switch {
 	case !found && d.schema.removed[key] != "":
-		d.FaultAt(at, key, "removed key: %s", d.schema.removed[key])
+		d.RejectAt(at, key, "removed key: %s", d.schema.removed[key])
 		return
 	case !found:
-		d.FaultAt(at, key, "unknown key")
+		d.RejectAt(at, key, "unknown key")
 		return
 	case v.Kind() == reflect.Slice && d.schema.isSection(v.Type().Elem()):
-		d.FaultAt(at, key, "can be set in the file only")
+		d.RejectAt(at, key, "can be set in the file only")
 		return
 	}
 	d.forget(key)
@@ -98,7 +98,7 @@ func (d *Decoder) setMap(v reflect.Value, items []string, key string, tag reflec
 	for _, entry := range items {
 		name, text, paired := strings.Cut(entry, "=")
 		if !paired {
-			d.Fault(key, "found %s, expected entries such as a.example=127.0.0.1", Quote(entry))
+			d.Reject(key, "found %s, expected entries such as a.example=127.0.0.1", Quote(entry))
 			continue
 		}
 		k, elem := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
@@ -109,8 +109,8 @@ func (d *Decoder) setMap(v reflect.Value, items []string, key string, tag reflec
 	v.Set(m)
 }
 
-// Reread parses *text as a string of the given kind and stores the result, or reports a fault of key. It is for fields
-// of types that other packages define and that have no tags.
+// Reread parses *text as a string of the given kind and stores the result, or reports a problem of key. It is for
+// fields of types that other packages define and that have no tags.
 func (d *Decoder) Reread(key, kind string, text *string) {
 	d.assign(reflect.ValueOf(text).Elem(), *text, key, reflect.StructTag(`as:"`+kind+`"`))
 }
@@ -120,11 +120,11 @@ func (d *Decoder) assign(v reflect.Value, text, key string, tag reflect.StructTa
 	s, _ := d.schema.scalar(v.Type(), tag)
 	value, err := s.Parse(text)
 	if err != nil {
-		d.Fault(key, "%v", err)
+		d.Reject(key, "%v", err)
 		return
 	}
 	if bound := s.outside(value, tag); bound != "" {
-		d.Fault(key, "found %s, expected %s", s.format(value), bound)
+		d.Reject(key, "found %s, expected %s", s.format(value), bound)
 		return
 	}
 	if tag.Get("as") == "path" {

@@ -1,5 +1,5 @@
 // Package settings decodes a program's configuration into a struct: first a YAML file, then environment variables, then
-// flags. It collects every fault instead of stopping at the first, each with the place that set the value.
+// flags. It collects every problem instead of stopping at the first, each with the place that set the value.
 //
 //	type Config struct {
 //		Listen string        `as:"address"`
@@ -13,9 +13,9 @@
 //	d.ReadEnv("PROGRAM_", os.Environ()) // PROGRAM_GRACE
 //	d.Set("grace", "10s", "--grace")
 //	if d.OK("grace") && cfg.Grace < time.Second {
-//		d.Fault("grace", "too short")
+//		d.Reject("grace", "too short")
 //	}
-//	return d.Err() // Faults
+//	return d.Err() // Problems
 //
 // A value that is set later replaces an earlier one. The same Scalar parses it wherever it comes from.
 //
@@ -29,7 +29,7 @@
 // variable or flag sets them.
 //
 // Package settings knows no particular key. The caller checks values that depend on each other, and reports them with
-// Fault.
+// Reject.
 package settings
 
 import (
@@ -47,9 +47,9 @@ type Decoder struct {
 	source   string // of the values that are being read
 	dir      string // the folder of relative paths in source
 	origins  map[string]Origin
-	faults   Faults
+	problems Problems
 	warnings []Warning
-	bad      map[string]bool // keys with a fault, and the keys that enclose them
+	bad      map[string]bool // keys with a problem, and the keys that enclose them
 }
 
 // NewDecoder returns a Decoder that fills config, a pointer to a struct of the schema's type.
@@ -61,14 +61,14 @@ func (s *Schema) NewDecoder(config any) *Decoder {
 	return &Decoder{schema: s, root: root, origins: make(map[string]Origin), bad: make(map[string]bool)}
 }
 
-// Err returns the Faults so far in the order of the file, followed by those of variables and flags, or nil.
+// Err returns the Problems so far in the order of the file, followed by those of variables and flags, or nil.
 func (d *Decoder) Err() error {
-	if len(d.faults) == 0 {
+	if len(d.problems) == 0 {
 		return nil
 	}
-	faults := slices.Clone(d.faults)
-	faults.sort()
-	return faults
+	problems := slices.Clone(d.problems)
+	problems.sort()
+	return problems
 }
 
 // Warnings returns the warnings so far.
@@ -77,20 +77,20 @@ func (d *Decoder) Warnings() []Warning { return slices.Clone(d.warnings) }
 // Origins returns the place of each key that was set.
 func (d *Decoder) Origins() map[string]Origin { return maps.Clone(d.origins) }
 
-// Fault reports a fault of the value of key, at the place that set it.
-func (d *Decoder) Fault(key, format string, args ...any) {
-	d.FaultAt(d.At(key), key, format, args...)
+// Reject reports a problem of the value of key, at the place that set it.
+func (d *Decoder) Reject(key, format string, args ...any) {
+	d.RejectAt(d.At(key), key, format, args...)
 }
 
-// FaultAt reports a fault of key at another place, for a key that is missing there.
-func (d *Decoder) FaultAt(at Origin, key, format string, args ...any) {
-	if len(d.faults) == maxFaults {
+// RejectAt reports a problem of key at another place, for a key that is missing there.
+func (d *Decoder) RejectAt(at Origin, key, format string, args ...any) {
+	if len(d.problems) == maxProblems {
 		return
 	}
 	for k := key; k != ""; k = enclosing(k) {
 		d.bad[k] = true
 	}
-	d.faults = append(d.faults, Fault{at, key, fmt.Sprintf(format, args...)})
+	d.problems = append(d.problems, Problem{at, key, fmt.Sprintf(format, args...)})
 }
 
 // Warn reports a value that is accepted and probably not intended.
@@ -114,7 +114,7 @@ func (d *Decoder) IsSet(key string) bool {
 	return ok
 }
 
-// OK reports whether all keys are free of faults, so that their values can be checked together.
+// OK reports whether all keys are free of problems, so that their values can be checked together.
 func (d *Decoder) OK(keys ...string) bool {
 	return !slices.ContainsFunc(keys, func(k string) bool { return d.bad[k] })
 }

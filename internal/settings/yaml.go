@@ -22,7 +22,7 @@ const (
 )
 
 // ReadFile reads the YAML file at path, of at most 1 MiB. Its error means that the file cannot be read; all other
-// errors are faults. Relative paths in the file are relative to its folder.
+// errors are problems. Relative paths in the file are relative to its folder.
 func (d *Decoder) ReadFile(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -51,24 +51,24 @@ func (d *Decoder) ReadYAML(path string, data []byte) {
 	limits := loaderlimits.New(loaderlimits.DepthValue(maxDepth))
 	docs, err := yaml.NewLoader(bytes.NewReader(data), yaml.WithPlugin(limits))
 	if err != nil {
-		d.syntaxFault(data, err)
+		d.rejectSyntax(data, err)
 		return
 	}
 	var first, second yaml.Node
 	switch err := docs.Load(&first); {
 	case err == io.EOF || err == nil && isNull(first.Content[0]):
-		d.FaultAt(Origin{Source: path}, "", "the file sets nothing; if that is intended, load no file")
+		d.RejectAt(Origin{Source: path}, "", "the file sets nothing; if that is intended, load no file")
 		return
 	case err != nil:
-		d.syntaxFault(data, err)
+		d.rejectSyntax(data, err)
 		return
 	}
 	d.decode(first.Content[0], d.root, "", "")
 	switch err := docs.Load(&second); {
 	case err == nil:
-		d.FaultAt(d.place(&second), "", "found a second document, expected one")
+		d.RejectAt(d.place(&second), "", "found a second document, expected one")
 	case err != io.EOF:
-		d.syntaxFault(data, err)
+		d.rejectSyntax(data, err)
 	}
 }
 
@@ -80,7 +80,7 @@ func (d *Decoder) checkBytes(data []byte) bool {
 		if r == utf8.RuneError && size == 1 || control || r == 0xFFFE || r == 0xFFFF {
 			line := bytes.Count(data[:n], []byte("\n")) + 1
 			column := utf8.RuneCount(data[bytes.LastIndexByte(data[:n], '\n')+1:n]) + 1
-			d.FaultAt(Origin{d.source, line, column}, "", "found the byte 0x%02x, expected text in UTF-8", data[n])
+			d.RejectAt(Origin{d.source, line, column}, "", "found the byte 0x%02x, expected text in UTF-8", data[n])
 			return false
 		}
 		n += size
@@ -88,11 +88,11 @@ func (d *Decoder) checkBytes(data []byte) bool {
 	return true
 }
 
-// syntaxFault reports an error of the parser, with a hint for the most common mistakes.
-func (d *Decoder) syntaxFault(data []byte, err error) {
+// rejectSyntax reports an error of the parser, with a hint for the most common mistakes.
+func (d *Decoder) rejectSyntax(data []byte, err error) {
 	var parse *yaml.LoadError
 	if !errors.As(err, &parse) {
-		d.FaultAt(Origin{Source: d.source}, "", "not YAML: %v", err)
+		d.RejectAt(Origin{Source: d.source}, "", "not YAML: %v", err)
 		return
 	}
 	text := "not YAML: " + parse.Message
@@ -105,7 +105,7 @@ func (d *Decoder) syntaxFault(data []byte, err error) {
 	case bytes.ContainsAny(at, "*&@`%"):
 		text += `; quote a value that begins with one of *&@%: "*.example"`
 	}
-	d.FaultAt(Origin{d.source, max(1, parse.Mark.Line), max(1, parse.Mark.Column)}, "", "%s", text)
+	d.RejectAt(Origin{d.source, max(1, parse.Mark.Line), max(1, parse.Mark.Column)}, "", "%s", text)
 }
 
 func byteAt(data []byte, m yaml.Mark) byte {
@@ -129,10 +129,10 @@ func (d *Decoder) decode(n *yaml.Node, v reflect.Value, key string, tag reflect.
 	}
 	switch {
 	case n.Kind == yaml.AliasNode || n.Anchor != "":
-		d.FaultAt(d.place(n), key,
+		d.RejectAt(d.place(n), key,
 			"found an anchor or an alias (&name, *name), expected the value itself; quote a text that begins so")
 	case n.Style&yaml.TaggedStyle != 0:
-		d.FaultAt(d.place(n), key, "found the tag %s, expected the value alone", Quote(n.Tag))
+		d.RejectAt(d.place(n), key, "found the tag %s, expected the value alone", Quote(n.Tag))
 	case isNull(n) && v.Kind() != reflect.Pointer && !d.schema.isScalar(v.Type()):
 		// A section or list with all its lines commented out counts as missing.
 	case v.Kind() == reflect.Pointer:
@@ -153,7 +153,7 @@ func (d *Decoder) decode(n *yaml.Node, v reflect.Value, key string, tag reflect.
 // text, and keys that are set twice.
 func (d *Decoder) pairs(n *yaml.Node, key, expected string, each func(name, value *yaml.Node)) {
 	if n.Kind != yaml.MappingNode {
-		d.FaultAt(d.place(n), key, "found %s, expected %s", describe(n), expected)
+		d.RejectAt(d.place(n), key, "found %s, expected %s", describe(n), expected)
 		return
 	}
 	seen := map[string]int{}
@@ -161,10 +161,10 @@ func (d *Decoder) pairs(n *yaml.Node, key, expected string, each func(name, valu
 		name, value := n.Content[i], n.Content[i+1]
 		switch first, twice := seen[name.Value]; {
 		case name.Kind != yaml.ScalarNode || name.Anchor != "" || name.ShortTag() == "!!merge":
-			d.FaultAt(d.place(name), key,
+			d.RejectAt(d.place(name), key,
 				"found %s, expected a plain key: anchors, aliases and merge keys (<<) are not supported", describe(name))
 		case twice:
-			d.FaultAt(d.place(name), Join(key, cut(name.Value)), "set twice, first on line %d", first)
+			d.RejectAt(d.place(name), Join(key, cut(name.Value)), "set twice, first on line %d", first)
 		default:
 			seen[name.Value] = name.Line
 			each(name, value)
@@ -189,10 +189,10 @@ func (d *Decoder) decodeSection(n *yaml.Node, v reflect.Value, key string) {
 	})
 }
 
-// unknownKey reports a name that the section key does not have. The key that was probably meant counts as faulty too,
-// so that no check reports it as missing.
+// unknownKey reports a name that the section key does not have. The key that was probably meant counts as a problem
+// too, so that no check reports it as missing.
 func (d *Decoder) unknownKey(at Origin, key, name string, names []string) {
-	if len(d.faults) == maxFaults {
+	if len(d.problems) == maxProblems {
 		return // a file of unknown keys would cost a search for each
 	}
 	text := "unknown key, expected one of " + strings.Join(names, ", ")
@@ -204,7 +204,7 @@ func (d *Decoder) unknownKey(at Origin, key, name string, names []string) {
 	} else if elsewhere := d.schema.sameName(name); elsewhere != "" {
 		text = "unknown key here; did you mean " + elsewhere + "?"
 	}
-	d.FaultAt(at, Join(key, cut(name)), "%s", text)
+	d.RejectAt(at, Join(key, cut(name)), "%s", text)
 }
 
 // sameName returns a key of another section that ends in name, or "".
@@ -225,10 +225,10 @@ func cut(name string) string {
 	return q
 }
 
-// decodeList replaces the list v. It keeps sections with faults, so that the other entries keep their numbers.
+// decodeList replaces the list v. It keeps sections with problems, so that the other entries keep their numbers.
 func (d *Decoder) decodeList(n *yaml.Node, v reflect.Value, key string, tag reflect.StructTag) {
 	if n.Kind != yaml.SequenceNode {
-		d.FaultAt(d.place(n), key, "found %s, expected a list", describe(n))
+		d.RejectAt(d.place(n), key, "found %s, expected a list", describe(n))
 		return
 	}
 	list := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
@@ -238,7 +238,7 @@ func (d *Decoder) decodeList(n *yaml.Node, v reflect.Value, key string, tag refl
 	v.Set(list)
 }
 
-// decodeMap replaces the map v. Two spellings of one key are a fault.
+// decodeMap replaces the map v. Two spellings of one key are a problem.
 func (d *Decoder) decodeMap(n *yaml.Node, v reflect.Value, key string, tag reflect.StructTag) {
 	m := reflect.MakeMap(v.Type())
 	d.pairs(n, key, "keys such as a.example: 127.0.0.1", func(name, value *yaml.Node) {
@@ -248,7 +248,7 @@ func (d *Decoder) decodeMap(n *yaml.Node, v reflect.Value, key string, tag refle
 		d.assign(k, name.Value, entry, tag)
 		d.decode(value, elem, entry, "")
 		if m.MapIndex(k).IsValid() && d.OK(entry) {
-			d.FaultAt(d.place(name), entry, "%s is set twice", k)
+			d.RejectAt(d.place(name), entry, "%s is set twice", k)
 		}
 		m.SetMapIndex(k, elem)
 	})
@@ -260,11 +260,11 @@ func (d *Decoder) decodeScalar(n *yaml.Node, v reflect.Value, key string, tag re
 	quoted := n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0
 	switch {
 	case n.Kind != yaml.ScalarNode:
-		d.Fault(key, "found %s, expected %s", describe(n), s.expected)
+		d.Reject(key, "found %s, expected %s", describe(n), s.expected)
 	case isNull(n):
-		d.Fault(key, "found no value, expected %s", s.expected)
+		d.Reject(key, "found no value, expected %s", s.expected)
 	case s.unquoted && quoted:
-		d.Fault(key, "found %s in quotes, expected %s without", Quote(n.Value), s.expected)
+		d.Reject(key, "found %s in quotes, expected %s without", Quote(n.Value), s.expected)
 	default:
 		d.assign(v, n.Value, key, tag)
 	}

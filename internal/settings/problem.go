@@ -25,16 +25,16 @@ func (o Origin) String() string {
 	return fmt.Sprintf("%s:%d:%d", o.Source, o.Line, o.Column)
 }
 
-// Fault is one error in a configuration.
-type Fault struct {
+// Problem is one error in a configuration.
+type Problem struct {
 	Origin Origin
-	Key    string // empty for a fault of the file as a whole
+	Key    string // empty for a problem of the file as a whole
 	Text   string // usually "found this, expected that"
 }
 
 // Error returns "file:line:column: key: text", which editors can jump to. It is one line, unless Text shows lines to
 // add.
-func (f Fault) Error() string {
+func (f Problem) Error() string {
 	s := f.Text
 	if f.Key != "" {
 		s = f.Key + ": " + s
@@ -46,24 +46,24 @@ func (f Fault) Error() string {
 }
 
 // Warning is a value that is accepted and probably not intended.
-type Warning Fault
+type Warning Problem
 
-// String returns the warning as Fault.Error does.
-func (w Warning) String() string { return Fault(w).Error() }
+// String returns the warning as Problem.Error does.
+func (w Warning) String() string { return Problem(w).Error() }
 
-// maxFaults bounds the faults that are reported. A large file that is no configuration has tens of thousands.
-const maxFaults = 100
+// maxProblems bounds the problems that are reported. A large file that is no configuration has tens of thousands.
+const maxProblems = 100
 
-// Faults are all faults of a configuration.
-type Faults []Fault
+// Problems are all problems of a configuration.
+type Problems []Problem
 
-// Error returns one line for each fault, after a heading if there are several.
-func (fs Faults) Error() string {
+// Error returns one line for each problem, after a heading if there are several.
+func (fs Problems) Error() string {
 	if len(fs) == 1 {
 		return fs[0].Error()
 	}
 	var b strings.Builder
-	if len(fs) == maxFaults {
+	if len(fs) == maxProblems {
 		b.WriteString("the first ")
 	}
 	fmt.Fprintf(&b, "%d faults", len(fs))
@@ -73,10 +73,10 @@ func (fs Faults) Error() string {
 	return b.String()
 }
 
-// sort sorts faults of the file by place, before the others, which keep their order.
-func (fs Faults) sort() {
-	slices.SortStableFunc(fs, func(a, b Fault) int {
-		inFile := func(f Fault) int { return min(f.Origin.Line, 1) }
+// sort sorts problems of the file by place, before the others, which keep their order.
+func (fs Problems) sort() {
+	slices.SortStableFunc(fs, func(a, b Problem) int {
+		inFile := func(f Problem) int { return min(f.Origin.Line, 1) }
 		return cmp.Or(
 			-cmp.Compare(inFile(a), inFile(b)),
 			cmp.Compare(a.Origin.Line, b.Origin.Line),
@@ -88,7 +88,7 @@ func (fs Faults) sort() {
 // userinfo matches the part of a URL that may hold a password, also in a URL with a mistake in its scheme or slashes.
 var userinfo = regexp.MustCompile(`^([^:/]*:?//|[^:/]*:).*@`)
 
-// Quote quotes a value for a fault. It replaces the user and password of a URL with ***, and cuts the value after 60
+// Quote quotes a value for a problem. It replaces the user and password of a URL with ***, and cuts the value after 60
 // characters.
 func Quote(s string) string {
 	const most = 60

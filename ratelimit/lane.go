@@ -53,6 +53,18 @@ func (ln *lane) unlock() {
 	out.spare = effects
 }
 
+// trim frees the outbox of a lane without requests, since a lane with a long Delay may stay for long. The lane is
+// locked, so no move can begin to carry out effects.
+func (ln *lane) trim() {
+	if ln.out == nil || ln.queue != nil || ln.inflights.n > 0 || len(ln.out.effects) > 0 {
+		return
+	}
+	if ln.out.carrying.TryLock() {
+		ln.out.carrying.Unlock()
+		ln.out = nil
+	}
+}
+
 // carryOut carries out an effect. It must not block, or lock the lane.
 func (ln *lane) carryOut(out *outbox, e *effect) {
 	l := ln.limiter

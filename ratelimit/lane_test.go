@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -82,4 +83,25 @@ func TestConcurrentMoves(t *testing.T) {
 	if v, _ := l.Peek(host); v.InFlight != 0 || v.Waiting != 0 {
 		t.Errorf("Peek() = %+v after all clients have left", v)
 	}
+}
+
+// TestTrim has requests wait: a sweep frees what the lane needed for that, but not while a request is in flight.
+func TestTrim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{})
+		r := Request{Key: host, Delay: time.Hour, MaxWait: 2 * time.Hour}
+		send(t, l, r, 0)
+		g := acquire(t, l, r)
+		ln := l.present(host)
+		if sweepAll(l); ln.out == nil {
+			t.Error("the sweep has freed the outbox of a lane with a request in flight")
+		}
+		g.Release(Outcome{})
+		if sweepAll(l); ln.out != nil {
+			t.Error("the outbox of a lane without requests was not freed")
+		}
+		if got := send(t, l, r, 0); !in(got, time.Hour) {
+			t.Errorf("after that, the next request waited %v, want 1h", got)
+		}
+	})
 }

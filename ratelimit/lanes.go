@@ -83,6 +83,7 @@ func (l *Limiter) sweep(now time.Time, n int) {
 			delete(l.lanes, ln.key)
 			l.ring.remove(ln)
 		}
+		ln.trim()
 		ln.unlock()
 	}
 }

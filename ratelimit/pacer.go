@@ -18,7 +18,7 @@ import (
 // The second bucket is for requests without a Delay, if there is a DefaultDelay. It holds DefaultBurst tokens at most,
 // gains one every DefaultDelay, and each start takes one.
 //
-// In a zero pacer, a Delay is never over. One that knows of no request counts from the zero time.
+// The zero pacer lets no request with a Delay start. If no request was sent yet, a Delay counts from the zero time.
 type pacer struct {
 	delayFrom time.Time     // when the first bucket was emptied
 	spaced    rate.Limiter  // the first bucket

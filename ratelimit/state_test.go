@@ -197,6 +197,9 @@ func TestState(t *testing.T) {
 					Once:    rapid.Bool().Draw(t, "once"),
 				})
 			},
+			"enter part": func(t *rapid.T) {
+				m.ask(Request{Client: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "client"), Part: true, MaxWait: time.Minute})
+			},
 			"claim": func(t *rapid.T) {
 				is := woken()
 				if len(is) == 0 {

@@ -122,7 +122,7 @@ func (r *refusal) phrase() string { return cut(safetext.Field(string(r.Reason)+"
 
 // response returns r as an answer to req. id is that of the record; without a record it is empty.
 func (r *refusal) response(req *http.Request, id string) *http.Response {
-	contentType, body := r.body(strings.Join(req.Header["Accept"], ","), id)
+	contentType, body := r.body(req.Header["Accept"], id)
 	h := http.Header{
 		"Content-Type":           {contentType},
 		"Content-Length":         {strconv.Itoa(len(body))},
@@ -192,14 +192,15 @@ type problem struct {
 
 // body returns the text in the media type that the client prefers: HTML for browsers, problem+json for programs that
 // accept JSON, and else plain text.
-func (r *refusal) body(accept, id string) (contentType string, body []byte) {
+func (r *refusal) body(accept []string, id string) (contentType string, body []byte) {
 	p := problem{
 		Title: classes[r.Reason].title, Status: r.Status, Detail: r.Detail,
 		Reason: string(r.Reason), Decision: string(r.Outcome),
 		Rule: r.Rule, RetryAfter: r.retryAfter(), RequestID: id,
 	}
 	var b bytes.Buffer
-	asHTML, asJSON, asText := wanted(accept, "text/html"), wanted(accept, "json"), wanted(accept, "text/plain")
+	weight := func(kind string) float64 { return fields.AcceptWeight(accept, kind) }
+	asHTML, asJSON, asText := weight("text/html"), weight("json"), weight("text/plain")
 	switch {
 	case asHTML > 0 && asHTML >= max(asJSON, asText):
 		if err := page.Execute(&b, p); err == nil {
@@ -224,28 +225,6 @@ func (r *refusal) body(accept, id string) (contentType string, body []byte) {
 	}
 	b.WriteString("\nThis answer was made by robotsproxy, not by the origin.\n")
 	return "text/plain; charset=utf-8", b.Bytes()
-}
-
-// wanted returns the largest weight, from 0 to 1, of a media type with kind in its name (RFC 9110 section 12.5.1).
-func wanted(accept, kind string) (most float64) {
-	for media := range strings.SplitSeq(strings.ToLower(accept), ",") {
-		name, parameters, _ := strings.Cut(media, ";")
-		if strings.Contains(name, kind) {
-			most = max(most, weight(parameters))
-		}
-	}
-	return most
-}
-
-// weight returns the q of a media type's parameters: 1 without one, and 0 if it is not a number.
-func weight(parameters string) float64 {
-	for parameter := range strings.SplitSeq(parameters, ";") {
-		if name, value, _ := strings.Cut(strings.TrimSpace(parameter), "="); name == "q" {
-			q, _ := strconv.ParseFloat(value, 64)
-			return q
-		}
-	}
-	return 1
 }
 
 var page = template.Must(template.New("refusal").Funcs(template.FuncMap{"safe": safetext.Text}).Parse(`<!DOCTYPE html>

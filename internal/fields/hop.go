@@ -1,6 +1,6 @@
 // Package fields reads and cleans the header fields that an intermediary must not pass on as they are (RFC 9110 section
 // 7.6): fields of one connection, authentication of a connection, Proxy-Status, the handshake of a WebSocket,
-// Retry-After and RateLimit, and the preference wait.
+// Retry-After and RateLimit, Accept and Prefer.
 //
 //	webSocket := fields.WantsWebSocket(r.Header)
 //	fields.CleanHeader(r.Header, webSocket)

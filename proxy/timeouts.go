@@ -76,6 +76,9 @@ type timeout struct {
 func (ts *timeouts) acquire(
 	ctx context.Context, l *ratelimit.Limiter, r ratelimit.Request, p program, preferred bool,
 ) (ratelimit.Grant, error) {
+	if r.Part {
+		return l.Acquire(ctx, r) // a browser abandons it with its page, whatever its time-out
+	}
 	arrived := time.Now()
 	if limit := ts.limit(p, arrived); !preferred {
 		r.MaxWait = min(r.MaxWait, limit)

@@ -390,6 +390,35 @@ func TestTimeoutOfOneProgram(t *testing.T) {
 	})
 }
 
+// TestPartsShowNoTimeout has a client leave a page twice while its parts wait: its next request may wait.
+func TestPartsShowNoTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := ratelimit.New(ratelimit.Options{MaxConcurrent: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ts timeouts
+		p := program{"a", "browser"}
+		r := ratelimit.Request{Key: "a.example", Client: "a", MaxWait: time.Minute, Part: true}
+		under, err := l.Acquire(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			ctx, leave := context.WithTimeout(t.Context(), time.Second)
+			if _, err := ts.acquire(ctx, l, r, p, false); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("acquire: %v, want it to wait until the client leaves", err)
+			}
+			leave()
+		}
+		time.AfterFunc(10*time.Second, func() { under.Release(ratelimit.Outcome{}) })
+		r.Part = false
+		if g, err := ts.acquire(t.Context(), l, r, p, false); err != nil || g.Waited() != 10*time.Second {
+			t.Errorf("the next request waited %v: %v; want 10s", g.Waited(), err)
+		}
+	})
+}
+
 func isWait(err error) bool {
 	_, ok := errors.AsType[*ratelimit.WaitError](err)
 	return ok

@@ -69,3 +69,38 @@ func TestBlockedRequestOverRedis(t *testing.T) {
 	held.End(0)
 	g.Release(ratelimit.Outcome{Status: 200})
 }
+
+// Parts of a page start beside each other in several instances, and before documents that wait. A document of another
+// instance counts its Delay from the end of the last part.
+func TestPartsOverRedis(t *testing.T) {
+	_, in := newMini(t, 2)
+	first, second := newLimiter(t, ratelimit.Options{Coordinator: in[0]}), newLimiter(t, ratelimit.Options{Coordinator: in[1]})
+	document := ratelimit.Request{Key: host, Client: "a", Delay: time.Second, MaxWait: time.Minute}
+	acquire(t, first, document).Release(ratelimit.Outcome{Status: 200})
+	started := make(chan time.Time)
+	for _, l := range []*ratelimit.Limiter{first, second} {
+		go func() {
+			g := acquire(t, l, document)
+			started <- time.Now()
+			g.Release(ratelimit.Outcome{Status: 200})
+		}()
+	}
+	time.Sleep(200 * time.Millisecond)
+	part := ratelimit.Request{Key: host, Client: "a", MaxWait: time.Minute, Part: true}
+	parts := []ratelimit.Grant{acquire(t, first, part), acquire(t, second, part)}
+	for i, g := range parts {
+		if g.Waited() > 500*time.Millisecond {
+			t.Errorf("part %d waited %v, want no Delay", i, g.Waited())
+		}
+	}
+	time.Sleep(500 * time.Millisecond)
+	end := time.Now()
+	for _, g := range parts {
+		g.Release(ratelimit.Outcome{Status: 200})
+	}
+	for range parts {
+		if got := (<-started).Sub(end); got < document.Delay {
+			t.Errorf("a document started %v after the last part, want %v", got, document.Delay)
+		}
+	}
+}

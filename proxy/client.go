@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/auth"
 	"github.com/robotsproxy/robotsproxy/internal/http1"
 	"github.com/robotsproxy/robotsproxy/policy"
@@ -137,12 +138,25 @@ func basic(field []string) (user, password string, ok bool) {
 
 // requester is the sender of a request. It does not change after identify.
 type requester struct {
-	client *Client     // nil: unknown
-	denied *refusal    // of an unknown client; nil: the one for clients that are not listed
+	client *Client     // nil if unknown
+	denied *refusal    // of credentials; nil if they are right or were not checked
 	share  string      // see Client.share
-	tunnel *tunnel     // nil: outside a tunnel
+	tunnel *tunnel     // nil outside tunnels
 	conn   *http1.Conn // nil for HTTP/2
 	http10 bool        // the client speaks HTTP/1.0
+}
+
+// identify finds the client that sent r. Inside a tunnel it is the client that opened the tunnel.
+func (ex *exchange) identify(r *http.Request) {
+	if t := ex.tunnel; t != nil {
+		ex.rec.Via, ex.client, ex.share = audit.Intercepted, t.client, t.share
+	} else {
+		ex.client, ex.denied = ex.server.identify(r)
+		ex.share = ex.client.share(r.RemoteAddr)
+	}
+	if ex.client != nil {
+		ex.rec.Client, ex.rec.Purpose = ex.client.Name, ex.client.Purpose
+	}
 }
 
 // unknownClient returns the refusal for an unknown client.

@@ -156,19 +156,6 @@ func (ex *exchange) read(r *http.Request) *refusal {
 	return ex.prepare(r)
 }
 
-// identify finds the client that sent r. Inside a tunnel it is the client that opened the tunnel.
-func (ex *exchange) identify(r *http.Request) {
-	if t := ex.tunnel; t != nil {
-		ex.rec.Via, ex.client, ex.share = audit.Intercepted, t.client, t.share
-	} else {
-		ex.client, ex.denied = ex.server.identify(r)
-		ex.share = ex.client.share(r.RemoteAddr)
-	}
-	if ex.client != nil {
-		ex.rec.Client, ex.rec.Purpose = ex.client.Name, ex.client.Purpose
-	}
-}
-
 // prepare prepares r's header for the origin. It must run before goproxy removes Connection. It refuses a request for a
 // WebSocket with a malformed handshake.
 func (ex *exchange) prepare(r *http.Request) *refusal {

@@ -32,7 +32,7 @@ func TestDisallowsAll(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			v, closed := Parse([]byte(row.robots), Options{Dialect: row.dialect}).Agent(row.agent).DisallowsAll()
 			if closed != (row.line != 0) || v.Line != row.line || v.Allowed == closed {
-				t.Errorf("Closed() of %q for %q = %+v, %t; want line %d", row.robots, row.agent, v, closed, row.line)
+				t.Errorf("DisallowsAll() of %q for %q = %+v, %t; want line %d", row.robots, row.agent, v, closed, row.line)
 			}
 		})
 	}

@@ -110,7 +110,7 @@ func caOptions(cfg *config.Config, log *slog.Logger) certs.Options {
 	return certs.Options{Dir: cfg.DataDir, CertFile: cfg.Intercept.CACert, KeyFile: cfg.Intercept.CAKey, Logger: log}
 }
 
-// errorLog returns a log of errors only, for commands that write messages.
+// errorLog returns a log of errors only, for commands that print what they do.
 func errorLog(std stdio, cfg *config.Config) *slog.Logger {
 	faults := cfg.Log
 	faults.Level = slog.LevelError

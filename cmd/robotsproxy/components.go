@@ -47,7 +47,7 @@ type components struct {
 // observer is called with each record when it is complete. It must return quickly and must not keep the record.
 type observer func(*audit.Record)
 
-// newParts builds a proxy from cfg. Nothing listens yet.
+// newComponents creates the components that cfg describes. It does not listen.
 func newComponents(cfg *config.Config, log *slog.Logger, observe observer) (_ *components, err error) {
 	c := &components{}
 	defer func() {
@@ -210,8 +210,8 @@ func newLimiter(cfg *config.Config, redis *redislease.Client, pauses ratelimit.P
 	})
 }
 
-// stopKey returns the name under which the operator stops or slows a canonical host. It is that of the host's lane too, unless
-// requests are paced by address.
+// stopKey returns the name under which the operator stops or slows a canonical host. It is that of the host's lane
+// too, unless requests are paced by address.
 func stopKey(cfg *config.Config, host string) string {
 	host = origin.Key(host)
 	if cfg.Pacing.Key == config.PaceKeyDomain {
@@ -220,8 +220,8 @@ func stopKey(cfg *config.Config, host string) string {
 	return host
 }
 
-// paused returns a function that returns the end of the pause of a host's lane. If requests are paced by address, that is the
-// lane of the address to which the last request for the host was sent: a look at a pause resolves no name.
+// paused returns a function that returns the end of the pause of a host's lane. If requests are paced by address, that
+// is the lane of the address to which the last request for the host was sent: a look at a pause resolves no name.
 func (c *components) paused(cfg *config.Config) func(host string) time.Time {
 	return func(host string) time.Time {
 		if c.addresses == nil {

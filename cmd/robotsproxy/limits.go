@@ -20,7 +20,7 @@ const idleDescriptors = 512 + 256 + defaultMaxFetches
 // defaultMaxFetches is the maximum number of concurrent fetches of robots.txt.
 const defaultMaxFetches = 1024
 
-// maxFetches returns mostFetches, or an eighth of the descriptors that the system grants if that is less.
+// maxFetches returns defaultMaxFetches, or an eighth of the descriptors that the system grants if that is less.
 func maxFetches() int {
 	descriptors, known := descriptors()
 	if !known {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestBlocks holds that groups share a block if and only if they have the same agents, and that a token is held to
-// each of its blocks once: what merging groups costs (2.2.1) depends on it, and no verdict does.
+// TestBlocks checks that groups share a block if and only if they have the same agents, and that a token has each of
+// its blocks once. The cost of merging groups (2.2.1) depends on it; verdicts do not.
 func TestBlocks(t *testing.T) {
 	random := rand.New(rand.NewPCG(2, 21))
 	for range 300 {

@@ -14,7 +14,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/rules"
 )
 
-// vector is one line of a file of conformance vectors: what a parser is known to answer.
+// vector is one line of a file of conformance vectors: a known answer of a parser.
 type vector struct {
 	Source    string          `json:"source"`
 	Name      string          `json:"name"`
@@ -54,7 +54,7 @@ func (v *vector) target() string {
 	return v.URL
 }
 
-// question is what a vector asks, by kind.
+// question is the input of a vector, by kind.
 func (v *vector) question() string {
 	if v.Status != 0 {
 		return fmt.Sprint(v.Kind, " ", v.Status)
@@ -62,12 +62,12 @@ func (v *vector) question() string {
 	return v.Kind + " " + v.UA + v.URL
 }
 
-// dialects returns those in which a vector states what is to be answered: its own, and that of RFC 9309 where the row is
-// marked to agree with it. No row binds the RFC's reading that is marked as a point on which the RFC is silent.
+// dialects returns the dialects for which a vector has an answer: its own, and RFC 9309 if the row is marked to agree
+// with it. A row about a point that the RFC leaves open is not checked for RFC 9309.
 func (v *vector) dialects() (dialects []rules.Dialect) {
 	own, err := rules.ParseDialect(v.Dialect)
 	switch {
-	case v.Kind == "parse_stats" && v.LastLine == 0: // it counts what another parser reports
+	case v.Kind == "parse_stats" && v.LastLine == 0: // the counts of another parser's reports
 		return nil
 	case v.Kind != "match":
 		if err == nil {
@@ -87,7 +87,8 @@ func (v *vector) parse(d rules.Dialect) *rules.Ruleset {
 	return rules.Parse(v.body(), rules.Options{Dialect: d, RobotsURL: v.RobotsURL, ContentType: v.Type})
 }
 
-// departures are vectors, by kind and question, that hold for their source and contradict our reading, and why.
+// departures are vectors, by kind and question, that are correct for their source but contradict this package, with the
+// reason.
 var departures = map[string]string{
 	"fetch_status 429":                          "a server that asks for fewer requests does not mean to allow all; Google's crawler refuses as well",
 	"product_token_valid ツ":                     "letters of all scripts are part of a token, or crawlers that have them could not be addressed",
@@ -134,7 +135,7 @@ func TestConformanceVectors(t *testing.T) {
 	}
 }
 
-// checks are the kinds of vectors that this package can answer. The others belong to who fetches files, or to a linter.
+// checks are the kinds of vectors that this package can answer. The others are for fetchers or linters.
 var checks = map[string]func(*vector, rules.Dialect) error{
 	"match":               checkMatch,
 	"charset":             checkCharset,
@@ -151,7 +152,7 @@ var checks = map[string]func(*vector, rules.Dialect) error{
 	"fetch_status":        checkStatus,
 }
 
-// checkStatus leaves redirects out: they are followed, and what they lead to has the status.
+// checkStatus skips redirects: they are followed, and the last response has the status.
 func checkStatus(v *vector, d rules.Dialect) error {
 	words := map[rules.Access]string{
 		rules.AccessNone: `"disallow_all"`, rules.AccessAll: `"allow_all"`, rules.AccessRules: `"parse"`, rules.AccessUnknown: `"error_to_caller"`,
@@ -202,7 +203,7 @@ func checkCrawlDelay(v *vector, d rules.Dialect) error {
 	return nil
 }
 
-// checkRequestRate holds a rate written as [requests, seconds].
+// checkRequestRate checks a rate written as [requests, seconds].
 func checkRequestRate(v *vector, d rules.Dialect) error {
 	var want []int
 	if err := json.Unmarshal(v.Expect, &want); err != nil {
@@ -216,7 +217,7 @@ func checkRequestRate(v *vector, d rules.Dialect) error {
 }
 
 func checkHost(v *vector, d rules.Dialect) error {
-	var want string // null is none
+	var want string // null means no rate
 	if err := json.Unmarshal(v.Expect, &want); err != nil {
 		return err
 	}
@@ -226,7 +227,7 @@ func checkHost(v *vector, d rules.Dialect) error {
 	return nil
 }
 
-// checkPattern holds that a pattern and what it is to be turned into match the same path.
+// checkPattern checks that a pattern and its normal form match the same path.
 func checkPattern(v *vector, d rules.Dialect) error {
 	var want string
 	if err := json.Unmarshal(v.Expect, &want); err != nil {
@@ -239,7 +240,7 @@ func checkPattern(v *vector, d rules.Dialect) error {
 	return nil
 }
 
-// checkLimit puts a rule at the very end of the octets that must be read.
+// checkLimit puts a rule at the end of the bytes that must be read.
 func checkLimit(v *vector, d rules.Dialect) error {
 	const last = "Disallow: /last"
 	v.Prefix, v.Suffix, v.Pad, v.PadUntil = "User-agent: *\n", last, "#\n", v.MinBytes-len(last)-1
@@ -253,7 +254,7 @@ func checkLimitGenerated(v *vector, d rules.Dialect) error {
 		body.WriteString(v.Pad)
 	}
 	body.WriteString(v.Suffix)
-	allowed := v.Allowed == nil // beyond the limit we read nothing, as Google does
+	allowed := v.Allowed == nil // nothing is read beyond the limit, as in Google's parser
 	set := rules.Parse(body.Bytes(), rules.Options{Dialect: d})
 	if got := set.Agent(v.UA).Verdict(v.URL); got.Allowed != allowed || set.Truncated() != allowed {
 		return fmt.Errorf("%d octets: Verdict(%q) = %+v, Truncated() = %v, want both %v", body.Len(), v.URL, got, set.Truncated(), allowed)
@@ -261,7 +262,7 @@ func checkLimitGenerated(v *vector, d rules.Dialect) error {
 	return nil
 }
 
-// checkLineNumber holds the number of the last line against the line of the rule that stands there.
+// checkLineNumber compares the number of the last line with the line of its rule.
 func checkLineNumber(v *vector, d rules.Dialect) error {
 	if got := v.parse(d).Agent("bar").Verdict("/"); got.Line != v.LastLine {
 		return fmt.Errorf(`Agent("bar").Verdict("/") = %+v, want line %d`, got, v.LastLine)
@@ -269,7 +270,7 @@ func checkLineNumber(v *vector, d rules.Dialect) error {
 	return nil
 }
 
-// checkToken holds that exactly the valid product tokens are their own product token.
+// checkToken checks that ProductToken returns exactly the valid product tokens unchanged.
 func checkToken(v *vector, _ rules.Dialect) error {
 	got := rules.ProductToken(v.UA) == v.UA && v.UA != ""
 	if want := string(v.Expect) == "true"; got != want {
@@ -278,7 +279,7 @@ func checkToken(v *vector, _ rules.Dialect) error {
 	return nil
 }
 
-// checkPath holds that a rule for exactly the path matches the URL.
+// checkPath checks that a rule for exactly the path matches the URL.
 func checkPath(v *vector, d rules.Dialect) error {
 	var path string
 	if err := json.Unmarshal(v.Expect, &path); err != nil {

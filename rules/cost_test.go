@@ -29,8 +29,8 @@ func TestVerdictAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestCostIsLinear measures each case at one size and at eight times that size in the same run. What is linear takes 8
-// times as long, what is quadratic 64 times; only a growth that is nearer to the second fails.
+// TestCostIsLinear measures each case at one size and at eight times that size in the same run. A linear cost grows 8
+// times, a quadratic cost 64 times. The test fails if the growth is nearer to the second.
 func TestCostIsLinear(t *testing.T) {
 	if testing.Short() {
 		t.Skip("measures time")
@@ -101,7 +101,7 @@ func TestCostIsLinear(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			small, large := tt.at(1), tt.at(8)
 			ratio := 0.0
-			for range 5 { // a ratio that is spoilt by what else runs on the machine gets another try
+			for range 5 { // other programs on the machine can spoil a ratio
 				ratio = float64(fastest(large)) / float64(fastest(small))
 				if ratio < 24 {
 					return
@@ -112,7 +112,7 @@ func TestCostIsLinear(t *testing.T) {
 	}
 }
 
-// fastest returns the least time that f takes, in which the machine's other work has the least part.
+// fastest returns the shortest time that f takes, which other work on the machine affects least.
 func fastest(f func()) time.Duration {
 	least := time.Duration(1 << 62)
 	for range 12 {

@@ -53,7 +53,7 @@ func TestCrawlDelayValues(t *testing.T) {
 	}
 }
 
-// TestCrawlDelayTooLarge holds that no number of digits makes a short delay of a long one.
+// TestCrawlDelayTooLarge checks that no number of digits makes a short delay of a long one.
 func TestCrawlDelayTooLarge(t *testing.T) {
 	digits := ""
 	last := time.Duration(0)

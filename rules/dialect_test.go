@@ -29,7 +29,8 @@ func TestDialectNames(t *testing.T) {
 	}
 }
 
-// TestDialects holds what each dialect reads in one file. The columns are in the order of rules.Dialects: "+" is allowed.
+// TestDialects checks the reading of one file in each dialect. The columns are in the order of rules.Dialects: "+" is
+// allowed.
 func TestDialects(t *testing.T) {
 	tests := []struct{ name, robots, agent, target, want string }{
 		//                                                                           rfc google rb cr www mk gym
@@ -132,7 +133,7 @@ func TestPace(t *testing.T) {
 	day := rules.Hours{From: 6 * time.Hour, To: 8*time.Hour + 45*time.Minute}
 	tests := []struct {
 		value string
-		want  rules.Rate // zero: none
+		want  rules.Rate // zero: no rate
 	}{
 		{"1/5", rules.Rate{Requests: 1, Per: 5 * time.Second}},
 		{"10/1m", rules.Rate{Requests: 10, Per: time.Minute}},

@@ -6,7 +6,7 @@ func TestDisallowsAll(t *testing.T) {
 	for _, row := range []struct {
 		name, robots, agent string
 		dialect             Dialect
-		line                int // of the rule that closes; 0: not closed
+		line                int // of the rule that disallows all; 0: no such rule
 	}{
 		{"no file", "", "NewsBot", DialectRFC9309, 0},
 		{"the root", "User-agent: *\nDisallow: /\n", "NewsBot", DialectRFC9309, 2},

@@ -9,7 +9,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/rules"
 )
 
-// FuzzParse holds what is true of every file: the answers are the same each time and speak of lines that are there.
+// FuzzParse checks that answers are repeatable, and that their lines exist.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("User-agent: a\nDisallow: /x*y$\nCrawl-delay: 1.5\nSitemap: /s\n"), "a/1.0", "/xzy")
 	f.Add([]byte("\xEF\xBB\xBFuser agent *\r\rdisalow /%2a\r\n"), "Mozilla/5.0 (compatible; b)", "https://a.example?%2A")
@@ -40,7 +40,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// one returns the agent of a file with one rule, and whether the pattern is one that a line can hold.
+// one returns the agent of a file with one rule, and whether a line can contain the pattern.
 func one(pattern string) (agent rules.Agent, ok bool) {
 	if strings.ContainsAny(pattern, "\r\n#\x00\t\v\f") || strings.Trim(pattern, " ") != pattern || len(pattern) > 1000 {
 		return agent, false
@@ -65,7 +65,7 @@ func FuzzVerdictEqualsSlowMatcher(f *testing.F) {
 	})
 }
 
-// FuzzEquivalents holds that percent-encoding which means the same gets the same verdict (2.2.2).
+// FuzzEquivalents checks that equivalent percent-encodings get the same verdict (2.2.2).
 func FuzzEquivalents(f *testing.F) {
 	f.Add("/a%7Eb*c", "/a~bc")
 	f.Add("/ツ$", "/%E3%83%84")
@@ -87,7 +87,8 @@ func FuzzEquivalents(f *testing.F) {
 	})
 }
 
-// encoded encodes all that section 2.2.2 makes equal to its encoded form, and turns the digits of escapes to lower case.
+// encoded encodes all that section 2.2.2 makes equal to its encoded form, and turns the digits of escapes to lower
+// case.
 func encoded(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -104,7 +105,7 @@ func encoded(s string) string {
 	return b.String()
 }
 
-// FuzzString holds that what a Ruleset prints says the same in every dialect.
+// FuzzString checks that the printed form of a Ruleset is equivalent in every dialect.
 func FuzzString(f *testing.F) {
 	f.Add([]byte("User-agent: a\nDisallow: /x*y$\nCrawl-delay: 1.5\n\nUser-agent: *\nAllow:\nSitemap: /s\n"), "a/1.0", "/xzy")
 	f.Add([]byte("Disallow: http://a.example/x\n\nCrawl-delay: 2\nuseragent *\rContent-Usage: /x y\n"), "b", "http://a.example/%78")
@@ -121,7 +122,7 @@ func FuzzString(f *testing.F) {
 	})
 }
 
-// FuzzExplain holds that an explanation agrees with the verdict, in every dialect.
+// FuzzExplain checks that an explanation agrees with the verdict, in every dialect.
 func FuzzExplain(f *testing.F) {
 	f.Add([]byte("User-agent: a\nDisallow: /x*y$\nAllow: /x\nUser-agent: *\nDisallow: /\n"), "a/1.0", "/xzy")
 	f.Add([]byte("Disallow: /x$\nAllow: /d/index.html\n"), "b", "/x?")

@@ -7,14 +7,14 @@ import (
 	"unicode/utf16"
 )
 
-// garbage is what a file may begin with that is not UTF-8 and no byte order mark.
+// garbage are beginnings of a file that are neither UTF-8 nor a byte order mark.
 var garbage = []string{
 	"\x80", "\xBF\xBF", "\xC0\xAF", "\xC3", "\xC3(", "\xE2\x28\xA1", "\xED\xA0\x80", "\xEF\x11\xBF", "\xEF\xBB", "\xEF\xBF\xBE", "\xF4\x90\x80\x80", "\xF8\x88\x80\x80\x80",
 	"\xFE", "\xFF", "\xFE\xFE", "\xFF\xFF", "\xFF\xFE", "\xFE\xFF", "\xFF\xFE\xFD", "\xFE\xFF\xFF", "\xFF\xFEx", "\xFE\xFF\xEF\xBB\xBF", "\x81\x30\x81", "\x00", "\x00\xFF", "\xFF\x00", "\x1F\x8B\x08",
 }
 
-// TestGarbageInFront holds that a file which begins with bytes that are not UTF-8 is read line by line all the same,
-// whatever its charset is said to be.
+// TestGarbageInFront checks that a file that begins with bytes that are not UTF-8 is still read line by line,
+// regardless of its declared charset.
 func TestGarbageInFront(t *testing.T) {
 	types := []string{"", "text/plain", "text/plain; charset=utf-8"}
 	for _, label := range []string{"us-ascii", "iso-8859-1", "iso-8859-15", "windows-1252", "windows-1251", "koi8-r", "macintosh", "gbk", "gb18030", "big5", "euc-jp", "shift_jis", "iso-2022-jp", "euc-kr", "utf-16", "utf-16le", "utf-16be", "utf-7", "nonsense"} {
@@ -35,8 +35,8 @@ func TestGarbageInFront(t *testing.T) {
 	}
 }
 
-// TestGarbageBeforeTheFirstKey holds that bytes which are not UTF-8, and repeated byte order marks, hide no key that follows
-// them on the first line: in RFC 9309 they are passed over.
+// TestGarbageBeforeTheFirstKey checks that bytes that are not UTF-8, and repeated byte order marks, do not hide a key
+// after them on the first line: the dialect of RFC 9309 ignores them.
 func TestGarbageBeforeTheFirstKey(t *testing.T) {
 	for _, g := range []string{
 		"\x80", "\xBF\xBF", "\xC0\xAF", "\xC3", "\xEF\xBB", "\xEF", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xFE", "\xFF", "\xFE\xFE", "\xFF\xFE", "\xFF\xFE\xFD",
@@ -56,7 +56,7 @@ func TestGarbageBeforeTheFirstKey(t *testing.T) {
 	}
 }
 
-// TestMarksOfUTF16 holds that a mark of UTF-16 counts where UTF-16 follows, and hides nothing where it does not.
+// TestMarksOfUTF16 checks that a mark of UTF-16 counts if UTF-16 follows, and otherwise hides nothing.
 func TestMarksOfUTF16(t *testing.T) {
 	const rules = "User-agent: *\nDisallow: /private\n"
 	comment := "# " + strings.Repeat("机器人协议", 20) + "\n"

@@ -28,7 +28,7 @@ func TestMaxSize(t *testing.T) {
 	}
 }
 
-// TestMaxSizeUTF16 holds the same of UTF-16, also where an octet of a character looks like a line end.
+// TestMaxSizeUTF16 does the same for UTF-16, including characters with a byte that looks like a line end.
 func TestMaxSizeUTF16(t *testing.T) {
 	for _, bigEndian := range []bool{false, true} {
 		robots := utf16("User-agent: a\nDisallow: /x\u0a0ay\nDisallow: /xz\n", bigEndian)
@@ -47,7 +47,7 @@ func TestDefaultMaxSize(t *testing.T) {
 	const rule = "Disallow: /last"
 	for _, tt := range []struct {
 		name string
-		size int // octets before the rule
+		size int // bytes before the rule
 		read bool
 	}{
 		{"2.5/500 KiB are read", 512_000 - len(rule), true},
@@ -65,7 +65,7 @@ func TestDefaultMaxSize(t *testing.T) {
 	}
 }
 
-// TestMaxLine holds that a line is cut at 16 KiB, and not within an escape.
+// TestMaxLine checks that a line is cut at 16 KiB, and not within an escape.
 func TestMaxLine(t *testing.T) {
 	const key = "Disallow: "
 	const max = 16<<10 - len(key)
@@ -94,7 +94,7 @@ func TestMaxLine(t *testing.T) {
 	}
 }
 
-// TestParseKeepsNothing holds that a Ruleset is none the worse for what becomes of the file, or of the next one.
+// TestParseKeepsNothing checks that changes to the bytes of a file, and parsing another, do not affect a Ruleset.
 func TestParseKeepsNothing(t *testing.T) {
 	body := []byte("User-agent: NewsBot\nCrawl-delay: 3\nDisallow: /x\nSitemap: https://a.example/s\n")
 	set := rules.Parse(body, rules.Options{})
@@ -110,8 +110,8 @@ func TestParseKeepsNothing(t *testing.T) {
 	}
 }
 
-// TestSize holds that memory is in proportion to the file, also where agents share rules in every way: what each agent
-// is held to is never copied for it.
+// TestSize checks that memory is proportional to the file, even if agents share rules in many ways: rules are not
+// copied for each agent.
 func TestSize(t *testing.T) {
 	var shared strings.Builder
 	for i := range 4000 {
@@ -127,7 +127,7 @@ func TestSize(t *testing.T) {
 	tests := []struct {
 		name  string
 		body  string
-		limit float64 // octets kept for each of the file
+		limit float64 // bytes kept per byte of the file
 	}{
 		{"a usual file", string(site(10_000)), 3},
 		{"shared rules", shared.String(), 6},

@@ -9,7 +9,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/rules"
 )
 
-// TestLintVectors holds that whatever other parsers report of a line is reported here as well.
+// TestLintVectors checks that lint reports every mistake that other parsers report.
 func TestLintVectors(t *testing.T) {
 	rows := 0
 	for file, vectors := range readVectors(t) {
@@ -31,7 +31,7 @@ func TestLintVectors(t *testing.T) {
 	}
 }
 
-// wanted is what may be said of a line; line 0 is any line.
+// wanted are the codes of which a line must have one. Line 0 is any line.
 type wanted struct {
 	line  int
 	codes []string
@@ -43,7 +43,7 @@ func (w wanted) in(findings []rules.Finding) bool {
 	})
 }
 
-// lintWanted reads what a vector expects: faults by name, or what Google's parser reports of each line.
+// lintWanted returns the findings that a vector expects, by name, or from the reports of Google's parser for each line.
 func lintWanted(t *testing.T, v *vector) (want []wanted) {
 	t.Helper()
 	var names []string

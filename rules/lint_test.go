@@ -33,13 +33,13 @@ func at(findings []rules.Finding, code string) (places []string) {
 
 const star = "User-agent: *\n"
 
-// long is more than a line holds, and large more than a file does.
+// long exceeds the limit of a line, and large that of a file.
 var (
 	long  = strings.Repeat("x", 17<<10)
 	large = strings.Repeat("#23456789\n", 60_000)
 )
 
-// lintTests have, for each code, a file where it is to be found and one, as near as can be, where it is not.
+// lintTests have, for each code, a file with the finding and a similar file without it.
 var lintTests = []struct {
 	code, bad, at, good string
 }{
@@ -142,7 +142,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestLintFindsNothing holds that files without a fault, and nothing that dialects differ in, are left in peace.
+// TestLintFindsNothing checks that lint finds nothing in files that are correct and read alike by all dialects.
 func TestLintFindsNothing(t *testing.T) {
 	for _, robots := range []string{
 		"",
@@ -172,7 +172,7 @@ func TestLintFinding(t *testing.T) {
 	}
 }
 
-// TestLintDialect holds that for one dialect only its own readings are told.
+// TestLintDialect checks that with Options.Dialect only the readings of that dialect are reported.
 func TestLintDialect(t *testing.T) {
 	const robots = "User-agent: MJ12bot\nDisallow: /\nAllow: /*a#b\n"
 	for _, tt := range []struct {
@@ -195,8 +195,7 @@ func TestLintDialect(t *testing.T) {
 	}
 }
 
-// TestReadingsAreTrue holds what is said of dialects against the dialects: those which a finding names, and no others,
-// give another verdict than RFC 9309 gives.
+// TestReadingsAreTrue checks that exactly the dialects that a finding names give another verdict than RFC 9309.
 func TestReadingsAreTrue(t *testing.T) {
 	tests := []struct{ code, robots, agent, paths string }{
 		{"reading-wildcard", star + "Disallow: /a*b\n", "x", "/axb"},
@@ -256,8 +255,8 @@ func TestSeverity(t *testing.T) {
 	}
 }
 
-// TestUnreachableIsTrue holds, for files at random, that a rule which is said never to decide does not, and that a rule
-// decides for the path that is made of it unless something is said about it.
+// TestUnreachableIsTrue checks, for random files, that a rule that is reported as unreachable never decides, and that a
+// rule without a finding decides for a path that is made from it.
 func TestUnreachableIsTrue(t *testing.T) {
 	random := rand.New(rand.NewPCG(4, 2))
 	some := func(from string, most int) string {
@@ -375,14 +374,15 @@ func fastestOfThree(f func()) time.Duration {
 	return max(least, 1)
 }
 
-// example is a fenced block of docs/lint.md, behind the heading of its code and the word "Bad" or "Good".
+// section matches the section of a code in docs/lint.md, with its examples.
 var (
 	section     = regexp.MustCompile("(?m)^### `([a-z0-9-]+)` \\((\\w+)\\)\n\n(.+)\n(?s:.*?)Bad:\n\n```\n((?s:.*?))```\n\nGood:\n\n```\n((?s:.*?))```\n")
 	placeholder = regexp.MustCompile(`\(here (\d+) bytes\)`)
 	repetition  = regexp.MustCompile(`(?m)^(.*)\(here (\d+) times\)$`)
 )
 
-// TestLintIsDocumented holds that docs/lint.md has every check, with an example that it finds and one that it does not.
+// TestLintIsDocumented checks that docs/lint.md has every check, with an example that has the finding and one that does
+// not.
 func TestLintIsDocumented(t *testing.T) {
 	doc, err := os.ReadFile("../docs/lint.md")
 	if err != nil {
@@ -416,8 +416,8 @@ func TestLintIsDocumented(t *testing.T) {
 	}
 }
 
-// unescaped returns what an example stands for: it may have bytes as "\xFF", "(here 9 bytes)" for so many, and "(here 9
-// times)" at the end of a line that is repeated.
+// unescaped expands an example: "\xFF" is a byte, "(here 9 bytes)" are 9 bytes, and "(here 9 times)" at the end of a
+// line repeats it.
 func unescaped(t *testing.T, example string) string {
 	t.Helper()
 	text, err := strconv.Unquote(`"` + strings.NewReplacer("\n", `\n`, `"`, `\"`).Replace(example) + `"`)
@@ -435,7 +435,7 @@ func unescaped(t *testing.T, example string) string {
 	})
 }
 
-// FuzzLint holds that every finding is whole and lies within the file.
+// FuzzLint checks that every finding is complete and within the file.
 func FuzzLint(f *testing.F) {
 	for _, tt := range lintTests {
 		if len(tt.bad) < 1000 {

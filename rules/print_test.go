@@ -10,7 +10,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/rules"
 )
 
-// checkRoundTrip holds that what a Ruleset prints says the same as the Ruleset, for an agent and a target.
+// checkRoundTrip checks that the printed form of a Ruleset is equivalent to the Ruleset, for an agent and a target.
 func checkRoundTrip(set *rules.Ruleset, opts rules.Options, userAgent, target string) error {
 	text := set.String()
 	opts.ContentType, opts.MaxSize = "", 4*len(text)+1
@@ -21,7 +21,7 @@ func checkRoundTrip(set *rules.Ruleset, opts rules.Options, userAgent, target st
 	return nil
 }
 
-// saying is what a Ruleset says, without the numbers of lines.
+// saying is the answer of a Ruleset, without line numbers.
 type saying struct {
 	Allowed, HasDelay, HasRate, HasTime, HasUsage bool
 	Rule, Token, Host                             string
@@ -80,7 +80,7 @@ func TestString(t *testing.T) {
 	}
 }
 
-// TestStringOfVectors holds the round trip for the files of the conformance vectors.
+// TestStringOfVectors checks the round trip for the files of the conformance vectors.
 func TestStringOfVectors(t *testing.T) {
 	for file, vectors := range readVectors(t) {
 		for i, v := range vectors {
@@ -110,7 +110,7 @@ func TestStringOfGenerated(t *testing.T) {
 	}
 }
 
-// lines returns a file of lines of all kinds in no order.
+// lines returns a file of all kinds of lines in random order.
 func (g generator) lines() string {
 	var body string
 	for range g.IntN(24) {
@@ -126,7 +126,7 @@ func (g generator) lines() string {
 	return body
 }
 
-// TestStringIsPlain holds that what is printed has no line that is not understood.
+// TestStringIsPlain checks that every printed line is understood.
 func TestStringIsPlain(t *testing.T) {
 	set := rules.Parse([]byte("User-agent: a\nnonsense\n<b>\nDisallow: /x\n"), rules.Options{})
 	if got, want := set.String(), "User-agent: a\nDisallow: /x\n"; got != want {
@@ -137,7 +137,7 @@ func TestStringIsPlain(t *testing.T) {
 	}
 }
 
-// TestUnderstood has of a page nothing left but rules.
+// TestUnderstood checks that only the rules of a web page remain.
 func TestUnderstood(t *testing.T) {
 	const page = "<!doctype html>\nPassword: x\nuser-agent: a\nToken: y\nDisallow: /x\nCrawl-delay: 2\nLicense: /l\nUser-agent: *\nDisallow: /y\nSitemap: https://a.example/s\nprose\n"
 	const want = "User-agent: a\nDisallow: /x\nCrawl-delay: 2\n\nUser-agent: *\nDisallow: /y\nSitemap: https://a.example/s\n"

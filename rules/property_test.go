@@ -9,7 +9,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/rules"
 )
 
-// file draws a file of groups, whose agents are letters, with the patterns that a source draws.
+// file draws a file of groups with letters as agents, and patterns from a generator.
 func file(t *rapid.T, pattern *rapid.Generator[string]) string {
 	var b strings.Builder
 	for range rapid.IntRange(1, 4).Draw(t, "groups") {
@@ -25,8 +25,8 @@ func file(t *rapid.T, pattern *rapid.Generator[string]) string {
 	return b.String()
 }
 
-// TestGoogleDiffersWhereDocumented holds that the dialect of Google's parser is that of the RFC, but for what its comment
-// lists: here is none of it.
+// TestGoogleDiffersWhereDocumented checks that DialectGoogle equals RFC 9309 for files without the differences that its
+// comment lists.
 func TestGoogleDiffersWhereDocumented(t *testing.T) {
 	pattern := rapid.StringMatching(`[/*]([ab/.*?$]|\*\*){0,6}\$?`)
 	path := rapid.StringMatching(`/[ab/.?]{0,8}`)
@@ -40,7 +40,7 @@ func TestGoogleDiffersWhereDocumented(t *testing.T) {
 	})
 }
 
-// TestFirstMatch holds the dialects in which the first rule decides against the rules read one after the other.
+// TestFirstMatch compares the dialects in which the first rule decides with a linear search.
 func TestFirstMatch(t *testing.T) {
 	pattern := rapid.StringMatching(`/[ab/]{0,4}`)
 	path := rapid.StringMatching(`/[ab/]{0,6}`)
@@ -64,7 +64,7 @@ func TestFirstMatch(t *testing.T) {
 	})
 }
 
-// TestEndBeforeQuery holds "$" of the dialects in which it also stands before a query against a pattern without it.
+// TestEndBeforeQuery compares "$", in the dialects in which it also matches before a query, with a pattern without it.
 func TestEndBeforeQuery(t *testing.T) {
 	pattern := rapid.StringMatching(`/[ab*]{0,5}[ab]`)
 	path := rapid.StringMatching(`/[ab]{0,4}(\?[ab?]{0,4})?`)

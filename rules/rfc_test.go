@@ -9,12 +9,12 @@ import (
 	"github.com/robotsproxy/robotsproxy/rules"
 )
 
-// TestVerdict holds one small file against one question, by section of RFC 9309.
+// TestVerdict checks one verdict of a small file per row, by section of RFC 9309.
 func TestVerdict(t *testing.T) {
 	const star = "User-agent: *\n"
 	tests := []struct {
 		name, robots, agent, target string
-		want                        string // the rule that decides, or "" if none does
+		want                        string // the rule that decides, or ""
 	}{
 		{"2.1/rules follow their group", "User-agent: a\nDisallow: /x\nUser-agent: b\nDisallow: /y\n", "a", "/y", ""},
 		{"2.1/one group may have several agents", "User-agent: a\nUser-agent: b\nDisallow: /x\n", "a", "/x", "Disallow: /x"},
@@ -154,7 +154,7 @@ func utf16(s string, bigEndian bool) string {
 	return string(b)
 }
 
-// TestVerdictNames holds line, rule and group of the answer, with the three line ends of section 2.2.
+// TestVerdictNames checks line, rule and group of a verdict, with the three line ends of section 2.2.
 func TestVerdictNames(t *testing.T) {
 	const robots = `# the whole site
 Disallow: /never
@@ -195,7 +195,7 @@ Disallow: /*.pdf$
 	}
 }
 
-// TestTieNamesFirstLine holds that the same file always gives the same answer.
+// TestTieNamesFirstLine checks that a tie of equal rules always names the first line.
 func TestTieNamesFirstLine(t *testing.T) {
 	set := rules.Parse([]byte("User-agent: a\nDisallow: /*b\nDisallow: /a*\nUser-agent: b\nUser-agent: a\nDisallow: /ab\n"), rules.Options{})
 	if got := set.Agent("a").Verdict("/ab"); got.Line != 2 {

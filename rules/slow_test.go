@@ -11,10 +11,9 @@ import (
 	"github.com/robotsproxy/robotsproxy/rules"
 )
 
-// This file holds the engine against one that is slow and can be seen to be right: it has RFC 9309, section 2.2.2, word
-// by word, and no idea in it.
+// This file compares the engine with a slow and obviously correct one, which follows RFC 9309 section 2.2.2 literally.
 
-// slowRule is a rule, with the agents that it is for and its line in the file.
+// slowRule is a rule with its line in the file.
 type slowRule struct {
 	line    int
 	allow   bool
@@ -40,7 +39,7 @@ func slowVerdict(all []slowRule, target string) (best *slowRule) {
 	return best
 }
 
-// slowMatch follows every way in which the pattern can match at once: at marks the places that can have been reached.
+// slowMatch follows all possible matches of the pattern at once: at marks the positions that are reachable.
 func slowMatch(pattern string, path []string) bool {
 	pattern, ends := strings.CutSuffix(pattern, "$")
 	at := make([]bool, len(path)+1)
@@ -66,7 +65,7 @@ func slowMatch(pattern string, path []string) bool {
 	return slices.Contains(at, true)
 }
 
-// slowOctets is the length of a pattern: what it is made of after normalising, with "*" and "$" as written.
+// slowOctets returns the length of a pattern after normalising, with "*" and "$" as written.
 func slowOctets(pattern string) int {
 	n := 0
 	for _, unit := range slowUnits(strings.ReplaceAll(pattern, "$", "*"), true) {
@@ -84,8 +83,7 @@ func slowPath(target string) []string {
 	return slowUnits(target, false)
 }
 
-// slowUnits splits s into the octets of the one form in which it is compared. An escape is three of them; a wildcard is
-// the only "*".
+// slowUnits splits s into the bytes of its normal form. An escape has three, and only a wildcard is "*".
 func slowUnits(s string, wildcards bool) (units []string) {
 	const unreserved = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
 	const reserved = ":/?#[]@!&'()+,;="
@@ -141,7 +139,7 @@ func TestSlowMatcher(t *testing.T) {
 	}
 }
 
-// generator makes files and paths out of few pieces, so that much of them is alike.
+// generator makes files and paths from few pieces, so that they often match.
 type generator struct{ *rand.Rand }
 
 func newGenerator(seed uint64) generator { return generator{rand.New(rand.NewPCG(seed, 9309))} }
@@ -169,7 +167,7 @@ func (g generator) path() string {
 	return b.String()
 }
 
-// file returns a file of several groups, and the rules that each of three agents is held to by it.
+// file returns a file of several groups, and the rules of each of three agents.
 func (g generator) file() (body string, held map[string][]slowRule) {
 	var b strings.Builder
 	held = map[string][]slowRule{}
@@ -224,7 +222,7 @@ func TestVerdictEqualsSlowMatcher(t *testing.T) {
 	}
 }
 
-// TestLargeGroupEqualsSlowMatcher does the same for groups of many rules with long prefixes in common.
+// TestLargeGroupEqualsSlowMatcher does the same for groups of many rules with long common prefixes.
 func TestLargeGroupEqualsSlowMatcher(t *testing.T) {
 	g := generator{rand.New(rand.NewPCG(2022, 9309))}
 	for range 20 {

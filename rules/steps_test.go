@@ -10,8 +10,8 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
-// TestSteps counts what a verdict costs: the nodes and rules that are looked at and the octets that are passed. Where it
-// is linear, a pattern of 8 KB on a path of 16 KB costs some 24 thousand steps, and where it is not, 134 million.
+// TestSteps counts the steps of a verdict: nodes and rules that are compared, and bytes that are read. A linear
+// verdict on a pattern of 8 KB and a path of 16 KB takes about 24,000 steps, a quadratic one 134 million.
 func TestSteps(t *testing.T) {
 	const pattern, path = 8 << 10, 16 << 10
 	one := func(pattern string) string { return "User-agent: *\nDisallow: " + pattern + "\n" }
@@ -60,11 +60,11 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// steps of one rule, and of the bytes of one form, by which a verdict may exceed its budget before that is noticed.
+// overshoot is the number of steps, of one rule and one form of a path, by which a verdict may exceed its bound.
 const overshoot = 3 * 64 << 10
 
-// TestStepsAreBounded has verdicts on files, targets and User-Agents that are made to be slow, in every dialect: each takes a
-// bounded number of steps, or is given up within a bounded number.
+// TestStepsAreBounded checks, in every dialect, that a verdict on slow files, targets and User-Agents takes a bounded
+// number of steps, or is given up after a bounded number.
 func TestStepsAreBounded(t *testing.T) {
 	gaveUp := make(map[string]bool)
 	for _, file := range robotstest.CostlyFiles() {

@@ -19,7 +19,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/rules/robotstxt"
 )
 
-// vector is one line of temoto.jsonl: what the other parser is known to answer.
+// vector is one line of temoto.jsonl: a known answer of the other parser.
 type vector struct {
 	Name    string          `json:"name"`
 	Kind    string          `json:"kind"`
@@ -31,7 +31,7 @@ type vector struct {
 	Expect  json.RawMessage `json:"expect"`
 }
 
-// departures are the rows, by name and question, on which the two parsers differ on purpose, and why.
+// departures are the rows, by name and question, on which the two parsers differ on purpose, with the reason.
 var departures = map[string]string{
 	"TestURLMatching f /fish/":                    noSlash,
 	"TestURLMatching f /fish/?id=anything":        noSlash,
@@ -47,7 +47,7 @@ const (
 	neverError = "2.3.1.5: what cannot be parsed is passed over, and the rest of the file counts; the other parser refuses the file"
 )
 
-// TestConformanceVectors asks everything that the other parser's tests ask.
+// TestConformanceVectors runs all checks of the other parser's tests.
 func TestConformanceVectors(t *testing.T) {
 	dir := os.Getenv("CONFORMANCE_VECTORS")
 	if dir == "" {
@@ -229,7 +229,7 @@ func TestFromResponse(t *testing.T) {
 	}
 }
 
-// endlessComment is a body that never ends.
+// endlessComment is an endless body.
 type endlessComment struct{}
 
 func (endlessComment) Read(p []byte) (int, error) {

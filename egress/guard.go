@@ -6,7 +6,8 @@
 //	resp, err := transport.RoundTrip(req) // egress.Prohibited(err): the guard refused the address
 //
 // A Guard judges the address of each dial after the name was resolved. A Transport sends requests through it, to origins or
-// to one Upstream proxy. The package neither judges robots.txt nor keeps a pace.
+// to one Upstream proxy. A caller that must know the address before the dial gets it from Addresses, and puts it into the
+// request's context with Pin. The package neither judges robots.txt nor keeps a pace.
 package egress
 
 import (

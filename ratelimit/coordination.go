@@ -229,7 +229,7 @@ func (s *state) refuseLate(r LeaseResult, now time.Time) {
 		if wait <= max(0, w.maxWait) {
 			return nil
 		}
-		return s.tooLong(w.client, w.maxWait, wait, false, now)
+		return s.hold.waitError(w.client, wait, w.maxWait, now)
 	})
 }
 

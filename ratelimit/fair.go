@@ -1,7 +1,6 @@
 package ratelimit
 
 import (
-	"slices"
 	"strings"
 	"time"
 )
@@ -101,7 +100,7 @@ func (s *state) vacant(now time.Time, part bool) bool {
 	if part && s.letsPartsPass(now) {
 		return s.nextPart(now) == nil
 	}
-	return !slices.ContainsFunc(s.queue.clients, func(c *clientQueue) bool { return s.turn(c, now) != nil })
+	return s.leastHeld(now) == nil
 }
 
 // turn returns the first request or reservation of c that may have the next turn, or nil.

@@ -119,29 +119,30 @@ func (s *state) reclaimForOthers(now time.Time) {
 // on for ReleaseAfter, or when a client may have blocked its request for maxBlocked while others wait.
 func (s *state) soonestEnd(now time.Time) time.Duration {
 	soonest := s.inflights.oldest.start.Add(s.rules.ReleaseAfter)
-	for f := s.inflights.oldest; f != nil; f = f.newer {
-		if f.own == nil || !s.queue.others(f.client) {
-			continue
-		}
-		if look := f.own.nextLook(now); look.Before(soonest) {
-			soonest = look
-		}
+	if look := s.inflights.nextLook(now, s.queue.others); !look.IsZero() && look.Before(soonest) {
+		soonest = look
 	}
 	return soonest.Sub(now)
 }
 
 // watchAgain sets the timer for the next call of reclaimForOthers, if the client of a request in flight can block it.
 func (s *state) watchAgain(now time.Time) {
-	var soonest time.Time
-	for f := s.inflights.oldest; f != nil; f = f.newer {
-		if f.own == nil {
+	if look := s.inflights.nextLook(now, func(string) bool { return true }); !look.IsZero() {
+		s.emit(effect{kind: setWatch, after: look.Sub(now)})
+	}
+}
+
+// nextLook returns when to check next whether clients have blocked their requests, of the clients for which wanted
+// returns true. It is the zero time if none can.
+func (fs *inflights) nextLook(now time.Time, wanted func(client string) bool) time.Time {
+	var next time.Time
+	for f := fs.oldest; f != nil; f = f.newer {
+		if f.own == nil || !wanted(f.client) {
 			continue
 		}
-		if look := f.own.nextLook(now); soonest.IsZero() || look.Before(soonest) {
-			soonest = look
+		if look := f.own.nextLook(now); next.IsZero() || look.Before(next) {
+			next = look
 		}
 	}
-	if !soonest.IsZero() {
-		s.emit(effect{kind: setWatch, after: soonest.Sub(now)})
-	}
+	return next
 }

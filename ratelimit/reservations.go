@@ -111,7 +111,7 @@ func (s *state) claimReservation(r Request, now time.Time) (*waiter, error) {
 	wait := s.predict(now, r.Client, i, s.hold.delay(r.delay()))
 	if wait > limit {
 		w.due = retryAt(now, wait)
-		return nil, s.tooLong(r.Client, limit, wait, false, now)
+		return nil, s.hold.waitError(r.Client, wait, limit, now)
 	}
 	w.maxWait = limit // see foresee
 	return w, nil

@@ -7,7 +7,8 @@ import (
 
 // A state is the state machine of one lane. It has no lock, clock, goroutine, timer or channel: the lane provides them.
 // Each move is a method that takes the present moment, which never goes back. A move returns its result to its caller,
-// and appends what it does to others to the outbox.
+// and appends its effects on others to the outbox. Apart from its arguments, it reads only ctx.Err and the ClientTime of
+// requests, and the misses that all lanes share.
 //
 // The moves are:
 //
@@ -97,18 +98,18 @@ func (s *state) join(ctx context.Context, r Request, now time.Time) (*waiter, er
 	if r.Part && s.queue != nil && s.letsPartsPass(now) {
 		wait = s.predictPart(now, r.Client, delay)
 	}
-	if s.queue.full(r.Client, s.rules) {
-		return nil, s.tooLong(r.Client, r.MaxWait, wait, true, now)
-	}
-	if wait <= r.MaxWait && (r.MaxWait > 0 || s.mayAsk(now, delay, r.Part)) {
+	full := s.queue.full(r.Client, s.rules)
+	if !full && wait <= r.MaxWait && (r.MaxWait > 0 || s.mayAsk(now, delay, r.Part)) {
 		w := &waiter{ctx: ctx, client: r.Client, due: now.Add(wait), part: r.Part}
 		s.push(w)
 		return w, nil
 	}
-	if !r.Once {
+	if !full && !r.Once {
 		s.reserve(r, wait, now)
 	}
-	return nil, s.tooLong(r.Client, r.MaxWait, wait, false, now)
+	err := s.hold.waitError(r.Client, wait, r.MaxWait, now)
+	err.Full = full
+	return nil, err
 }
 
 // push adds w to the queue.
@@ -120,14 +121,6 @@ func (s *state) push(w *waiter) {
 		s.queue = &queue{debts: s.debts}
 	}
 	s.queue.push(w)
-}
-
-// tooLong returns the error of a request of client that would wait for longer than limit, or for which the queue is
-// full.
-func (s *state) tooLong(client string, limit, wait time.Duration, full bool, now time.Time) error {
-	err := s.hold.waitError(client, wait, limit, now)
-	err.Full = full
-	return err
 }
 
 // dispatch grants the requests that may start now, in the order of their turns, and sets the timer for the next one.

@@ -70,7 +70,6 @@ type Cache struct {
 	outages  outages
 	saver    saver
 	queue    *queue
-	spacing  spacing
 	counts   counts
 
 	life     context.Context // of fetches; ended by Close

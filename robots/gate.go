@@ -3,13 +3,17 @@ package robots
 import (
 	"container/heap"
 	"container/list"
+	"sync"
 	"time"
+
+	"github.com/robotsproxy/robotsproxy/origin"
 )
 
 // gate grants places to clients. A client may hold at most eager times as many places as are free, so that another
 // client finds a free place at once. If several clients wait, the one that holds the fewest places gets the next.
 //
-// A ticket may name a key. Of the tickets with one key, one holds a place at a time; the others wait and hold no place.
+// A ticket may name a host. Of the tickets with one host, one holds a place at a time; the others wait and hold no
+// place.
 //
 // The mutex of the queue guards its gates.
 type gate struct {
@@ -19,7 +23,9 @@ type gate struct {
 	waiting  int    // tickets in lines; a ticket in two lines counts twice
 	lines    map[string]*line
 	ready    lineHeap
-	keys     map[string]*keyed
+	hosts    map[string]*host   // by origin.Key; see host.go
+	sweep    int                // number of hosts at which host removes some
+	mu       *sync.Mutex        // of the queue, for the timers of hosts
 	unwanted map[*pass]struct{} // they hold a place, and no caller waits for them
 	ending   map[*pass]struct{} // they were ended, and still hold a place
 }
@@ -34,23 +40,19 @@ type line struct {
 	last    uint64         // number of the last grant
 	waiting list.List      // of *ticket, in the order of arrival
 	ready   list.List      // of *ticket: those in waiting that are not blocked
-	byKey   map[string]int // number of tickets in waiting
+	byHost  map[string]int // number of tickets in waiting
 	index   int            // in gate.ready, or -1
-}
-
-// keyed is a key for which a place is held.
-type keyed struct {
-	holder  *pass
-	blocked list.List // of *ticket
 }
 
 // ticket is a pass that waits for a place. It is in the line of each client that waits for the pass.
 type ticket struct {
 	pass    *pass
-	key     string
+	host    string        // empty: no particular one
+	origin  origin.Origin // the zero Origin: the Delay of the host does not matter
+	most    time.Duration // the longest wait because of that Delay
 	since   time.Time
 	stands  []stand
-	blocked *list.Element // in keyed.blocked; nil if it is not blocked
+	blocked bool          // it waits for host, and is not in line.ready
 	over    chan struct{} // closed when place or err is set
 	place   *place        // if it was granted
 	err     error         // if it was refused
@@ -68,13 +70,13 @@ type stand struct {
 type place struct {
 	pass *pass
 	line *line
-	key  string
+	host string
 }
 
-func newGate(places int) gate {
+func newGate(places int, mu *sync.Mutex) gate {
 	return gate{
-		places: places, free: places,
-		lines: make(map[string]*line), keys: make(map[string]*keyed),
+		places: places, free: places, mu: mu,
+		lines: make(map[string]*line), hosts: make(map[string]*host),
 		unwanted: make(map[*pass]struct{}), ending: make(map[*pass]struct{}),
 	}
 }
@@ -92,12 +94,12 @@ func (g *gate) add(t *ticket, client string) {
 		}
 	}
 	s := stand{line: l, waiting: l.waiting.PushBack(t)}
-	if t.blocked == nil {
+	if !t.blocked {
 		s.ready = l.ready.PushBack(t)
 	}
 	t.stands = append(t.stands, s)
-	if t.key != "" {
-		l.count(t.key, 1)
+	if t.host != "" {
+		l.count(t.host, 1)
 	}
 	g.waiting++
 	g.fix(l)
@@ -125,10 +127,7 @@ func (g *gate) withdraw(t *ticket) {
 		g.leaveLine(t, s)
 	}
 	t.stands = nil
-	if t.blocked != nil {
-		g.keys[t.key].blocked.Remove(t.blocked)
-		t.blocked = nil
-	}
+	g.leaveHost(t)
 }
 
 // refuse takes t out of l. If that was its last line, it gets a BusyError.
@@ -146,93 +145,74 @@ func (g *gate) leaveLine(t *ticket, s stand) {
 	if s.ready != nil {
 		l.ready.Remove(s.ready)
 	}
-	if t.key != "" {
-		l.count(t.key, -1)
+	if t.host != "" {
+		l.count(t.host, -1)
 	}
 	g.waiting--
 	g.fix(l)
 }
 
-func (l *line) count(key string, n int) {
-	if l.byKey == nil {
-		l.byKey = make(map[string]int)
+func (l *line) count(host string, n int) {
+	if l.byHost == nil {
+		l.byHost = make(map[string]int)
 	}
-	if l.byKey[key] += n; l.byKey[key] == 0 {
-		delete(l.byKey, key)
+	if l.byHost[host] += n; l.byHost[host] == 0 {
+		delete(l.byHost, host)
 	}
 }
 
 // dispatch grants places as long as there are free ones and tickets for them.
 func (g *gate) dispatch() {
+	now := time.Now()
 	for g.free > 0 && len(g.ready) > 0 {
 		l := g.ready[0]
-		if l.held >= eager*g.free {
+		if !g.mayHold(l) {
 			return // the other lines hold as many places or more
 		}
 		t := l.ready.Front().Value.(*ticket)
-		if k := g.keys[t.key]; k != nil {
-			g.block(t, k)
-			continue
+		if h := g.hosts[t.host]; h != nil {
+			if !h.admits(t, now) {
+				g.block(t, h, now)
+				continue
+			}
+			t, l = g.firstAt(h, t, l, now)
 		}
 		g.grant(t, l)
 	}
 }
 
+// mayHold reports whether l may hold one place more.
+func (g *gate) mayHold(l *line) bool { return l.held < eager*g.free }
+
 func (g *gate) grant(t *ticket, l *line) {
 	g.grants++
 	l.held, l.last = l.held+1, g.grants
 	g.free--
-	if t.key != "" {
-		g.keys[t.key] = &keyed{holder: t.pass}
+	if h := g.hosts[t.host]; h != nil {
+		h.granted(t)
 	}
 	g.withdraw(t)
-	t.place = &place{pass: t.pass, line: l, key: t.key}
+	t.place = &place{pass: t.pass, line: l, host: t.host}
 	close(t.over)
 }
 
-// block makes t wait until k is released.
-func (g *gate) block(t *ticket, k *keyed) {
-	if _, idle := g.unwanted[k.holder]; idle {
-		g.end(k.holder, errUnwanted)
-	}
-	t.blocked = k.blocked.PushBack(t)
-	for i := range t.stands {
-		s := &t.stands[i]
-		s.line.ready.Remove(s.ready)
-		s.ready = nil
-		g.fix(s.line)
-	}
-}
-
-// release takes a place back. Tickets that were blocked on its key go to the front of their lines, since they have
-// waited.
+// release takes a place back.
 func (g *gate) release(p *place) {
 	g.free++
 	p.line.held--
 	delete(g.unwanted, p.pass)
 	delete(g.ending, p.pass)
-	if k := g.keys[p.key]; k != nil {
-		delete(g.keys, p.key)
-		for e := k.blocked.Back(); e != nil; e = e.Prev() {
-			g.unblock(e.Value.(*ticket))
-		}
+	if h := g.hosts[p.host]; h != nil {
+		h.holder = nil
+		g.unblock(h)
 	}
 	g.fix(p.line)
 	g.dispatch()
 }
 
-func (g *gate) unblock(t *ticket) {
-	t.blocked = nil
-	for i := range t.stands {
-		s := &t.stands[i]
-		s.ready = s.line.ready.PushFront(t)
-		g.fix(s.line)
-	}
-}
-
 // isWanted reports whether a ticket could use the place p.
 func (g *gate) isWanted(p *place) bool {
-	if k := g.keys[p.key]; k != nil && k.blocked.Len() > 0 {
+	if h := g.hosts[p.host]; h != nil && len(h.waiting) > 0 {
 		return true
 	}
 	return len(g.ready) > 0 && len(g.ending) < g.waiting

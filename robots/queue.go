@@ -62,10 +62,10 @@ type queue struct {
 }
 
 func newQueue(fetches, bodies, parsers, most int) *queue {
-	return &queue{
-		most: most, slow: make(map[*pass]struct{}),
-		fetches: newGate(fetches), bodies: newGate(bodies), parsers: newGate(parsers), loads: newGate(storeReaders),
-	}
+	q := &queue{most: most, slow: make(map[*pass]struct{})}
+	q.fetches, q.bodies = newGate(fetches, &q.mu), newGate(bodies, &q.mu)
+	q.parsers, q.loads = newGate(parsers, &q.mu), newGate(storeReaders, &q.mu)
+	return q
 }
 
 // pass lets one job through a queue. It is the fetch.Queue of its fetch.
@@ -82,7 +82,7 @@ type pass struct {
 	timer   *time.Timer
 	rules   *rules.Ruleset // of the body; nil before Parse
 
-	endTurn  func() // ends the turn of spacing; nil without a turn
+	onEnd    func() // is called before fetch is given back for the first time
 	asked    bool   // the host was asked, and Cache.space was not called since
 	redirect bool   // it has followed a redirect: perHost does not bound how many jobs wait for its target
 }
@@ -173,45 +173,28 @@ func (p *pass) clients() []waiter {
 	return p.waiters
 }
 
-// waitingClients returns the clients that wait for the job.
-func (p *pass) waitingClients() []string {
-	p.queue.mu.Lock()
-	defer p.queue.mu.Unlock()
-	clients := make([]string, len(p.waiters))
-	for i, w := range p.waiters {
-		clients[i] = w.client
-	}
-	return clients
-}
-
-// begin waits for a place to fetch from host. The caller must call end, and may then begin again. The error is a
-// *BusyError or the cause of ctx.
-func (p *pass) begin(ctx context.Context, host string) error {
-	return p.take(ctx, &p.queue.fetches, host, &p.fetch)
-}
-
-// end gives back the place of begin and the turn of spacing, if p has them.
+// end gives back the place of Cache.enter or of Enter, if p has it.
 func (p *pass) end() {
-	if p.fetch != nil {
-		p.give(&p.queue.fetches, &p.fetch)
+	if p.fetch == nil {
+		return
 	}
-	if end := p.endTurn; end != nil {
-		p.endTurn = nil
-		end()
+	if f := p.onEnd; f != nil {
+		p.onEnd = nil
+		f()
 	}
+	p.give(&p.queue.fetches, &p.fetch)
 }
 
-// Enter implements fetch.Queue. It is begin for the target of a redirect: the first request of a fetch has a place
-// already.
+// Enter implements fetch.Queue. The first request of a fetch has a place already.
 func (p *pass) Enter(ctx context.Context, host string) error {
-	if p.fetch != nil && p.fetch.key == host {
+	if p.fetch != nil && p.fetch.host == host {
 		return nil
 	}
 	p.end()
 	p.queue.mu.Lock()
 	p.redirect = true
 	p.queue.mu.Unlock()
-	return p.begin(ctx, host)
+	return p.take(ctx, &p.queue.fetches, &ticket{host: host}, &p.fetch)
 }
 
 // Leave implements fetch.Queue.
@@ -219,7 +202,7 @@ func (p *pass) Leave() { p.end() }
 
 // BeginBody implements fetch.Queue.
 func (p *pass) BeginBody(ctx context.Context) error {
-	if err := p.take(ctx, &p.queue.bodies, "", &p.body); err != nil {
+	if err := p.take(ctx, &p.queue.bodies, &ticket{}, &p.body); err != nil {
 		return err
 	}
 	p.timer = time.AfterFunc(slowBody, p.markSlow)
@@ -245,7 +228,7 @@ func (p *pass) load(ctx context.Context, f func()) error { return p.at(ctx, &p.q
 
 func (p *pass) at(ctx context.Context, g *gate, f func()) error {
 	var held *place
-	if err := p.take(ctx, g, "", &held); err != nil {
+	if err := p.take(ctx, g, &ticket{}, &held); err != nil {
 		return err
 	}
 	defer p.give(g, &held)
@@ -253,9 +236,9 @@ func (p *pass) at(ctx context.Context, g *gate, f func()) error {
 	return nil
 }
 
-// take waits for a place of g and stores it in held.
-func (p *pass) take(ctx context.Context, g *gate, key string, held **place) error {
-	t := p.ask(g, key)
+// take waits for a place of g with the ticket t and stores it in held.
+func (p *pass) take(ctx context.Context, g *gate, t *ticket, held **place) error {
+	p.ask(g, t)
 	select {
 	case <-t.over:
 	case <-ctx.Done():
@@ -281,30 +264,34 @@ func (p *pass) take(ctx context.Context, g *gate, key string, held **place) erro
 	return nil
 }
 
-// ask returns a ticket for g. It ends another job whose place the ticket can have.
-func (p *pass) ask(g *gate, key string) *ticket {
+// ask adds t to g. It ends another job whose place t can have.
+func (p *pass) ask(g *gate, t *ticket) {
 	q := p.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	t := &ticket{pass: p, key: key, since: time.Now(), over: make(chan struct{})}
+	t.pass, t.since, t.over = p, time.Now(), make(chan struct{})
 	p.ticket, p.gate = t, g
 	clients := p.clients()
 	for _, c := range clients {
 		g.add(t, c.client)
 	}
+	if t.host != "" {
+		h := g.host(t.host)
+		h.waiting = append(h.waiting, t)
+		q.refuseLate(h, t.since)
+	}
 	g.dispatch()
 	for _, c := range clients {
 		q.bound(g, t, c.client)
 	}
-	if t.settled() || t.blocked != nil {
-		return t
+	if t.settled() || t.blocked {
+		return
 	}
 	for other := range g.unwanted {
 		g.end(other, errUnwanted)
-		return t
+		return
 	}
 	q.endSlow()
-	return t
 }
 
 func (p *pass) give(g *gate, held **place) {
@@ -321,7 +308,7 @@ func (q *queue) bound(g *gate, t *ticket, client string) {
 	if g != &q.fetches || t.settled() {
 		return
 	}
-	if l := g.lines[client]; l.byKey[t.key] > perHost && !t.pass.redirect {
+	if l := g.lines[client]; l.byHost[t.host] > perHost && !t.pass.redirect {
 		g.refuse(t, l)
 	}
 	for g.waiting > q.most {

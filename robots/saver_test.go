@@ -44,6 +44,7 @@ func TestUnsaved(t *testing.T) {
 		}
 		close(release)
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if got := c.Unsaved(); len(got) != 0 || store.kept[a] == nil || store.kept[b] != nil {
 			t.Errorf("%v are unsaved after all was saved or purged; the Store has %v", got, store.kept)
 		}
@@ -187,6 +188,7 @@ func TestChangesAreSavedInOrder(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Second)
+		synctest.Wait()
 		var got string
 		for _, change := range store.changes {
 			got += change.OldSHA256 + " -> " + change.NewSHA256 + "; "

@@ -236,11 +236,29 @@ func TestManySpacedPorts(t *testing.T) {
 // TestSpacedPortsTakeTurns has one client ask for ports of a host without end: another one that asks for one waits for one
 // turn of the first, or two if one is under way.
 func TestSpacedPortsTakeTurns(t *testing.T) {
+	for name, elsewhere := range map[string]int{"idle": 0, "busy at other hosts": 50} {
+		t.Run(name, func(t *testing.T) { testSpacedPortsTakeTurns(t, elsewhere) })
+	}
+}
+
+// testSpacedPortsTakeTurns has the innocent client hold places for that many other hosts.
+func testSpacedPortsTakeTurns(t *testing.T, elsewhere int) {
 	synctest.Test(t, func(t *testing.T) {
 		var v visits
-		c := newCache(t, robots.CacheOptions{Fetch: v.fetch, Spacing: every(time.Second)})
+		c := newCache(t, robots.CacheOptions{Spacing: every(time.Second), Fetch: func(ctx context.Context, r fetch.Request) (*robots.Answer, error) {
+			if r.Origin.Host() != "a.example" {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return v.fetch(ctx, r)
+		}})
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
+		for i := range elsewhere {
+			all.Go(func() {
+				_, _ = c.Snapshot(ctx, mustOrigin(t, fmt.Sprintf("http://silent-%d.example", i)), robots.Asker{Client: "innocent"})
+			})
+		}
 		for worker := range 30 {
 			all.Go(func() {
 				for n := 0; ctx.Err() == nil; n++ {
@@ -258,12 +276,41 @@ func TestSpacedPortsTakeTurns(t *testing.T) {
 			if _, err := c.Snapshot(t.Context(), o, robots.Asker{Client: "innocent"}); err != nil {
 				t.Fatal(err)
 			}
-			if got := time.Since(begin); got > 6*time.Second { // two turns of two seconds, and its own
+			most := 6 * time.Second // two turns of two seconds, and its own
+			if elsewhere > 0 {
+				most = 8 * time.Second // three turns
+			}
+			if got := time.Since(begin); got > most {
 				t.Errorf("look-up %d of the other client took %v", i, got)
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
 		cancel()
 		all.Wait()
+	})
+}
+
+// TestSpacedHostOfAbandoned has a client leave that fetches from a host, while another one waits for it and for its Delay.
+func TestSpacedHostOfAbandoned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCache(t, robots.CacheOptions{Spacing: every(time.Second), Fetch: func(ctx context.Context, r fetch.Request) (*robots.Answer, error) {
+			if r.Origin.Scheme() == "http" {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return slowly(ctx, r)
+		}})
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() { _, _ = c.Snapshot(ctx, mustOrigin(t, "http://a.example"), robots.Asker{Client: "one"}) })
+		synctest.Wait()
+		begin := time.Now()
+		all.Go(func() { lookUp(t, c, mustOrigin(t, "https://a.example")) })
+		time.Sleep(time.Second)
+		cancel()
+		all.Wait()
+		if got := time.Since(begin); got != 3*time.Second {
+			t.Errorf("the other client waited for %v, want a second until the first left, one of Delay, and its own", got)
+		}
 	})
 }

@@ -17,10 +17,12 @@ import (
 
 // configSource holds the flags that determine the configuration of a command.
 type configSource struct {
-	file      string
-	overrides map[string]*string // the values of flags, by the key of the configuration
-	flags     map[string]string  // the names of flags, by key
+	file   string
+	values map[string]*string // of flags, by the key of the configuration
 }
+
+// flagName returns the name of the flag for a key: admin-listen for admin.listen.
+func flagName(key string) string { return strings.NewReplacer(".", "-", "_", "-").Replace(key) }
 
 func newRoot(std stdio) *cobra.Command {
 	root := &cobra.Command{
@@ -75,12 +77,10 @@ func flagNames(cmd *cobra.Command) (names []string) {
 
 // configFlags adds the flags of every command with a configuration, and those of the given keys, to cmd.
 func configFlags(cmd *cobra.Command, keys ...string) *configSource {
-	s := &configSource{overrides: make(map[string]*string), flags: make(map[string]string)}
+	s := &configSource{values: make(map[string]*string)}
 	cmd.Flags().StringVar(&s.file, "config", "", "read this YAML `file`; robotsproxy validate checks it")
 	for _, key := range append([]string{"data_dir"}, keys...) {
-		name := strings.NewReplacer(".", "-", "_", "-").Replace(key)
-		s.flags[key] = name
-		s.overrides[key] = cmd.Flags().String(name, "", flagUsage[key])
+		s.values[key] = cmd.Flags().String(flagName(key), "", flagUsage[key])
 	}
 	return s
 }
@@ -95,8 +95,8 @@ var flagUsage = map[string]string{
 // load loads the configuration and writes its warnings to std.err.
 func (s *configSource) load(cmd *cobra.Command, std stdio) (*config.Config, error) {
 	o := config.Options{Path: s.file, Env: os.Environ()}
-	for key, value := range s.overrides {
-		if flag := s.flags[key]; cmd.Flags().Changed(flag) {
+	for key, value := range s.values {
+		if flag := flagName(key); cmd.Flags().Changed(flag) {
 			o.Overrides = append(o.Overrides, config.Override{Key: key, Value: *value, Source: "--" + flag})
 		}
 	}

@@ -132,8 +132,7 @@ func newService(cfg *config.Config, log *slog.Logger) (_ *service, err error) {
 func listen(key, addr string) (net.Listener, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
-		flag := strings.ReplaceAll(key, ".", "-")
-		return nil, usage(fmt.Errorf("%w; choose another address with --%s", err, flag))
+		return nil, usage(fmt.Errorf("%w; choose another address with --%s", err, flagName(key)))
 	}
 	return l, nil
 }

@@ -73,7 +73,7 @@ type Server struct {
 	requests     *limit.Counter[string] // by Client.share
 	memory       *limit.Counter[string] // the bytes that requests hold, by Client.share
 	caRejections *caRejections
-	costly       *limit.Slots // for costly decisions; one processor has none
+	costly       *limit.Slots // for costly decisions, which leave one processor free
 
 	timeouts timeouts
 

@@ -127,7 +127,7 @@ func paceRefusal(ex *exchange, r ratelimit.Request, err error) *refusal {
 	switch {
 	case errors.As(err, &stopped):
 		detail := "The operator of the proxy has stopped " + ex.origin.Host() + "."
-		return &refusal{Reason: policy.ReasonStopped, Detail: detail, RetryAfter: until(stopped.Until)}
+		return &refusal{Reason: policy.ReasonStopped, Detail: detail, RetryAfter: time.Until(stopped.Until)} // negative: none
 	case errors.As(err, &wait):
 		return waitRefusal(ex, r, wait)
 	case errors.As(err, &unavailable):
@@ -142,14 +142,6 @@ func paceRefusal(ex *exchange, r ratelimit.Request, err error) *refusal {
 	default:
 		return ex.gone(errGoneWaiting)
 	}
-}
-
-// until returns the time until t, or 0 if t is zero or past.
-func until(t time.Time) time.Duration {
-	if t.IsZero() {
-		return 0
-	}
-	return max(0, time.Until(t))
 }
 
 func waitRefusal(ex *exchange, r ratelimit.Request, wait *ratelimit.WaitError) *refusal {

@@ -171,7 +171,7 @@ func (s *state) counted(r ThrottleResult, now time.Time) {
 	}
 	h.streak = r.Streak
 	h.pause(until, r.PauseSource, now)
-	s.paused(storePause, now)
+	s.paused(now, false)
 }
 
 // follow adopts the pause and the override of other instances.

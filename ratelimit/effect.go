@@ -13,7 +13,7 @@ type effect struct {
 	after   time.Duration // of setTimer and setWatch; the Delay of askForLease and reportSent
 	lease   Lease         // of endLease and cancelLease
 	ask     *LeaseRequest // of askForLease
-	backoff *backoff      // of keepPause and storePause
+	backoff *backoff      // of reportPause and storePause
 }
 
 type effectKind int
@@ -24,8 +24,8 @@ const (
 	wakeRefused
 	setTimer
 	stopTimer
-	keepPause  // store a pause, and report it to other instances
-	storePause // store a pause that other instances know
+	reportPause // to other instances
+	storePause
 	countCancelled
 	countReserved
 	countExpired
@@ -52,7 +52,7 @@ type outbox struct {
 	watch    *time.Timer
 }
 
-// set makes *t call f after d, and no earlier.
+// set makes *t call f after d.
 func set(t **time.Timer, d time.Duration, f func()) {
 	if *t == nil {
 		*t = time.AfterFunc(d, f)

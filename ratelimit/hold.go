@@ -106,18 +106,21 @@ func (s *state) throttled(o Outcome, client string, sent, now time.Time) {
 	clientUntil := h.client.until
 	switch {
 	case h.hear(o, client, sent, now):
-		s.paused(keepPause, now)
+		s.paused(now, true)
 	case h.client.until.After(clientUntil):
 		s.rejectHeld(now)
 		s.dispatch(now)
 	}
 }
 
-// paused rejects the requests that would wait too long in the pause that has just begun, and emits an effect of this
-// kind.
-func (s *state) paused(kind effectKind, now time.Time) {
+// paused stores the pause that has just begun, reports it to other instances if they do not know it, and rejects the
+// requests that would wait too long.
+func (s *state) paused(now time.Time, report bool) {
 	b := s.hold.backoff
-	s.emit(effect{kind: kind, backoff: &b})
+	if report {
+		s.emit(effect{kind: reportPause, backoff: &b})
+	}
+	s.emit(effect{kind: storePause, backoff: &b})
 	s.rejectHeld(now)
 	s.dispatch(now)
 }

@@ -80,9 +80,8 @@ func (ln *lane) carryOut(out *outbox, e *effect) {
 		l.reserved.Add(1)
 	case countExpired:
 		l.expired.Add(1)
-	case keepPause:
-		l.paused.Add(1)
-		l.keep(ln.pause(e.backoff))
+	case reportPause:
+		l.reportPause(ln.pause(e.backoff))
 	case storePause:
 		l.paused.Add(1)
 		l.store(ln.pause(e.backoff))

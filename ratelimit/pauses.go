@@ -48,25 +48,16 @@ func (l *Limiter) restore(kept Pauses) error {
 		}
 		ln.ensureHold().backoff = b
 		ln.unlock()
-		l.tellPause(p)
+		l.reportPause(p)
 	}
 	return nil
 }
 
-// tellPause tells other instances about a pause.
-func (l *Limiter) tellPause(p Pause) {
+// reportPause reports a pause to other instances, if there is a Coordinator.
+func (l *Limiter) reportPause(p Pause) {
 	if rest := time.Until(p.Until); l.coordinator != nil && rest > 0 {
 		l.coordinator.Pause(p.Key, rest, p.Source)
 	}
-}
-
-// keep tells the other instances of a new pause and stores it, both in the background. It ignores the zero Pause.
-func (l *Limiter) keep(p Pause) {
-	if p.Until.IsZero() {
-		return
-	}
-	l.tellPause(p)
-	l.store(p)
 }
 
 // store passes p to Pauses in the background, if it is long. If a pause of the same key is still queued, only the one

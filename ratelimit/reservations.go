@@ -113,7 +113,7 @@ func (s *state) claimReservation(r Request, now time.Time) (*waiter, error) {
 		w.due = retryAt(now, wait)
 		return nil, s.hold.waitError(r.Client, wait, limit, now)
 	}
-	w.maxWait = limit // see foresee
+	w.maxWait = limit // enter keeps it if it is longer than r.MaxWait
 	return w, nil
 }
 

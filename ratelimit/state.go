@@ -62,21 +62,20 @@ func (s *state) enter(ctx context.Context, r Request, f *inflight, now time.Time
 	delay := s.hold.delay(r.delay())
 	s.longest = max(s.longest, delay)
 	s.expireOverdue(now)
-	if err := s.hold.stop(now); err != nil && s.others == nil {
+	if err := s.hold.stop(now); err != nil && s.others == nil { // another instance may have lifted it: see leased
 		return nil, err
 	}
 	if s.busy(delay) {
 		s.reclaim(now, func(client string) bool { return client != r.Client })
 	}
-	held := s.heldBack(r.Client, now)
-	if s.others == nil && !held && s.vacant(now, r.Part) && s.untilStart(delay, now) <= 0 {
+	if s.others == nil && !s.heldBack(r.Client, now) && s.vacant(now, r.Part) && s.untilStart(delay, now) <= 0 {
 		s.start(f, now, now, r.Client, r.delay(), r.ClientTime)
 		if r.Part {
 			s.notePart(now)
 		}
 		return nil, nil
 	}
-	w, err := s.join(ctx, r, now)
+	w, err := s.join(r, now)
 	if err != nil {
 		return nil, err
 	}
@@ -86,8 +85,9 @@ func (s *state) enter(ctx context.Context, r Request, f *inflight, now time.Time
 	return w, nil
 }
 
-// join adds r to the queue, or claims its reservation. The error says that r would wait for too long.
-func (s *state) join(ctx context.Context, r Request, now time.Time) (*waiter, error) {
+// join adds r to the queue, or claims the reservation of its client. The error says that r would wait for too long, or
+// that the queue is full. The caller makes the waiter a request by setting its other fields.
+func (s *state) join(r Request, now time.Time) (*waiter, error) {
 	if !r.Once && !r.Part {
 		if w, err := s.claimReservation(r, now); w != nil || err != nil {
 			return w, err
@@ -100,7 +100,7 @@ func (s *state) join(ctx context.Context, r Request, now time.Time) (*waiter, er
 	}
 	full := s.queue.full(r.Client, s.rules)
 	if !full && wait <= r.MaxWait && (r.MaxWait > 0 || s.mayAsk(now, delay, r.Part)) {
-		w := &waiter{ctx: ctx, client: r.Client, due: now.Add(wait), part: r.Part}
+		w := &waiter{client: r.Client, due: now.Add(wait), part: r.Part}
 		s.push(w)
 		return w, nil
 	}
@@ -333,7 +333,7 @@ func (s *state) undoStart(f *inflight, now time.Time) {
 	s.emit(effect{kind: countCancelled})
 	if s.moves == f.moves {
 		s.countFrom(f.delayFrom, f.gapFrom)
-		s.moves = f.moves - 1
+		s.moves = f.moves - 1 // so that the request before f can be cancelled too
 	}
 	if f.spacing == 0 {
 		s.pacer.undoStart(&s.rules.Options, now)

@@ -61,7 +61,7 @@ func (s *state) endLease(l *lease) {
 	}
 	s.emit(effect{kind: endLease, lease: l.Lease})
 	if l.Mode == ModeSpread {
-		s.others.askAfter = time.Time{} // no message comes, since there is no connection to other instances
+		s.coordination.askAfter = time.Time{} // no message comes, since there is no connection to other instances
 	}
 }
 
@@ -75,7 +75,7 @@ func (s *state) cancelLease(l *lease) {
 // untilLease returns how long the head of the queue, which has this delay, waits for a lease: 0 if there is one. If
 // necessary it asks for one; dispatch runs again when the result is there.
 func (s *state) untilLease(delay time.Duration, now time.Time) time.Duration {
-	c := s.others
+	c := s.coordination
 	if c.lease != nil && c.lease.delay >= delay {
 		return 0
 	}
@@ -89,7 +89,7 @@ func (s *state) untilLease(delay time.Duration, now time.Time) time.Duration {
 // askEarly asks for a lease before askAfter if the number of waiting requests has doubled since the last question. The
 // other instances foresee longer waits then.
 func (s *state) askEarly(now time.Time) {
-	if s.others != nil && s.queue.waiting() >= 2*max(1, s.others.reported) {
+	if s.coordination != nil && s.queue.waiting() >= 2*max(1, s.coordination.reported) {
 		s.askForHead(now)
 	}
 }
@@ -103,12 +103,12 @@ func (s *state) askForHead(now time.Time) {
 
 // mayAsk reports whether the lane may ask for a lease for a request that does not wait.
 func (s *state) mayAsk(now time.Time, delay time.Duration, part bool) bool {
-	return s.others != nil && s.vacant(now, part) && s.untilStart(delay, now) <= 0
+	return s.coordination != nil && s.vacant(now, part) && s.untilStart(delay, now) <= 0
 }
 
 // askForLease asks for a lease, unless a question has no result yet.
 func (s *state) askForLease(delay time.Duration, now time.Time) {
-	c := s.others
+	c := s.coordination
 	if c.asking {
 		return
 	}
@@ -125,7 +125,7 @@ func (s *state) askForLease(delay time.Duration, now time.Time) {
 
 // leased handles the result of a question for a request with this Delay.
 func (s *state) leased(r LeaseResult, err error, delay time.Duration, now time.Time) {
-	c := s.others
+	c := s.coordination
 	c.asking = false
 	if err != nil {
 		s.rejectIf(now, func(*waiter) error { return err })
@@ -157,7 +157,7 @@ func (s *state) leased(r LeaseResult, err error, delay time.Duration, now time.T
 // leaveLine gives up this instance's place in the line if no request waits here any more. The other instances would
 // otherwise wait for it.
 func (s *state) leaveLine() {
-	if c := s.others; c != nil && c.inLine && !c.asking && s.queue.waiting() == 0 {
+	if c := s.coordination; c != nil && c.inLine && !c.asking && s.queue.waiting() == 0 {
 		c.inLine, c.reported = false, 0
 		s.emit(effect{kind: leaveLine})
 	}
@@ -179,7 +179,7 @@ func (s *state) follow(r LeaseResult, now time.Time) {
 	if r.Paused > 0 && now.Add(r.Paused).Sub(s.ensureHold().until) > pauseGrace {
 		s.hold.pause(now.Add(r.Paused), r.PauseSource, now)
 	}
-	if s.others.overriding > 0 || !s.others.askedAt.After(s.others.overridden) {
+	if s.coordination.overriding > 0 || !s.coordination.askedAt.After(s.coordination.overridden) {
 		return // the override that was set here is newer
 	}
 	if s.hold == nil && r.Override == (Override{}) {
@@ -201,7 +201,7 @@ func (s *state) countFromOthers(gap time.Duration, now time.Time) {
 		return
 	}
 	s.countFromHere()
-	c := s.others
+	c := s.coordination
 	c.delayFrom, c.gapFrom = s.pacer.delayFrom, s.gapFrom
 	s.countFrom(last, later(s.gapFrom, last))
 	c.moves = s.moves
@@ -210,7 +210,7 @@ func (s *state) countFromOthers(gap time.Duration, now time.Time) {
 // countFromHere undoes countFromOthers. The other instances know better by now, since a request of theirs may have been
 // cancelled.
 func (s *state) countFromHere() {
-	if c := s.others; s.moves == c.moves {
+	if c := s.coordination; s.moves == c.moves {
 		s.countFrom(c.delayFrom, c.gapFrom)
 	}
 }
@@ -219,7 +219,7 @@ func (s *state) countFromHere() {
 // Their waits were foreseen without it.
 func (s *state) refuseLate(r LeaseResult, now time.Time) {
 	s.rejectIf(now, func(w *waiter) error {
-		if w.part || w.arrived.Before(s.others.askedAt) { // a part waits for no turn of another instance
+		if w.part || w.arrived.Before(s.coordination.askedAt) { // a part waits for no turn of another instance
 			return nil
 		}
 		wait := s.predict(now, w.client, s.queue.position(w), s.hold.delay(w.delay))
@@ -237,11 +237,11 @@ func (s *state) refuseLate(r LeaseResult, now time.Time) {
 // one step to predictHere for each request of another instance that starts before.
 func (s *state) predict(now time.Time, client string, position int, delay time.Duration) time.Duration {
 	wait := s.predictHere(now, client, position, delay)
-	if s.others == nil {
+	if s.coordination == nil {
 		return wait
 	}
 	step := s.rules.step(delay, s.expectedDuration(now))
-	before := s.others.before(s.queue.before(client, position, s.expectedDuration(now)), step, now)
+	before := s.coordination.before(s.queue.before(client, position, s.expectedDuration(now)), step, now)
 	if before == 0 || step == 0 {
 		return wait
 	}
@@ -269,7 +269,7 @@ func (c *coordination) before(n int, step time.Duration, now time.Time) int {
 
 // wake asks for a lease again, since a message has come from another instance.
 func (s *state) wake(now time.Time) {
-	s.others.askAfter, s.others.woken = time.Time{}, true
+	s.coordination.askAfter, s.coordination.woken = time.Time{}, true
 	if s.queue != nil {
 		s.askForHead(now)
 	}
@@ -277,7 +277,7 @@ func (s *state) wake(now time.Time) {
 
 // reportSent reports a request that is sent without a lease.
 func (s *state) reportSent(delay time.Duration) {
-	if s.others != nil {
+	if s.coordination != nil {
 		s.emit(effect{kind: reportSent, after: delay})
 	}
 }

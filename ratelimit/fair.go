@@ -60,7 +60,7 @@ func (s *state) next(now time.Time) *waiter {
 			return w
 		}
 	}
-	if w := s.leastHeld(now); w != nil {
+	if w := s.leastDebt(now); w != nil {
 		return w
 	}
 	return s.queue.head()
@@ -100,7 +100,7 @@ func (s *state) vacant(now time.Time, part bool) bool {
 	if part && s.letsPartsPass(now) {
 		return s.nextPart(now) == nil
 	}
-	return s.leastHeld(now) == nil
+	return s.leastDebt(now) == nil
 }
 
 // turn returns the first request or reservation of c that may have the next turn, or nil.
@@ -116,9 +116,9 @@ func (s *state) turn(c *clientQueue, now time.Time) *waiter {
 	return nil
 }
 
-// leastHeld returns the first request or reservation of the client with the least debt, or nil if none may have the
+// leastDebt returns the first request or reservation of the client with the least debt, or nil if none may have the
 // next turn.
-func (s *state) leastHeld(now time.Time) *waiter {
+func (s *state) leastDebt(now time.Time) *waiter {
 	var first *waiter
 	var least time.Duration
 	for _, c := range s.queue.clients {

@@ -24,7 +24,7 @@ const (
 type Grant struct {
 	lane     *lane
 	inflight *inflight
-	number   uint64 // of inflight when this Grant was made: inflight is reused later, and a second Release must not end that use
+	number   uint64 // of inflight when this Grant was made: see valid
 	terms
 }
 
@@ -113,7 +113,8 @@ func (g Grant) giveBack(move func(now time.Time)) {
 	}
 }
 
-// valid reports whether g was not given back. The lane must be locked.
+// valid reports whether g was not given back. Afterwards another request reuses the inflight, under another number, so
+// that a second Release does not end that request. The lane must be locked.
 func (g Grant) valid() bool { return g.inflight.number.Load() == g.number }
 
 // An inflight is a request between its start and the Release or Cancel of its Grant. The lock of its lane guards all
@@ -121,10 +122,10 @@ func (g Grant) valid() bool { return g.inflight.number.Load() == g.number }
 type inflight struct {
 	number atomic.Uint64 // changes when the Grant is given back
 	terms
-	client  string
-	own     *ClientTime   // nil: its client cannot block it
-	lease   *lease        // nil: the lane has no Coordinator
-	spacing time.Duration // its Delay or the floor, whichever is longer
+	client     string
+	clientTime *ClientTime   // nil: its client cannot block it
+	lease      *lease        // nil: the lane has no Coordinator
+	spacing    time.Duration // its Delay or the floor, whichever is longer
 
 	done               bool      // the lane no longer counts it: it has ended, was cancelled, or went on for ReleaseAfter
 	overlaps           bool      // it has made room for other clients and still goes on: see overlap
@@ -149,7 +150,7 @@ func (l *Limiter) newInflight() *inflight {
 
 // recycle keeps f for newInflight. No lane and no valid Grant may refer to it.
 func (l *Limiter) recycle(f *inflight) {
-	f.client, f.own, f.lease = "", nil, nil // what they point to may be large
+	f.client, f.clientTime, f.lease = "", nil, nil // what they point to may be large
 	l.inflightPool.Put(f)
 }
 

@@ -198,16 +198,16 @@ func (l *Limiter) intervene(key string, change func(*hold)) error {
 	err = l.coordinator.Override(key, override)
 	ln.lock()
 	defer ln.unlock()
-	ln.others.overriding--
-	ln.others.overridden = time.Now()
+	ln.coordination.overriding--
+	ln.coordination.overridden = time.Now()
 	return err
 }
 
 // intervene changes the hold, and returns the override for other instances.
 func (s *state) intervene(change func(*hold), now time.Time) Override {
 	change(s.ensureHold())
-	if s.others != nil {
-		s.others.overriding++
+	if s.coordination != nil {
+		s.coordination.overriding++
 	}
 	s.rejectHeld(now)
 	s.dispatch(now)

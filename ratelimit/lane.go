@@ -151,7 +151,7 @@ func (ln *lane) answered(o Outcome, client string, sent, now time.Time) {
 	if !o.pushesBack() && o.pauseAsked() == 0 {
 		return
 	}
-	if ln.others != nil && (o.pauseAsked() == 0 || o.personal()) {
+	if ln.coordination != nil && (o.pauseAsked() == 0 || o.personal()) {
 		// All instances count it together. A personal one also counts here, for its client.
 		counted := ln.limiter.throttleEvents.add(func() { ln.countThrottle(o, client, sent) }, maxThrottleEvents)
 		if counted && !o.personal() {

@@ -187,8 +187,8 @@ func (r Request) delay() time.Duration { return min(max(r.Delay, 0), longestDela
 //
 // The error is
 //   - ctx.Err() if ctx ends first, even if r could start at once;
-//   - a *WaitError if the predicted wait is longer than r.MaxWait, if the queue is full, or if the host is paused during
-//     the wait for longer than r.MaxWait;
+//   - a *WaitError if the predicted wait is longer than r.MaxWait, if the queue is full, or if a pause of the host
+//     begins during the wait and makes it longer than r.MaxWait;
 //   - a *StoppedError if an operator has stopped the key, also during the wait;
 //   - ErrTooManyLanes;
 //   - the error of Options.Coordinator, such as an *UnavailableError.

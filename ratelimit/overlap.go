@@ -86,10 +86,10 @@ func (r *rules) nextStart(f *inflight, end time.Time) time.Time {
 
 // blockedAt returns when the client of f had blocked it for maxBlocked, or the zero time if it has not.
 func (f *inflight) blockedAt(now time.Time) time.Time {
-	if f.own == nil {
+	if f.clientTime == nil {
 		return time.Time{}
 	}
-	return f.own.blocked(now)
+	return f.clientTime.blocked(now)
 }
 
 // reclaim makes the requests that their clients have blocked overlap, for each client for which wanted returns true:
@@ -98,7 +98,7 @@ func (s *state) reclaim(now time.Time, wanted func(client string) bool) {
 	for f := s.inflights.oldest; f != nil; {
 		newer := f.newer
 		if at := f.blockedAt(now); !at.IsZero() && wanted(f.client) {
-			f.own.gaveBack()
+			f.clientTime.gaveBack()
 			f.overlaps = true
 			s.overlaps.add(f)
 			s.end(f, later(f.start, at))
@@ -119,7 +119,7 @@ func (s *state) reclaimForOthers(now time.Time) {
 // on for ReleaseAfter, or when a client may have blocked its request for maxBlocked while others wait.
 func (s *state) soonestEnd(now time.Time) time.Duration {
 	soonest := s.inflights.oldest.start.Add(s.rules.ReleaseAfter)
-	if look := s.inflights.nextLook(now, s.queue.others); !look.IsZero() && look.Before(soonest) {
+	if look := s.inflights.nextLook(now, s.queue.othersWait); !look.IsZero() && look.Before(soonest) {
 		soonest = look
 	}
 	return soonest.Sub(now)
@@ -137,10 +137,10 @@ func (s *state) watchAgain(now time.Time) {
 func (fs *inflights) nextLook(now time.Time, wanted func(client string) bool) time.Time {
 	var next time.Time
 	for f := fs.oldest; f != nil; f = f.newer {
-		if f.own == nil || !wanted(f.client) {
+		if f.clientTime == nil || !wanted(f.client) {
 			continue
 		}
-		if look := f.own.nextLook(now); next.IsZero() || look.Before(next) {
+		if look := f.clientTime.nextLook(now); next.IsZero() || look.Before(next) {
 			next = look
 		}
 	}

@@ -14,9 +14,8 @@ type waiter struct {
 	delay   time.Duration // its own; the floor of the lane may be longer
 	maxWait time.Duration
 	arrived time.Time
-	due     time.Time   // predicted start; for a reservation, the moment that the client was told
-	own     *ClientTime // nil: its client cannot block it
-	part    bool        // see Request.Part
+	due     time.Time // predicted start; for a reservation, the moment that the client was told
+	part    bool      // see Request.Part
 
 	ready    chan struct{} // of capacity 1; a value says that granted or err is set
 	inflight *inflight     // becomes the request in flight
@@ -197,8 +196,8 @@ func (q *queue) ahead(client string, k int, took time.Duration) iter.Seq[*waiter
 	}
 }
 
-// others reports whether requests of other clients wait. Reservations do not count.
-func (q *queue) others(client string) bool {
+// othersWait reports whether requests of other clients wait. Reservations do not count.
+func (q *queue) othersWait(client string) bool {
 	if q == nil {
 		return false
 	}

@@ -29,8 +29,8 @@ type state struct {
 	overlaps overlaps
 	debts    *debts // nil: no request has waited of late
 
-	hold   *hold         // nil: there is no pause, stop or floor
-	others *coordination // nil: there is no Coordinator
+	hold         *hold         // nil: there is no pause, stop or floor
+	coordination *coordination // nil: there is no Coordinator
 
 	pacer       pacer         // counts a Delay from the last start or, unless SpacingStart is set, from the last end
 	gapFrom     time.Time     // from when a gap counts: pacer.delayFrom, or a later call of reckon
@@ -45,7 +45,7 @@ func (s *state) init(r *rules, shared bool) {
 	s.rules, s.longest = r, max(remembered, r.DefaultDelay)
 	s.pacer.countFrom(time.Time{})
 	if shared {
-		s.others = &coordination{}
+		s.coordination = &coordination{}
 	}
 }
 
@@ -59,17 +59,18 @@ func (s *state) emit(e effect) {
 
 // enter starts r as f if it may start now. Otherwise it returns a waiter or, if the wait is too long, an error.
 func (s *state) enter(ctx context.Context, r Request, f *inflight, now time.Time) (*waiter, error) {
+	f.client, f.clientTime = r.Client, r.ClientTime
 	delay := s.hold.delay(r.delay())
 	s.longest = max(s.longest, delay)
 	s.expireOverdue(now)
-	if err := s.hold.stop(now); err != nil && s.others == nil { // another instance may have lifted it: see leased
+	if err := s.hold.stop(now); err != nil && s.coordination == nil { // another instance may have lifted it: see leased
 		return nil, err
 	}
 	if s.busy(delay) {
 		s.reclaim(now, func(client string) bool { return client != r.Client })
 	}
-	if s.others == nil && !s.heldBack(r.Client, now) && s.vacant(now, r.Part) && s.untilStart(delay, now) <= 0 {
-		s.start(f, now, now, r.Client, r.delay(), r.ClientTime)
+	if s.coordination == nil && !s.heldBack(r.Client, now) && s.vacant(now, r.Part) && s.untilStart(delay, now) <= 0 {
+		s.start(f, r.delay(), now, now)
 		if r.Part {
 			s.notePart(now)
 		}
@@ -79,7 +80,7 @@ func (s *state) enter(ctx context.Context, r Request, f *inflight, now time.Time
 	if err != nil {
 		return nil, err
 	}
-	w.ctx, w.delay, w.maxWait, w.arrived, w.own, w.inflight = ctx, r.delay(), max(r.MaxWait, w.maxWait), now, r.ClientTime, f
+	w.ctx, w.delay, w.maxWait, w.arrived, w.inflight = ctx, r.delay(), max(r.MaxWait, w.maxWait), now, f
 	s.dispatch(now)
 	s.askEarly(now)
 	return w, nil
@@ -127,7 +128,7 @@ func (s *state) push(w *waiter) {
 func (s *state) dispatch(now time.Time) {
 	s.expireOverdue(now)
 	for s.queue != nil {
-		s.reclaim(now, s.queue.others)
+		s.reclaim(now, s.queue.othersWait)
 		w := s.next(now)
 		switch {
 		case w.reserved() && !now.Before(s.expiry(w)):
@@ -159,7 +160,7 @@ func (s *state) blockedFor(w *waiter, now time.Time) time.Duration {
 	if w.reserved() {
 		return s.expiry(w).Sub(now)
 	}
-	if s.others == nil {
+	if s.coordination == nil {
 		return 0
 	}
 	return s.untilLease(delay, now)
@@ -194,7 +195,7 @@ func (s *state) grant(w *waiter, now time.Time) {
 	if w.part {
 		s.notePart(now)
 	}
-	s.start(w.inflight, now, w.arrived, w.client, w.delay, w.own)
+	s.start(w.inflight, w.delay, w.arrived, now)
 	w.granted = true
 	s.emit(effect{kind: wakeGranted, waiter: w})
 }
@@ -233,24 +234,24 @@ func (s *state) left() {
 	}
 }
 
-// start starts f, a request that arrived at some moment, with its own Delay. own is nil if the client cannot block it.
-func (s *state) start(f *inflight, now, arrived time.Time, client string, delay time.Duration, own *ClientTime) {
+// start starts f, a request with this Delay that has arrived at the moment arrived.
+func (s *state) start(f *inflight, delay time.Duration, arrived, now time.Time) {
 	if s.debts != nil {
-		s.debts.serve(client)
+		s.debts.serve(f.client)
 		s.forgive(now)
 	}
-	l := s.others.take()
+	l := s.coordination.take()
 	if l != nil && l.Gap >= 0 {
 		s.gapFrom = later(s.gapFrom, now.Add(-l.Gap))
 	}
-	f.client, f.own, f.lease, f.spacing, f.done, f.heard, f.overlaps = client, own, l, s.hold.delay(delay), false, false, false
+	f.lease, f.spacing, f.done, f.heard, f.overlaps = l, s.hold.delay(delay), false, false, false
 	f.delayFrom, f.gapFrom = s.pacer.delayFrom, s.gapFrom
 	f.terms = s.terms(now, arrived, delay, f)
 	s.pacer.start(f.spacing > 0, &s.rules.Options, now)
 	s.countFrom(now, now)
 	f.moves = s.moves
 	s.inflights.add(f)
-	if s.others != nil {
+	if s.coordination != nil {
 		s.watchAgain(now)
 	}
 }
@@ -262,7 +263,8 @@ func (s *state) terms(now, arrived time.Time, delay time.Duration, f *inflight) 
 		t.gap = now.Sub(s.gapFrom)
 	}
 	t.delay, t.source = s.required(f.client, delay)
-	t.overtaken = f.spacing > 0 && t.hasGap && t.gap < t.delay.Truncate(time.Microsecond) // instances agree on microseconds
+	// Instances agree on microseconds.
+	t.overtaken = f.spacing > 0 && t.hasGap && t.gap < t.delay.Truncate(time.Microsecond)
 	return t
 }
 
@@ -305,7 +307,7 @@ func (s *state) end(f *inflight, at time.Time) {
 	s.inflights.remove(f)
 	took := at.Sub(f.start)
 	s.avgDuration = average(s.avgDuration, took)
-	if s.queue.others(f.client) {
+	if s.queue.othersWait(f.client) {
 		s.debts.charge(f.client, took, s.rules.MaxQueue, at)
 	}
 	if !s.rules.SpacingStart {

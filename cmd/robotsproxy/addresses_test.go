@@ -13,7 +13,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
-// TestSpellingsOfAnAddress holds that an IPv4 address, its IPv4-mapped form and its NAT64 form share what the
+// TestSpellingsOfAnAddress checks that an IPv4 address, its IPv4-mapped form and its NAT64 form share what the
 // configuration says of that address, and its lane.
 func TestSpellingsOfAnAddress(t *testing.T) {
 	site := robotstest.New(t)
@@ -84,13 +84,13 @@ func startSite(t *testing.T, site *robotstest.Site, more string) *server {
 	return s
 }
 
-// records stops the program and returns its records of requests of clients.
+// records stops the program and returns its records of clients' requests.
 func (s *server) records(t *testing.T) []audit.Record {
 	t.Helper()
 	return slices.DeleteFunc(s.allRecords(t), func(rec audit.Record) bool { return rec.Via == audit.Robots })
 }
 
-// allRecords is records with those of our own requests for robots.txt.
+// allRecords is records with those of the proxy's requests for robots.txt.
 func (s *server) allRecords(t *testing.T) []audit.Record {
 	t.Helper()
 	if err := s.stop(); err != nil {
@@ -111,7 +111,7 @@ func (s *server) allRecords(t *testing.T) []audit.Record {
 	return all
 }
 
-// ofClients returns the records of what clients asked for.
+// ofClients returns the records of clients' requests.
 func ofClients(records []audit.Record) []audit.Record {
 	return slices.DeleteFunc(records, func(rec audit.Record) bool { return rec.Via == audit.Robots })
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
-// TestAdminHosts holds that the admin listener answers to the names of admin.hosts, in any spelling, and to no other.
+// TestAdminHosts checks that the admin listener accepts the names of admin.hosts, in any spelling, and no others.
 func TestAdminHosts(t *testing.T) {
 	s := startSite(t, robotstest.New(t), "\nadmin: {hosts: [Proxy.Lab.Example, bücher.example]}\n")
 	for host, want := range map[string]int{
@@ -40,8 +40,7 @@ func TestAdminHosts(t *testing.T) {
 	}
 }
 
-// TestNamesOfTheAdminListener holds that the name in admin.listen, by which our own commands reach the listener, is one of
-// its names.
+// TestNamesOfTheAdminListener checks that the listener accepts the name in admin.listen, which the commands use.
 func TestNamesOfTheAdminListener(t *testing.T) {
 	for listen, want := range map[string][]string{
 		"127.0.0.1:3129": {"a.example"}, "[::1]:3129": {"a.example"}, ":3129": {"a.example"}, "proxy.example:3129": {"a.example", "proxy.example"},

@@ -13,7 +13,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/rules"
 )
 
-// answers returns the answers to lines, one each.
+// answers returns the answer to each line.
 func answers(t *testing.T, lines ...string) []string {
 	t.Helper()
 	var out bytes.Buffer
@@ -27,7 +27,7 @@ func answers(t *testing.T, lines ...string) []string {
 	return all
 }
 
-// TestBatchFiles checks that a line is judged by its own file, whichever the line before was about.
+// TestBatchFiles checks that a line is judged by its own file, not by that of the previous line.
 func TestBatchFiles(t *testing.T) {
 	const text = `User-agent: *\nDisallow: http://a.example/x\nDisallow: /y\n`
 	b64 := base64.StdEncoding.EncodeToString([]byte("User-agent: *\nDisallow: /y\n"))

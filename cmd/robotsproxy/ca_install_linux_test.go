@@ -10,7 +10,7 @@ import (
 	"github.com/smallstep/truststore"
 )
 
-// The system's store is a folder of this test's, and what updates it a program of its own. sudo is out of its reach.
+// The test replaces the system's store by a folder, and the program that updates it by a script. It cannot run sudo.
 func TestSystemStore(t *testing.T) {
 	root, bin, data := t.TempDir(), t.TempDir(), t.TempDir()
 	for name, text := range map[string]string{
@@ -38,7 +38,7 @@ func TestSystemStore(t *testing.T) {
 		return files
 	}
 
-	// Without certutil NSS is passed over, with the remedy; asked for by name, it is a fault.
+	// Without certutil the NSS store is skipped with a hint. With its flag that is an error.
 	status, out, talk := ca("install")
 	if status != 0 || !strings.HasPrefix(out, "installed ") || !strings.Contains(talk, "apt install libnss3-tools") {
 		t.Errorf("install = %d, %q, %q; want the system's store alone", status, out, talk)
@@ -59,7 +59,7 @@ func TestSystemStore(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Rotated, both are in; uninstall takes both out, and nothing else.
+	// After a rotation both CAs are in the store. uninstall removes both, and nothing else.
 	for _, args := range [][]string{{"rotate"}, {"install", "--system"}, {"install", "--system"}} {
 		if status, _, talk := ca(args...); status != 0 {
 			t.Errorf("%v = %d, %q", args, status, talk)
@@ -76,7 +76,7 @@ func TestSystemStore(t *testing.T) {
 		t.Errorf("the store holds %v, want the other one alone", files)
 	}
 
-	// What the system's program says is passed on.
+	// The error contains the output of the system's program.
 	if err := os.WriteFile(filepath.Join(bin, "update"), []byte("#!/bin/sh\necho the store is broken >&2\nexit 1\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}

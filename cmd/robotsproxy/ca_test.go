@@ -23,7 +23,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/store"
 )
 
-// From thirty days before the end it is said at each start and by "ca show", and not before.
+// In the last thirty days each start and "ca show" warn that the CA expires.
 func TestNoticeOfTheEnd(t *testing.T) {
 	for _, tt := range []struct {
 		left time.Duration
@@ -36,7 +36,7 @@ func TestNoticeOfTheEnd(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_ = s.cmd.Process.Kill() // all is said before the greeting; it may not listen to signals yet
+			_ = s.cmd.Process.Kill() // everything is logged before the banner; the program may not handle signals yet
 			_ = s.cmd.Wait()
 			show, err := exec.Command(binaryPath, "ca", "show", "--config", config).CombinedOutput()
 			if err != nil {
@@ -51,7 +51,7 @@ func TestNoticeOfTheEnd(t *testing.T) {
 	}
 }
 
-// A proxy that runs for long says it once a day.
+// A running proxy gives the warning once a day.
 func TestDailyNoticeOfTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -77,7 +77,7 @@ func TestDailyNoticeOfTheEnd(t *testing.T) {
 	})
 }
 
-// writeOwnCA makes a CA that ends soon, and returns a configuration that names it.
+// writeOwnCA creates a CA that expires soon, and returns a configuration with it.
 func writeOwnCA(t *testing.T, dir string, left time.Duration) (config string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

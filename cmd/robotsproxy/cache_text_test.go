@@ -8,7 +8,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/admin"
 )
 
-// What a site is in is counted where it failed, and not where it is only left alone.
+// Failures are counted for a site that failed, and not for one that is paused.
 func TestTroubleText(t *testing.T) {
 	since := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	for failures, want := range map[int]string{
@@ -26,7 +26,7 @@ func TestTroubleText(t *testing.T) {
 	}
 }
 
-// Where nothing answered there is no status to tell.
+// Without a response no status is shown.
 func TestSourceText(t *testing.T) {
 	at := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	next := at.Add(time.Minute)

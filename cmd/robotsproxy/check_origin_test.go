@@ -13,7 +13,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
-// Who asks about a private host may. That a stranger's robots.txt redirects to one is another matter.
+// check may ask about a private host, but a redirect of another site's robots.txt may not lead to one.
 func TestCheckIsFreeForTheTypedHost(t *testing.T) {
 	site := robotstest.New(t)
 	other := fmt.Sprintf("http://b.example:%d/robots.txt", site.Port())

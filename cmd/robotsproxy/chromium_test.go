@@ -19,30 +19,29 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
-// needChromium wants the browser and the program by which it is told to trust our CA.
+// needChromium requires the browser, and the program that makes it trust the CA.
 func needChromium(t *testing.T) {
 	program("chromium")(t)
 	program("certutil")(t)
 }
 
-// browser is one tab of a headless Chromium that has a home of its own and trusts our CA because of
-// "robotsproxy ca install".
+// browser is one tab of a headless Chromium with a separate home, which trusts the CA after "robotsproxy ca install".
 type browser struct {
 	t   *testing.T
 	ctx context.Context
 }
 
-// quiet are flags that keep Chromium from asking its makers for the time, updates and accounts by itself.
+// quiet are flags that keep Chromium from contacting its vendor for the time, updates and accounts.
 var quiet = map[string]any{
 	"disable-features": "Translate,NetworkTimeServiceQuerying,OptimizationHints",
 	"gaia-url":         "http://127.0.0.1:1", "component-updater": "disable-background-downloads,url-source=http://127.0.0.1:1",
 	"disable-component-update": true,
 }
 
-// browserTime is what a browser may take on a cold and busy machine, for its start and for all that a test has it do.
+// browserTime is the maximum time for a browser to start and to run a test, on a busy machine.
 const browserTime = 2 * time.Minute
 
-// newBrowser starts one that finds its proxy by flag, such as "proxy-server".
+// newBrowser starts a browser with a flag that sets its proxy, such as "proxy-server".
 func newBrowser(t *testing.T, c crawl, flag, value string) *browser {
 	t.Helper()
 	home := filepath.Join(c.dir, "home")
@@ -56,7 +55,7 @@ func newBrowser(t *testing.T, c crawl, flag, value string) *browser {
 		options = append(options, chromedp.Flag(flag, value))
 	}
 	if os.Geteuid() == 0 {
-		options = append(options, chromedp.NoSandbox) // it has none for root
+		options = append(options, chromedp.NoSandbox) // Chromium has no sandbox for root
 	}
 	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(stop)
@@ -67,7 +66,7 @@ func newBrowser(t *testing.T, c crawl, flag, value string) *browser {
 	return &browser{t, ctx}
 }
 
-// trustInNSS makes a database in home and has our CA put into it.
+// trustInNSS creates a database in home and adds the CA to it.
 func trustInNSS(t *testing.T, home, dataDir string) {
 	t.Helper()
 	db := filepath.Join(home, ".pki", "nssdb")
@@ -83,7 +82,7 @@ func trustInNSS(t *testing.T, home, dataDir string) {
 	}
 }
 
-// open goes to url and returns what came, and the body as it came.
+// open loads url and returns the response and its body.
 func (b *browser) open(url string) (*network.Response, []byte) {
 	b.t.Helper()
 	isPage := func(e network.EventResponseReceived) bool {
@@ -100,7 +99,7 @@ func (b *browser) open(url string) (*network.Response, []byte) {
 	return got.Response, body.Body
 }
 
-// evaluate returns the value of a script on b's page, when its promise is kept.
+// evaluate runs a script on b's page and returns the value of its promise.
 func evaluate[T any](b *browser, script string) T {
 	b.t.Helper()
 	value, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
@@ -134,8 +133,8 @@ func crawlWithChromium(t *testing.T, c crawl) []fetched {
 	})
 }
 
-// What a page draws in is judged like the page: pictures, styles, scripts, frames and what a script asks for. The browser
-// finds the proxy by its PAC file, and a person can read why there is nothing to see.
+// The parts of a page are judged like the page: pictures, styles, scripts, frames and requests of scripts. The browser
+// finds the proxy through its PAC file, and shows the reason of a refusal.
 func TestChromium(t *testing.T) {
 	needChromium(t)
 	site := robotstest.New(t)
@@ -170,7 +169,7 @@ func TestChromium(t *testing.T) {
 	if text := evaluate[string](b, "document.body.innerText"); !strings.Contains(text, "403 Disallowed by robots.txt") || !strings.Contains(text, "line 2: Disallow: /private/") {
 		t.Errorf("the refusal reads %q, want the rule in it", text)
 	}
-	got := slices.DeleteFunc(site.Paths("a.example"), func(target string) bool { return target == "/favicon.ico" }) // the browser's own wish
+	got := slices.DeleteFunc(site.Paths("a.example"), func(target string) bool { return target == "/favicon.ico" }) // a request of the browser
 	slices.Sort(got)
 	if want := []string{"/data", "/mixed", "/robots.txt", "/script.js", "/style.css"}; !slices.Equal(got, want) {
 		t.Errorf("the origin was asked for %q, want %q", got, want)

@@ -25,12 +25,12 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
-// crawlDelay is what the fake site asks for in the tests of real crawlers, in its robots.txt as "0.1".
+// crawlDelay is the Crawl-delay of the fake site in the tests of real crawlers, "0.1" in its robots.txt.
 const crawlDelay = 100 * time.Millisecond
 
 const clientRobots = "User-agent: *\nDisallow: /private/\nCrawl-delay: 0.1\n"
 
-// fetched is what a crawler saw of one URL.
+// fetched is the response that a crawler received for one URL.
 type fetched struct {
 	URL    string `json:"url"`
 	Status int    `json:"status"`
@@ -38,16 +38,16 @@ type fetched struct {
 	Reason string `json:"reason"` // the field Robotsproxy-Reason
 }
 
-// crawl is one crawler's work: everything that can be reached from start, on its host.
+// crawl is the crawl of one client: all pages that can be reached from start, on its host.
 type crawl struct {
 	start string
-	env   []string // what "robotsproxy env" printed, and the test's own
+	env   []string // the output of "robotsproxy env", and variables of the test
 	dir   string   // to work in
 	proxy string   // URL of the proxy
 	ca    string   // path of its CA
 }
 
-// crawlers are the real clients. None of them knows robots.txt here: the proxy alone keeps them out.
+// crawlers are real clients. They do not read robots.txt here, so that only the proxy enforces it.
 var crawlers = []struct {
 	name  string
 	needs func(t *testing.T)
@@ -62,8 +62,8 @@ var crawlers = []struct {
 	{"chromium", needChromium, crawlWithChromium},
 }
 
-// Every real crawler sees each allowed page whole and each disallowed one refused, the origin never hears of those, and
-// the spacing is kept, over HTTP and HTTPS.
+// Every real crawler receives each allowed page complete, and a refusal for each disallowed one, which the origin never
+// receives. The spacing is kept, over HTTP and HTTPS.
 func TestCrawlers(t *testing.T) {
 	for _, c := range crawlers {
 		for _, scheme := range []string{"http", "https"} {
@@ -76,8 +76,8 @@ func TestCrawlers(t *testing.T) {
 	}
 }
 
-// The same where the proxy wants a password, which stands in the variables: a crawler finds it there, and needs no more.
-// wget alone does. Chromium takes no password from there: it asks whoever sits before it.
+// The same with a proxy that requires a password, which a crawler reads from the variables. Only wget needs more.
+// Chromium is not tested: it does not read a password from variables.
 func TestCrawlersWithPassword(t *testing.T) {
 	for _, c := range crawlers {
 		if c.name == "chromium" {
@@ -93,7 +93,7 @@ func TestCrawlersWithPassword(t *testing.T) {
 	}
 }
 
-// testCrawler crawls with that userinfo; see startCrawl.
+// testCrawler crawls with userinfo: see startCrawl.
 func testCrawler(t *testing.T, scheme, userinfo string, run func(*testing.T, crawl) []fetched) {
 	site := robotstest.New(t)
 	site.SetRobots("a.example", robotstest.Robots{Body: clientRobots})
@@ -102,8 +102,8 @@ func testCrawler(t *testing.T, scheme, userinfo string, run func(*testing.T, cra
 	checkCrawl(t, site, strings.TrimSuffix(c.start, "/"), got)
 }
 
-// startCrawl starts a proxy that finds site, and says how a crawler of a.example gets through it, with the userinfo in the
-// URL of the proxy; if it is empty, the proxy wants none.
+// startCrawl starts a proxy in front of site, and returns the crawl of a.example through it. userinfo is in the URL of
+// the proxy. If it is empty, the proxy requires no password.
 func startCrawl(t *testing.T, site *robotstest.Site, scheme, userinfo string) (*server, crawl) {
 	t.Helper()
 	dir := t.TempDir()
@@ -136,7 +136,7 @@ func startCrawl(t *testing.T, site *robotstest.Site, scheme, userinfo string) (*
 	return s, crawl{start: start, env: env, dir: dir, proxy: "http://" + userinfo + s.proxy, ca: s.ca}
 }
 
-// pastedEnvironment is what a shell has after eval "$(robotsproxy env)".
+// pastedEnvironment returns the environment of a shell after eval "$(robotsproxy env)".
 func pastedEnvironment(t *testing.T, s *server, config string) []string {
 	t.Helper()
 	out, err := exec.Command(binaryPath, "env", "--config", config, "--data-dir", s.dir, "--listen", s.proxy).Output()
@@ -178,7 +178,7 @@ func checkCrawl(t *testing.T, site *robotstest.Site, base string, got []fetched)
 	checkOrigin(t, site)
 }
 
-// checkOrigin looks at what reached the site: nothing disallowed, nothing too soon, nothing at once.
+// checkOrigin checks the requests that reached the site: no disallowed one, none too early, none concurrent.
 func checkOrigin(t *testing.T, site *robotstest.Site) {
 	t.Helper()
 	for _, target := range site.Paths("a.example") {
@@ -199,7 +199,7 @@ func checkOrigin(t *testing.T, site *robotstest.Site) {
 	}
 }
 
-// directly fetches a page from the site without a proxy and without being recorded among what the crawler did.
+// directly fetches a page from the site without the proxy. The site does not record it as a request of the crawler.
 func directly(t *testing.T, site *robotstest.Site, path string) []byte {
 	t.Helper()
 	req, err := http.NewRequest("GET", fmt.Sprintf("http://127.0.0.1:%d%s", site.Port(), path), nil)
@@ -233,7 +233,7 @@ func mapKeys(m map[string]fetched) func(func(string) bool) {
 	}
 }
 
-// missing skips, or fails where everything must be there.
+// missing skips the test, or fails it if all programs must be installed.
 func missing(t *testing.T, what string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
@@ -250,7 +250,7 @@ func program(name string) func(*testing.T) {
 	}
 }
 
-// systemPython has Debian's packages; another python3 may stand first in PATH and have none.
+// systemPython has Debian's packages; another python3 that is first in PATH may not.
 const systemPython = "/usr/bin/python3"
 
 func python(module string) func(*testing.T) {
@@ -261,7 +261,7 @@ func python(module string) func(*testing.T) {
 	}
 }
 
-// script runs one of testdata/clients, which print what they saw, one JSON object a line.
+// script runs one of testdata/clients, which print the responses, one JSON object per line.
 func script(name string) func(*testing.T, crawl) []fetched {
 	return func(t *testing.T, c crawl) []fetched {
 		path, err := filepath.Abs(filepath.Join("testdata", "clients", name))
@@ -361,14 +361,14 @@ func crawlWithGo(t *testing.T, c crawl) []fetched {
 	})
 }
 
-// wgetRefused is how wget -nv -S tells a refusal: the URL, and below it the status.
+// wgetRefused matches a refusal in the output of wget -nv -S: the URL, then the status.
 var wgetRefused = regexp.MustCompile(`(?m)^(https?://\S+):\n.* ERROR (\d+): `)
 
-// crawlWithWget mirrors the site. wget ends with 8 where a server refused something, as it shall here.
+// crawlWithWget mirrors the site. wget exits with 8 if a server refused a request, as it must here.
 func crawlWithWget(t *testing.T, c crawl) []fetched {
 	dir := filepath.Join(c.dir, "mirror")
 	cmd := exec.Command("wget", "-nv", "-r", "-l", "10", "-e", "robots=off", "-P", dir, c.start)
-	if u, err := url.Parse(c.proxy); err == nil && u.User != nil { // the file in WGETRC goes before the variables
+	if u, err := url.Parse(c.proxy); err == nil && u.User != nil { // the file in WGETRC takes precedence over the variables
 		password, _ := u.User.Password()
 		cmd.Args = append(cmd.Args, "--proxy-user="+u.User.Username(), "--proxy-password="+password)
 	}
@@ -386,7 +386,7 @@ func crawlWithWget(t *testing.T, c crawl) []fetched {
 	return append(all, mirrored(t, dir, c.start)...)
 }
 
-// mirrored reads what wget has written: a folder for the host, and a file for each page.
+// mirrored reads the files of wget: a folder for the host, and a file for each page.
 func mirrored(t *testing.T, dir, start string) (all []fetched) {
 	u, err := url.Parse(start)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // complexRobots is a file of 351 KB in which the verdict on a long path is given up.
 var complexRobots = "User-agent: *\nDisallow: /private\n" + strings.Repeat("Allow: /*!\n", 31_936)
 
-// check and check --batch refuse a path whose verdict takes too many steps, and say so in every format.
+// check and check --batch refuse a path with a verdict that takes too many steps, with the reason in every format.
 func TestCheckTooComplex(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "robots.txt")
 	if err := os.WriteFile(file, []byte(complexRobots), 0o600); err != nil {

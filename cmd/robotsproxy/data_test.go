@@ -16,8 +16,8 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
-// TestDataDirOfOthers holds that no command works with a data directory that others may write to, and that the command
-// in the error mends it.
+// TestDataDirOfOthers checks that no command uses a data directory that others may write to, and that the command in
+// the error message fixes it.
 func TestDataDirOfOthers(t *testing.T) {
 	for _, mode := range []fs.FileMode{0o777, 0o775, 0o770, 0o702, 0o777 | fs.ModeSticky} {
 		for _, command := range []string{"serve", "run -- true", "env", "ca path", "ca show", "ca rotate", "cache ls", "validate"} {
@@ -67,8 +67,8 @@ func commandWith(dir, line string) (string, error) {
 	return string(out), err
 }
 
-// TestPlantedFiles holds that no file which others have put into the data directory is read or written, whatever its
-// mode is by now.
+// TestPlantedFiles checks that files that others have put into the data directory are neither read nor written,
+// whatever their mode is.
 func TestPlantedFiles(t *testing.T) {
 	const text = "this is not yours\n"
 	for _, name := range []string{"admin.token", "audit.jsonl", "ca.pem", "ca-key.pem", "ca-bundle.pem", "state.db", "state.db-wal", "state.db-shm", "state.db-journal", "truststore.p12", "wgetrc"} {
@@ -114,7 +114,7 @@ func TestPlantedFiles(t *testing.T) {
 	}
 }
 
-// TestDataFiles holds that every file that is made in the data directory is one of dataFiles.
+// TestDataFiles checks that every file that the program creates in the data directory is in dataFiles.
 func TestDataFiles(t *testing.T) {
 	s := startSite(t, robotstest.New(t), "\n")
 	for _, command := range []string{"env", "ca rotate --now", "ca rotate", "env"} {
@@ -136,8 +136,7 @@ func TestDataFiles(t *testing.T) {
 	}
 }
 
-// TestDataDirOfAnotherUser holds that a proxy works in no folder of another user's, and that root may still look after
-// the CA there.
+// TestDataDirOfAnotherUser checks that a proxy rejects a folder of another user, and that root may manage the CA there.
 func TestDataDirOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give folders away")

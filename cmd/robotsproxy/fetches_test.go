@@ -60,7 +60,8 @@ func TestPortsOfOneHostAreSpaced(t *testing.T) {
 	}
 }
 
-// A port that would have to wait for longer than a request may is answered with the time to come back, and not asked.
+// If the fetch for a port would wait longer than a request may, the client gets a time to come back, and nothing is
+// fetched.
 func TestPortThatWouldWaitTooLong(t *testing.T) {
 	first, second := robotstest.New(t), robotstest.New(t)
 	first.SetRobots("a.example", robotstest.Robots{Body: "User-agent: *\nCrawl-delay: 100\n"})
@@ -80,7 +81,7 @@ func TestPortThatWouldWaitTooLong(t *testing.T) {
 	}
 }
 
-// Each request of ours for a robots.txt is a record, redirects included, and counts as no request of a client.
+// Each request of the proxy for a robots.txt, including redirects, has a record, and is not counted as a client's.
 func TestFetchesAreRecorded(t *testing.T) {
 	site := robotstest.New(t)
 	port := site.Port()
@@ -123,7 +124,7 @@ func TestFetchesAreRecorded(t *testing.T) {
 	}
 }
 
-// checkAllRecorded holds that each request that the site saw is a record that was sent, and none is two.
+// checkAllRecorded checks that each request that the site received has exactly one record.
 func checkAllRecorded(t *testing.T, records []audit.Record, sites ...*robotstest.Site) {
 	t.Helper()
 	sent := map[string]int{}
@@ -145,7 +146,7 @@ func checkAllRecorded(t *testing.T, records []audit.Record, sites ...*robotstest
 	}
 }
 
-// The commands that ask an instance for a robots.txt are for nobody in particular, and the summary of run is the child's.
+// Fetches for the commands have no client in their records, and the summary of run does not count fetches.
 func TestFetchesOfNobody(t *testing.T) {
 	site := robotstest.New(t)
 	s := serveFor(t, site, []string{"a.example"}, "")

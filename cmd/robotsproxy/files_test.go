@@ -16,7 +16,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/store"
 )
 
-// What the log says of a change names the site, for people and for programs, and the trouble if that is what it comes of.
+// The log of a change names the site, in text and in JSON, and the reason if there is one.
 func TestLogOfAChange(t *testing.T) {
 	o, err := origin.Parse("https://a.example:8443")
 	if err != nil {
@@ -38,7 +38,7 @@ func TestLogOfAChange(t *testing.T) {
 	}
 }
 
-// A cache that cannot be made leaves nothing that looks like one.
+// If the cache cannot be created, newFiles returns nil and an error.
 func TestNoFilesWithoutACache(t *testing.T) {
 	noOption := func(*fetch.Options, *robots.CacheOptions) {}
 	f, err := newFiles(&config.Config{Robots: config.Robots{TTL: 48 * time.Hour}}, nil, nil, nil, nil, noOption)
@@ -47,7 +47,7 @@ func TestNoFilesWithoutACache(t *testing.T) {
 	}
 }
 
-// A disk that fails all the time is in the log once a minute, in words that are true of a read and of a write.
+// A disk that always fails is logged once per minute, with a message that fits reads and writes.
 func TestLogOfAStoreThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log lockedBuffer
@@ -62,7 +62,7 @@ func TestLogOfAStoreThatFails(t *testing.T) {
 	})
 }
 
-// What could not be written to state.db is listed beside what is there, once, and within the limit.
+// Files that could not be written to state.db are listed with those in it, once, and within the limit.
 func TestHistoryListsWhatIsUnsaved(t *testing.T) {
 	state, err := store.Open(store.Options{Path: filepath.Join(t.TempDir(), "state.db")})
 	if err != nil {

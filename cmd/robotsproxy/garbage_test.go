@@ -11,8 +11,8 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
-// TestGarbageInFront holds that a robots.txt which begins with bytes that are not UTF-8 and no byte order mark is read
-// line by line all the same: by the proxy, by check of an origin and by check of a file.
+// TestGarbageInFront checks that a robots.txt that begins with bytes that are neither UTF-8 nor a byte order mark is
+// read line by line: by the proxy, by check of an origin and by check of a file.
 func TestGarbageInFront(t *testing.T) {
 	site := robotstest.New(t)
 	garbage := []string{"\xFF\xFE\xFD\n", "\xFE\xFF\n", "\xFF\xFE", "\x80\x81\n", "\xEF\xBB\n", "\xC3(\r\n", "\xFF\xFE\x00\x00\r", "\x00\xFF\n"}

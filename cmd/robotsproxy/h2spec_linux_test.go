@@ -17,9 +17,9 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
-// h2specDepartures are the cases of h2spec that fail. All are net/http's: a bare http.Server fails them too. It ends the
-// connection if a SETTINGS frame repeats a value (RFC 9113 section 6.5.3 has the last one count), and it answers a malformed
-// request with 400 instead of a reset stream, which section 8.1.1 permits.
+// h2specDepartures are the cases of h2spec that fail. A plain http.Server of net/http fails them too. It ends the
+// connection if a SETTINGS frame repeats a value (RFC 9113 section 6.5.3 has the last one count), and it answers a
+// malformed request with 400 instead of a reset stream, which section 8.1.1 permits.
 var h2specDepartures = []string{
 	"http2/6.5.3/Sends multiple values of SETTINGS_INITIAL_WINDOW_SIZE",
 	"http2/8.1.2.2/Sends a HEADERS frame that contains the connection-specific header field",
@@ -28,7 +28,7 @@ var h2specDepartures = []string{
 
 // TestH2spec runs h2spec in strict mode against the HTTP/2 server inside a CONNECT tunnel.
 func TestH2spec(t *testing.T) {
-	t.Parallel() // it mostly waits
+	t.Parallel() // mostly waits
 	report := runH2spec(t, h2specTunnel(t))
 	var failed []string
 	total := 0
@@ -70,7 +70,7 @@ func runH2spec(t *testing.T, port int) (report h2specReport) {
 		missing(t, fmt.Sprintf("h2spec (%v: %s)", err, out))
 	}
 	run := exec.Command(program, "--strict", "--tls", "--insecure", "--host", "localhost", "--port", fmt.Sprint(port), "--path", "/page/1", "--junit-report", file)
-	out, runErr := run.CombinedOutput() // it fails if any case does
+	out, runErr := run.CombinedOutput() // an error means that a case failed
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatalf("h2spec left no report: %v, %v:\n%s", runErr, err, out)
@@ -81,8 +81,9 @@ func runH2spec(t *testing.T, port int) (report h2specReport) {
 	return report
 }
 
-// h2specTunnel returns a port of localhost that leads through a CONNECT of the program to a site. H2spec sends the name
-// and the port that it dials as :authority, so the program finds the same name and port, at another address, as the origin.
+// h2specTunnel returns a port of localhost that leads through a CONNECT of the program to a site. H2spec sends the
+// name and the port that it dials as :authority, so the program finds the same name and port, at another address, as
+// the origin.
 func h2specTunnel(t *testing.T) (port int) {
 	t.Helper()
 	site := robotstest.New(t)
@@ -123,7 +124,7 @@ func (s *server) connect(authority string) (net.Conn, error) {
 		conn.Close()
 		return nil, err
 	}
-	// The server speaks second inside the tunnel, so the reader holds nothing but this response.
+	// The client sends first inside the tunnel, so the reader has buffered only this response.
 	resp, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: http.MethodConnect})
 	if err == nil && resp.StatusCode != http.StatusOK {
 		err = fmt.Errorf("CONNECT %s: %s", authority, resp.Status)

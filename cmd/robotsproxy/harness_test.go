@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// lockedBuffer gathers what a program says while a test reads it.
+// lockedBuffer collects the output of a program while a test reads it.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -25,7 +25,7 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// clientRecords returns the lines of an audit that are about requests of clients, and not about our own for robots.txt.
+// clientRecords returns the lines of an audit about clients' requests, without the proxy's requests for robots.txt.
 func clientRecords(audit []byte) []byte {
 	var kept []byte
 	for line := range bytes.Lines(audit) {

@@ -20,11 +20,11 @@ import (
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
-// secret is what stands in pages that may not be read. Its second line would be a rule.
+// secret is the content of pages that must not be read. Its second line would be a rule.
 const secret = "the secret page\nUser-agent: *\nDisallow: /closed\nPassword: hunter2\n"
 
-// redirected is a site whose hosts evil-N.example redirect their robots.txt to a URL of victim.example, and the program in
-// front of it.
+// redirected is a site whose hosts evil-N.example redirect their robots.txt to a URL of victim.example, and the
+// program in front of it.
 type redirected struct {
 	*server
 	site *robotstest.Site
@@ -53,7 +53,7 @@ func redirect(t *testing.T, n int, target, victim, config string) *redirected {
 	return r
 }
 
-// at returns the URL of a target of host.
+// at returns the URL of a target on host.
 func (r *redirected) at(host, target string) string {
 	return fmt.Sprintf("http://%s:%d%s", host, r.site.Port(), target)
 }
@@ -106,8 +106,8 @@ func (r *redirected) evils(t *testing.T) map[int]int {
 
 const victimRobots = "User-agent: robotsproxy\nDisallow: /private\nCrawl-delay: 5\n\nUser-agent: *\nDisallow: /star\nCrawl-delay: 0.1\n"
 
-// Twenty hosts redirect their robots.txt to a page that the site closes: it is read by none of them, the site is asked for
-// its robots.txt once, and the records say who wanted to go there.
+// Twenty hosts redirect their robots.txt to a page that another site disallows: the page is not fetched, the
+// robots.txt of the site is fetched once, and the records name the redirecting hosts.
 func TestRedirectsToADisallowedPage(t *testing.T) {
 	r := redirect(t, 20, "/private/doc?key=hunter2", victimRobots, "")
 	if got := r.evils(t); got[503] != 20 {
@@ -145,7 +145,7 @@ func TestRedirectsToADisallowedPage(t *testing.T) {
 	}
 }
 
-// The same with a page that the site allows, under Crawl-delay 5: as many hits as the pace has places for.
+// The same with a page that the site allows, with Crawl-delay 5: the pace bounds the number of requests.
 func TestRedirectsToAnAllowedPage(t *testing.T) {
 	r := redirect(t, 20, "/open/doc", victimRobots, "robots: {timeout: 8s}\n")
 	begin := time.Now()
@@ -170,7 +170,7 @@ func TestRedirectsToAnAllowedPage(t *testing.T) {
 	}
 }
 
-// A host that is found by such a redirect shows clients the rules alone, and the same after a restart.
+// A host with such a redirect shows clients only the rules of the page, also after a restart.
 func TestRedirectedFileIsServedAsRules(t *testing.T) {
 	r := redirect(t, 1, "/open/doc", "", "")
 	check := func(when string) {
@@ -195,13 +195,13 @@ func TestRedirectedFileIsServedAsRules(t *testing.T) {
 	}
 }
 
-// What decides about such a redirect is what decides about any request to that host, whatever the mode.
+// Such a redirect is decided like any request to its target, in every mode.
 func TestRedirectsAreJudged(t *testing.T) {
 	const exempt = "exemptions: [{host: victim.example, path: %s, effect: %s, until: 2199-01-01, reason: r, owner: o%s}]\n"
 	for _, row := range []struct {
 		name, target, victim, config string
 		status                       int
-		seen                         string // what the victim was asked for, beside its robots.txt
+		seen                         string // the requests that the victim received, except for its robots.txt
 	}{
 		{"allowed", "/open", victimRobots, "", 200, "/open"},
 		{"no robots.txt", "/open", "404", "", 200, "/open"},
@@ -253,7 +253,7 @@ func TestRedirectsAreJudged(t *testing.T) {
 	}
 }
 
-// A host that has pushed back is asked for nothing more by way of a redirect.
+// A host that has pushed back receives no more requests through redirects.
 func TestRedirectsToAPausedHost(t *testing.T) {
 	r := redirect(t, 3, "/open", victimRobots, "")
 	r.site.SetPage("victim.example", "/busy", func(w http.ResponseWriter, _ *http.Request) {
@@ -276,7 +276,7 @@ func TestRedirectsToAPausedHost(t *testing.T) {
 	}
 }
 
-// A page that answers 429 to a redirect pauses its host for everybody, as it does to any request.
+// A response with status 429 to a redirect pauses the host for all clients, as for any request.
 func TestRedirectsHearTheHost(t *testing.T) {
 	r := redirect(t, 1, "/busy", "", "")
 	r.site.SetPage("victim.example", "/busy", func(w http.ResponseWriter, _ *http.Request) {
@@ -289,12 +289,11 @@ func TestRedirectsHearTheHost(t *testing.T) {
 	}
 }
 
-// Redirects that stay at home, or lead to the robots.txt of another host, are followed as before: one fetch at a time for a
-// host.
+// Redirects within a host, or to the robots.txt of another host, are followed, with one fetch at a time for a host.
 func TestRedirectsThatAreFollowed(t *testing.T) {
 	for _, row := range []struct {
 		name, to string
-		judged   bool // the target's own robots.txt is asked for
+		judged   bool // the robots.txt of the target is fetched
 	}{
 		{"www", "http://www.a.example:HTTP/robots.txt", false},
 		{"to https", "https://a.example:HTTPS/robots.txt", false},
@@ -338,7 +337,7 @@ func TestRedirectsThatAreFollowed(t *testing.T) {
 	}
 }
 
-// Twenty hosts that redirect to one robots.txt have it asked for one after the other.
+// If twenty hosts redirect to one robots.txt, it is fetched for one after the other.
 func TestRedirectsToOneRobotsTxt(t *testing.T) {
 	r := redirect(t, 20, "/robots.txt", "", "")
 	r.site.SetRobots("victim.example", robotstest.Robots{Body: disallowsPrivate, Delay: 50 * time.Millisecond})
@@ -362,7 +361,7 @@ func TestRedirectsToOneRobotsTxt(t *testing.T) {
 	}
 }
 
-// What is kept of a refused redirect says why, after a restart too.
+// The stored result of a refused redirect has the reason, also after a restart.
 func TestRefusedRedirectIsKept(t *testing.T) {
 	r := redirect(t, 1, "/private/doc", victimRobots, "")
 	for _, when := range []string{"at first", "after a restart"} {
@@ -380,7 +379,7 @@ func TestRefusedRedirectIsKept(t *testing.T) {
 	}
 }
 
-// The commands that ask sites on their own judge such a redirect as the proxy does.
+// The commands that fetch from sites judge such a redirect as the proxy does.
 func TestCommandsJudgeRedirects(t *testing.T) {
 	r := redirect(t, 1, "/private/doc", victimRobots, "")
 	config := r.cmd.Args[len(r.cmd.Args)-1]
@@ -408,7 +407,7 @@ func asExit(err error, exit **exec.ExitError) bool {
 	return ok
 }
 
-// A good older copy counts on while the redirect of the new one is refused.
+// An older copy remains in use while the redirect to a new one is refused.
 func TestOlderCopyOutlivesARefusedRedirect(t *testing.T) {
 	r := redirect(t, 1, "/private/doc", victimRobots, "robots: {ttl: 1s, min_ttl: 0s, error_ttl: 1s}\n")
 	r.site.SetRobots("evil-0.example", robotstest.Robots{Body: "User-agent: *\nDisallow: /closed\n"})
@@ -433,7 +432,7 @@ func TestOlderCopyOutlivesARefusedRedirect(t *testing.T) {
 	}
 }
 
-// Two hosts that redirect to a page of one another get neither: nobody waits for the other.
+// Two hosts that redirect to a page of each other do not wait for each other: both redirects are refused.
 func TestRedirectsCrosswise(t *testing.T) {
 	site := robotstest.New(t)
 	at := func(host, target string) string { return fmt.Sprintf("http://%s:%d%s", host, site.Port(), target) }
@@ -460,7 +459,7 @@ func TestRedirectsCrosswise(t *testing.T) {
 	}
 }
 
-// A redirect to the proxy itself, to its admin listener or to its own pages reads nothing there.
+// A redirect to the proxy, to its admin listener or to its pages is refused.
 func TestRedirectsToOurselves(t *testing.T) {
 	r := redirect(t, 1, "/x", "", "")
 	for _, to := range []string{"http://" + r.proxy + "/proxy.pac", "http://" + r.admin + "/metrics", "http://" + r.admin + "/robots.txt", "http://robots.proxy/ca.pem"} {

@@ -17,7 +17,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
-// tarpit listens on every loopback address, so that it is many hosts, and keeps its clients waiting.
+// tarpit listens on all loopback addresses, to act as many hosts, and delays its clients.
 type tarpit struct {
 	net.Listener
 	open sync.WaitGroup
@@ -90,7 +90,7 @@ func dripping(head, part string) func(net.Conn) {
 	}
 }
 
-// tarpits are the ways to keep a fetch of robots.txt waiting.
+// tarpits are the ways to delay a fetch of robots.txt.
 var tarpits = []struct {
 	name, scheme string
 	hold         func(net.Conn)
@@ -148,7 +148,8 @@ func (s *scene) ask(ctx context.Context, p *tarpit, scheme string, n int) {
 	})
 }
 
-// A client that asks for hosts that hang leaves the other its first visits to new hosts, also after it has left.
+// A client that requests hosts that hang does not delay another client's first requests to new hosts, also after it
+// left.
 func TestHostileTarpits(t *testing.T) {
 	const few = 9 // visits, so that the longest one counts
 	for _, row := range tarpits {
@@ -186,8 +187,7 @@ func TestHostileTarpits(t *testing.T) {
 	}
 }
 
-// besideTarpits runs measure in a new scene, and twice more if it fails: what else runs on the machine may have taken both
-// processors.
+// besideTarpits runs measure in a new scene, and twice more if it fails: other programs may have used both processors.
 func besideTarpits(t *testing.T, config string, hold func(net.Conn), measure func(s *scene, visit func(int) error, p *tarpit) error) {
 	var err error
 	for range 3 {
@@ -207,7 +207,7 @@ func newTarpitScene(t *testing.T, config string, hold func(net.Conn)) (*scene, *
 	return s, site, newTarpit(t, hold)
 }
 
-// A client that asks for a host and leaves, again and again, has it asked once in error_ttl, and takes few descriptors.
+// A client that repeatedly requests a host and leaves causes one fetch per error_ttl, and uses few descriptors.
 func TestHostileLeavers(t *testing.T) {
 	const hosts = 1500
 	site := robotstest.New(t)
@@ -238,9 +238,9 @@ func TestHostileLeavers(t *testing.T) {
 	}
 }
 
-// Files that are nearly complete, and then drip, take the memory of as many as are read at once.
+// Files that drip at their end use memory only for those that are read concurrently.
 func TestHostileBodies(t *testing.T) {
-	const mostMemory = 160 << 20 // 64 bodies of 2 MiB each, and what 1,100 requests take
+	const mostMemory = 160 << 20 // 64 bodies of 2 MiB each, and the memory of 1,100 requests
 	s, site, p := newTarpitScene(t, "", dripping("HTTP/1.1 200 OK\r\n\r\n"+strings.Repeat("#", 499_000), "#"))
 	visit := s.firstVisits(site)
 	if err := visit(0); err != nil {

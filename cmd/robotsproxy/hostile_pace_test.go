@@ -15,7 +15,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
-// The used-up quota of one account does not pause the host for the other client.
+// The exhausted quota of one account does not pause the host for another client.
 func TestHostileQuota(t *testing.T) {
 	for _, test := range []struct {
 		status int
@@ -82,7 +82,7 @@ func (d drip) Read(p []byte) (int, error) {
 	}
 }
 
-// begin sends a request of the hostile client on a connection of its own, and reads no answer.
+// begin sends a request of the hostile client on a new connection, and does not read the response.
 func (s *scene) begin(ctx context.Context, method, url string, body io.Reader) {
 	s.t.Helper()
 	req, err := http.NewRequestWithContext(ctx, method, url, body)

@@ -14,8 +14,8 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
-// A client that asks for long paths in several forms at a site of its own, whose robots.txt is made to be slow, is refused
-// each time, and the other client is answered as before.
+// A client that requests long paths in several forms from a site with a slow robots.txt is refused each time, and
+// another client is not slowed.
 func TestHostileRules(t *testing.T) {
 	site := robotstest.New(t)
 	site.SetRobots("slow.example", robotstest.Robots{Body: complexRobots})
@@ -56,7 +56,7 @@ func TestHostileRules(t *testing.T) {
 			}()
 		}
 	}
-	for round := range 3 { // the attack takes a processor, and what else runs on the machine the other: it gets another try
+	for round := range 3 { // the attack uses one processor, and other programs may use the other one
 		err := s.harm(30, ask, begin)
 		if err == nil {
 			break

@@ -15,8 +15,8 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
-// A client that asks for many large files keeps state.db within store.max_size, and the other's files in it: after a restart
-// they are not fetched again.
+// If a client requests many large files, state.db stays within store.max_size and keeps the files of another client:
+// they are not fetched again after a restart.
 func TestHostileFiles(t *testing.T) {
 	const hosts, maxSize = 120, 10 << 20
 	site := robotstest.New(t)

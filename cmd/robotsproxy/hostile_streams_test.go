@@ -19,8 +19,8 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
-// tunnel sends requests over HTTP/2, through a CONNECT, and reads no answer. It keeps to the window of the connection and to
-// nothing else: it opens more streams than the proxy allows.
+// tunnel sends requests over HTTP/2 through a CONNECT, and does not read the responses. It respects only the window of
+// the connection: it opens more streams than the proxy allows.
 type tunnel struct {
 	authority string
 	framer    *http2.Framer
@@ -29,13 +29,13 @@ type tunnel struct {
 	encoder   *hpack.Encoder
 	stream    uint32
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	cond   *sync.Cond
 	window int
 	err    error // of the connection
 }
 
-// openTunnel opens one to host as a client.
+// openTunnel opens a tunnel to host as a client.
 func (s *scene) openTunnel(client, host string) (*tunnel, error) {
 	conn, err := s.dial(client)
 	if err != nil {
@@ -64,7 +64,7 @@ func (s *scene) openTunnel(client, host string) (*tunnel, error) {
 	return t, nil
 }
 
-// read follows the window of the connection until that ends.
+// read updates the window until the connection ends.
 func (t *tunnel) read() {
 	for {
 		frame, err := t.framer.ReadFrame()
@@ -114,8 +114,8 @@ func (t *tunnel) post(path string, size int) error {
 	return errors.Join(err, t.out.Flush())
 }
 
-// A client that opens tunnels and has hundreds of requests wait in each holds a bounded number of them and a bounded amount
-// of memory, whether they have bodies or not, and the other client is answered as before.
+// A client with tunnels in which hundreds of requests wait is bounded in requests and memory, with or without bodies,
+// and another client is not slowed.
 func TestHostileStreams(t *testing.T) {
 	const streams, mostRequests, mostMemory = 250, 5000, 200 << 20
 	for _, row := range []struct{ tunnels, body int }{{60, 0}, {30, 60_000}} {

@@ -20,8 +20,9 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
-// scene is a running proxy with two configured clients: "one", which is hostile and comes from 127.0.0.2, and "other", which
-// is innocent and comes from 127.0.0.3. It also has the measurements of load (memory, files, goroutines, metric).
+// scene is a running proxy with two configured clients: "one", which is hostile and comes from 127.0.0.2, and "other",
+// which is innocent and comes from 127.0.0.3. It also has the measurements of load (memory, files, goroutines,
+// metric).
 //
 //	s := newScene(t, site, "pacing: {max_concurrent: 0}\n", "slow.example")
 //	ask := s.get("other", fmt.Sprintf("http://a.example:%d/page/1", site.Port()))
@@ -31,7 +32,8 @@ type scene struct{ *load }
 // sceneAddress is the loopback address of each client.
 var sceneAddress = map[string]string{"one": "127.0.0.2", "other": "127.0.0.3"}
 
-// newScene starts the proxy with siteConfig, the two clients and config, which is YAML. The site also answers for hosts.
+// newScene starts the proxy with siteConfig, the two clients and config, which is YAML. The site also answers for
+// hosts.
 func newScene(t *testing.T, site *robotstest.Site, config string, hosts ...string) *scene {
 	t.Helper()
 	text := siteConfig(site)
@@ -66,7 +68,7 @@ func (s *scene) dialTo(ctx context.Context, client, addr string) (net.Conn, erro
 	return dialer.DialContext(ctx, "tcp", addr)
 }
 
-// transport returns one that sends everything through the proxy as a client, over HTTP/2 if the site is asked by https.
+// transport returns a transport that sends all requests through the proxy as a client, over HTTP/2 for https.
 func (s *scene) transport(client string) *http.Transport {
 	s.t.Helper()
 	pem, err := os.ReadFile(s.server.ca)
@@ -86,15 +88,15 @@ func (s *scene) transport(client string) *http.Transport {
 	return t
 }
 
-// get returns a function that gets url as a client and wants a 200.
+// get returns a function that gets url as a client and returns an error for any status but 200.
 func (s *scene) get(client, url string) func(i int) error {
 	c := &http.Client{Transport: s.transport(client)}
 	return func(int) error { return get(c, url) }
 }
 
-// slack returns by how much a wait of the innocent client may be longer beside an attack, if that is more than 10 %. The promise
-// is 50 ms, which holds on a machine that does nothing else (FIGURES=1). Beside other tests the machine itself is late, so the bound
-// is 2 s: the attacks held the client up for longer.
+// slack returns the time by which an attack may extend a wait of the innocent client, if that is more than 10 %. The
+// promise is 50 ms, on a machine that runs nothing else (FIGURES=1). Beside other tests the machine is slower, so the
+// bound is 2 s: without the protection the attacks delayed the client for longer.
 func slack() time.Duration {
 	if os.Getenv("FIGURES") != "" {
 		return 50 * time.Millisecond
@@ -103,8 +105,8 @@ func slack() time.Duration {
 }
 
 // unharmed measures n requests of the innocent client one after the other, begins the attack, and measures n more: the
-// median and the 90th percentile of their waits may be longer by 10 % or slack, whichever is more. ask gets the numbers 0 to
-// 2n-1. The attack returns when it is under way; what it leaves running must end when ctx does.
+// median and the 90th percentile of their waits may be longer by 10 % or slack, whichever is more. ask gets the
+// numbers 0 to 2n-1. The attack returns when it has begun, and ends when ctx does.
 func (s *scene) unharmed(n int, ask func(i int) error, attack func(ctx context.Context)) {
 	s.t.Helper()
 	if err := s.harm(n, ask, attack); err != nil {
@@ -112,7 +114,7 @@ func (s *scene) unharmed(n int, ask func(i int) error, attack func(ctx context.C
 	}
 }
 
-// harm does what unharmed does, once, and returns an error if the waits are longer than they may be.
+// harm runs unharmed once, and returns an error if the waits are too long.
 func (s *scene) harm(n int, ask func(i int) error, attack func(ctx context.Context)) error {
 	s.t.Helper()
 	alone := s.waits(0, n, ask)
@@ -130,7 +132,7 @@ func (s *scene) harm(n int, ask func(i int) error, attack func(ctx context.Conte
 	return nil
 }
 
-// waits returns how long n requests took, sorted.
+// waits returns the times of n requests, sorted.
 func (s *scene) waits(first, n int, ask func(i int) error) []time.Duration {
 	s.t.Helper()
 	took := make([]time.Duration, n)
@@ -145,7 +147,7 @@ func (s *scene) waits(first, n int, ask func(i int) error) []time.Duration {
 	return took
 }
 
-// A client that opens all the connections that it may have leaves the other its own.
+// A client that opens all of its connections does not affect those of another client.
 func TestHostileConnections(t *testing.T) {
 	const most = 200
 	site := robotstest.New(t)
@@ -170,8 +172,7 @@ func TestHostileConnections(t *testing.T) {
 	})
 }
 
-// A client that opens as many connections to the admin listener as it can gets a bounded number of them, and the operator
-// elsewhere is answered as before.
+// A client that opens many connections to the admin listener gets a bounded number, and the operator is not slowed.
 func TestHostileAdminConnections(t *testing.T) {
 	const flood = 1000
 	s := newScene(t, robotstest.New(t), "")

@@ -17,18 +17,18 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
-// hostileTexts are rules that a terminal acts on. The second is not UTF-8.
+// hostileTexts are rules with terminal escapes. The second is not UTF-8.
 var hostileTexts = []string{
 	"\x01\x07\x08\x0b\x0c\x1b[31m\x1b]0;title\x07\x7f\u0080\u0085\u009b31m\u061c\u200e\u200f\u2028\u2029\u202a\u202e\u2066\u2069",
 	"\x1b[2J\x80\x9b31m\xff",
 }
 
-// hostileRobots disallows /private/ and text, in a group whose agents have it too.
+// hostileRobots disallows /private/ and text, in a group with text among its agents.
 func hostileRobots(text string) string {
 	return "User-agent: NewsBot " + text + "\nUser-agent: *\nDisallow: /private/" + text + "\nAllow: /private/" + text + "$x\nSitemap: http://" + text + "/\n" + text + ": x\n\nUser-agent: OtherBot " + text + "\nDisallow: /private/" + text + "\n"
 }
 
-// encoded percent-encodes what cannot stand in a path.
+// encoded percent-encodes the bytes that are invalid in a path.
 func encoded(text string) string {
 	var b strings.Builder
 	for _, c := range []byte(text) {
@@ -41,7 +41,7 @@ func encoded(text string) string {
 	return b.String()
 }
 
-// unsafe returns what of shown a terminal may act on, "" if there is nothing. Line feeds and tabs are its own.
+// unsafe returns the part of shown that a terminal could interpret, or "". Line feeds and tabs are safe.
 func unsafe(shown string) string {
 	if !utf8.ValidString(shown) {
 		return "bytes that are not UTF-8"
@@ -54,7 +54,7 @@ func unsafe(shown string) string {
 	return ""
 }
 
-// TestHostileRobots holds that no output repeats what a terminal acts on, and that JSON still says what was there.
+// TestHostileRobots checks that no output contains terminal escapes, and that JSON represents them.
 func TestHostileRobots(t *testing.T) {
 	for i, text := range hostileTexts {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {

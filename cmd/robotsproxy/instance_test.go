@@ -10,7 +10,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
-// Only where nobody listens is there no instance: one that breaks off, or takes its time, is told as what it is.
+// Only a refused connection means that no instance is running, not one that is closed or slow.
 func TestInstanceThatBreaksOff(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 	defer server.Close()

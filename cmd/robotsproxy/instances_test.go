@@ -57,7 +57,7 @@ func newFleet(t *testing.T, n int, redis string) *fleet {
 	return f
 }
 
-// crawl has workers ask for pages through the instances in turn, until halt.
+// crawl makes workers request pages through the instances in turn, until halt.
 func (f *fleet) crawl(workers int) {
 	f.served = make([]int, workers)
 	for i := range workers {
@@ -92,7 +92,7 @@ func (f *fleet) work(i int) {
 	}
 }
 
-// counts returns how often each worker was served since the last call.
+// counts returns the number of responses to each worker since the last call.
 func (f *fleet) counts() []int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -101,7 +101,7 @@ func (f *fleet) counts() []int {
 	return counts
 }
 
-// serves waits until each of the workers has been served since the counts began, and begins them anew.
+// serves waits until each worker has been served since the last reset of the counts, and resets them.
 func (f *fleet) serves(when string, workers []int) {
 	f.t.Helper()
 	settle(f.t, "served "+when, func() bool {
@@ -112,7 +112,7 @@ func (f *fleet) serves(when string, workers []int) {
 	f.t.Logf("%s: served %v", when, f.counts())
 }
 
-// halt ends the crawl, and returns the gaps that the origin saw, shortest first.
+// halt ends the crawl, and returns the gaps between requests at the origin, in ascending order.
 func (f *fleet) halt() []time.Duration {
 	close(f.stop)
 	f.workers.Wait()
@@ -121,7 +121,7 @@ func (f *fleet) halt() []time.Duration {
 	return gaps
 }
 
-// checkGaps logs the gaps and holds them against the Crawl-delay.
+// checkGaps logs the gaps and compares them with the Crawl-delay.
 func checkGaps(t *testing.T, what string, gaps []time.Duration) {
 	t.Helper()
 	if len(gaps) == 0 {
@@ -139,7 +139,7 @@ func redisConfig(server *redistest.Server, onDown string) string {
 	return fmt.Sprintf("redis: {url: %q, on_down: %s}\n", server.URL(), onDown)
 }
 
-// Four instances are one to a slow host: while Redis runs, while it is gone, when it is back, and when one of them is
+// Four instances keep the pace of one: while Redis runs, while it is stopped, when it returns, and when an instance is
 // killed.
 func TestInstancesAreOne(t *testing.T) {
 	redis := redistest.Start(t)
@@ -179,7 +179,7 @@ func TestInstancesAreOne(t *testing.T) {
 	}
 }
 
-// lasting is for how long a phase of a test goes on: d, or 30 s where figures are asked for.
+// lasting returns the duration of a phase of a test: d, or 30 s with FIGURES=1.
 func lasting(d time.Duration) time.Duration {
 	if os.Getenv("FIGURES") != "" {
 		return 30 * time.Second
@@ -187,7 +187,7 @@ func lasting(d time.Duration) time.Duration {
 	return d
 }
 
-// Where the operator wants it so, nothing is sent while Redis is gone.
+// With redis.on_down: refuse nothing is sent while Redis is stopped.
 func TestRefuseWithoutRedis(t *testing.T) {
 	redis := redistest.Start(t)
 	f := newFleet(t, 1, redisConfig(redis, "refuse"))
@@ -233,7 +233,7 @@ func TestRefuseWithoutRedis(t *testing.T) {
 	}
 }
 
-// through returns a client that asks through an instance.
+// through returns a client that uses an instance as its proxy.
 func (f *fleet) through(i int) *http.Client {
 	proxy := &url.URL{Scheme: "http", Host: f.instances[i].proxy}
 	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(proxy)}}
@@ -241,7 +241,7 @@ func (f *fleet) through(i int) *http.Client {
 	return client
 }
 
-// get asks for a target of host and returns the answer, whose body is read.
+// get requests a target of host, reads the body, and returns the response.
 func (f *fleet) get(client *http.Client, host, target string) *http.Response {
 	f.t.Helper()
 	resp, err := client.Get(fmt.Sprintf("http://%s:%d%s", host, f.site.Port(), target))
@@ -253,12 +253,12 @@ func (f *fleet) get(client *http.Client, host, target string) *http.Response {
 	return resp
 }
 
-// A host that asked one instance to leave it alone is left alone by another one too after Redis has lost its memory.
+// A pause that a host asked of one instance holds for another one even after Redis has lost its data.
 func TestPauseOutlivesRedis(t *testing.T) {
 	redis := redistest.Start(t)
 	f := newFleet(t, 2, redisConfig(redis, "spread"))
 	told, other := f.through(0), f.through(1)
-	f.get(other, "a.example", "/page/1") // its connections stand
+	f.get(other, "a.example", "/page/1") // its connections are open
 	if resp := f.get(told, "b.example", "/status/429?retry_after=600"); resp.StatusCode != 429 {
 		t.Fatalf("the host answers %s", resp.Status)
 	}
@@ -277,7 +277,7 @@ func TestPauseOutlivesRedis(t *testing.T) {
 	}
 }
 
-// An instance that is shut down with a request under way and many waiting leaves its lanes free.
+// An instance that is stopped with a request in progress and many waiting releases its lanes.
 func TestShutdownFreesTheLanes(t *testing.T) {
 	redis := redistest.Start(t)
 	f := newFleet(t, 2, redisConfig(redis, "spread")+"grace: 200ms\n")
@@ -303,15 +303,14 @@ func TestShutdownFreesTheLanes(t *testing.T) {
 	if resp := f.get(other, "a.example", "/page/2"); resp.StatusCode != http.StatusOK {
 		t.Errorf("the other instance answers %s", resp.Status)
 	}
-	if took := time.Since(began); took > 2500*time.Millisecond { // half of what a lease lasts
+	if took := time.Since(began); took > 2500*time.Millisecond { // half the duration of a lease
 		t.Errorf("the lane was blocked for %v", took)
 	}
 	f.workers.Wait()
 }
 
-// TestInstanceFigures prints the table of gaps for one instance alone, and for two and four over Redis, and how late the
-// machine itself was:
-// FIGURES=1 go test ./cmd/robotsproxy -run TestInstanceFigures -v
+// TestInstanceFigures prints the table of gaps for one instance, and for two and four with Redis, and the lateness of
+// the machine: FIGURES=1 go test ./cmd/robotsproxy -run TestInstanceFigures -v
 func TestInstanceFigures(t *testing.T) {
 	if os.Getenv("FIGURES") == "" {
 		t.Skip("FIGURES is not set: it asks for a run of two minutes")
@@ -327,7 +326,7 @@ func TestInstanceFigures(t *testing.T) {
 	}
 }
 
-// lateness sleeps for d in pieces of 10 ms, and returns how late the hundredth part of them ended at least.
+// lateness sleeps for d in steps of 10 ms, and returns the 99th percentile of their lateness.
 func lateness(d time.Duration) time.Duration {
 	const piece = 10 * time.Millisecond
 	var late []time.Duration

@@ -8,7 +8,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/config"
 )
 
-// No more connections are taken than there are descriptors for, whatever is configured.
+// The limit of connections never exceeds the descriptors, whatever is configured.
 func TestLimitsFitTheDescriptors(t *testing.T) {
 	n, known := descriptors()
 	if !known {
@@ -28,7 +28,7 @@ func TestLimitsFitTheDescriptors(t *testing.T) {
 	}
 }
 
-// The admin listener takes no more than a sixteenth of the descriptors.
+// The admin listener uses at most a sixteenth of the descriptors.
 func TestAdminLimitsFitTheDescriptors(t *testing.T) {
 	n, known := descriptors()
 	if !known {

@@ -11,8 +11,8 @@ import (
 	"github.com/robotsproxy/robotsproxy/rules"
 )
 
-// TestSARIF holds a log against what the standard's schema asks of the parts that we write: names, required members,
-// closed sets of words, and that every index and reference leads somewhere.
+// TestSARIF checks a log against the standard's schema: names, required members, enumerations, and that every index and
+// reference is valid.
 func TestSARIF(t *testing.T) {
 	findings := rules.Lint([]byte("Disallow: a\nUser-agent: *\nAllow: /a$b\n"), rules.Options{})
 	var out bytes.Buffer

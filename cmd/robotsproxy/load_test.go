@@ -30,15 +30,15 @@ const (
 	mostMemory  = 150 << 20
 )
 
-// A thousand clients that never end their header and two thousand tunnels in which nothing happens take little memory, do
-// not slow the others down, and leave nothing behind.
+// A thousand clients that never complete their header and two thousand idle tunnels use little memory, do not slow
+// other clients, and leave no resources in use.
 func TestIdleLoad(t *testing.T) {
 	if n, _ := descriptors(); n < 4*(slowClients+idleTunnels) {
 		skipUnlessCI(t, fmt.Sprintf("%d descriptors are granted here, and the test needs %d", n, 4*(slowClients+idleTunnels)))
 	}
 	site := robotstest.New(t)
 	config := filepath.Join(t.TempDir(), "config.yaml")
-	text := siteConfig(site) + "limits: {header_timeout: 5m, idle_timeout: 5m}\npacing: {max_concurrent: 0}\n" // so that all hold on while we look
+	text := siteConfig(site) + "limits: {header_timeout: 5m, idle_timeout: 5m}\npacing: {max_concurrent: 0}\n" // so that all last during the measurement
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestIdleLoad(t *testing.T) {
 	t.Logf("descriptors: %d at the start, %d at the end; goroutines: %d and %d", files, l.files(), goroutines, l.goroutines())
 }
 
-// skipUnlessCI skips a test that this machine cannot run, and fails where everything must be there.
+// skipUnlessCI skips a test that this machine cannot run, or fails it if the machine must be able to.
 func skipUnlessCI(t *testing.T, why string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
@@ -83,7 +83,7 @@ func skipUnlessCI(t *testing.T, why string) {
 	t.Skip(why)
 }
 
-// load is what idle clients hold of a running proxy.
+// load are the idle clients of a running proxy.
 type load struct {
 	t      *testing.T
 	site   *robotstest.Site
@@ -124,7 +124,7 @@ func parallel(n int, f func(i int) error) error {
 	return <-failed
 }
 
-// openTunnels opens n tunnels that are intercepted, half of them over HTTP/2, each of which has answered one request.
+// openTunnels opens n intercepted tunnels, half of them over HTTP/2, and sends one request in each.
 func (l *load) openTunnels(n int) {
 	l.t.Helper()
 	pem, err := os.ReadFile(l.server.ca)
@@ -146,7 +146,7 @@ func (l *load) openTunnels(n int) {
 	}
 }
 
-// openSlow opens n connections that have sent half a header.
+// openSlow opens n connections and sends half a header on each.
 func (l *load) openSlow(n int) {
 	l.t.Helper()
 	err := parallel(n, func(int) error {
@@ -181,7 +181,7 @@ func get(c *http.Client, url string) error {
 	return nil
 }
 
-// median returns that of n requests on a kept connection.
+// median returns the median time of n requests on one connection.
 func (l *load) median(n int) time.Duration {
 	l.t.Helper()
 	transport := &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: l.server.proxy})}
@@ -202,7 +202,7 @@ func (l *load) proc(name string) string {
 	return filepath.Join("/proc", strconv.Itoa(l.server.cmd.Process.Pid), name)
 }
 
-// memory returns what the proxy occupies: its resident set.
+// memory returns the resident set size of the proxy.
 func (l *load) memory() (octets int) {
 	l.t.Helper()
 	status, err := os.ReadFile(l.proc("status"))
@@ -228,7 +228,7 @@ func (l *load) files() int {
 
 func (l *load) goroutines() int { return l.metric("go_goroutines") }
 
-// metric reads one from the operator's listener.
+// metric reads a metric from the admin listener.
 func (l *load) metric(name string) int {
 	l.t.Helper()
 	resp, err := http.Get("http://" + l.server.admin + "/metrics")

@@ -10,7 +10,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/config"
 )
 
-// TestColouredLogIsSafe holds that the only escapes on a terminal are those of colours.
+// TestColouredLogIsSafe checks that the only terminal escapes are those of colours.
 func TestColouredLogIsSafe(t *testing.T) {
 	var b strings.Builder
 	log := newTextLog(&b, slog.LevelInfo, true)
@@ -20,7 +20,7 @@ func TestColouredLogIsSafe(t *testing.T) {
 	}
 }
 
-// TestLogIsSafe holds that what a stranger wrote stays text in the log.
+// TestLogIsSafe checks that text from sites cannot act on a terminal.
 func TestLogIsSafe(t *testing.T) {
 	for _, format := range []config.LogFormat{config.LogText, config.LogJSON} {
 		for _, text := range hostileTexts {

@@ -14,7 +14,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
-// numbersIn returns the numbers of instances in the ids of the records in dir, with how many records each has.
+// numbersIn returns the numbers of instances in the ids of the records in dir, with the number of records of each.
 func numbersIn(t *testing.T, dir string) map[int]int {
 	t.Helper()
 	f, err := os.Open(filepath.Join(dir, "audit.jsonl"))
@@ -37,7 +37,7 @@ func numbersIn(t *testing.T, dir string) map[int]int {
 	return counts
 }
 
-// visited asks for a page through s and waits until its record is written.
+// visited requests a page through s and waits until its record is written.
 func (f *fleet) visited(i int, target string) {
 	f.t.Helper()
 	f.get(f.through(i), "b.example", target)
@@ -62,7 +62,7 @@ func TestInstancesHaveNumbers(t *testing.T) {
 	}
 }
 
-// So have two that share a data directory, and the number that is configured counts.
+// So have two that share a data directory. A configured number takes precedence.
 func TestProcessesOfOneDataDirHaveNumbers(t *testing.T) {
 	f := &fleet{t: t, site: robotstest.New(t)}
 	dir := filepath.Join(t.TempDir(), "data")

@@ -9,7 +9,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
-// A stop right after hosts have pushed back loses none of their pauses, which are stored in the background.
+// A stop right after hosts have pushed back keeps their pauses, which are stored in the background.
 func TestStopKeepsPauses(t *testing.T) {
 	const hosts = 20
 	site := robotstest.New(t)

@@ -17,11 +17,11 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
-// rawCases are octets that a client library would not send, or not so. HOST and TLS are the site's authorities. Each row
-// tells the statuses of all answers, and what the site is asked for.
+// rawCases are bytes that a client library would not send. HOST and TLS are the authorities of the site. Each row has
+// the statuses of all responses, and the requests that the site receives.
 var rawCases = []struct {
 	name, octets string
-	tls          string // what is sent inside TLS behind it
+	tls          string // sent inside TLS after it
 	statuses     string
 	sent         string
 }{
@@ -64,7 +64,7 @@ func TestRawOctets(t *testing.T) {
 	requests := 0
 	for _, row := range rawCases {
 		if requests += len(strings.Fields(row.statuses)); row.tls == "" && strings.HasPrefix(row.octets, "CONNECT") {
-			requests-- // the tunnel's own 200
+			requests-- // the 200 for the tunnel
 		}
 		t.Run(row.name, func(t *testing.T) {
 			site.Reset()
@@ -107,8 +107,8 @@ func (s *server) exchange(t *testing.T, octets, secure string) string {
 	return s.exchangeN(t, octets, secure, 1)
 }
 
-// exchangeN sends octets on a connection, and secure inside TLS after the response to a CONNECT. When it has n responses, it
-// ends the sending side. It returns all bytes that it receives.
+// exchangeN sends bytes on a connection, and secure inside TLS after the response to a CONNECT. After n responses it
+// closes the sending side. It returns all bytes that it receives.
 func (s *server) exchangeN(t *testing.T, octets, secure string, n int) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.proxy)
@@ -148,7 +148,7 @@ func (s *server) exchangeN(t *testing.T, octets, secure string, n int) string {
 	return string(append(answer, rest...))
 }
 
-// secure begins TLS behind a CONNECT and sends octets.
+// secure starts TLS after a CONNECT and sends bytes.
 func (s *server) secure(t *testing.T, conn net.Conn, octets string) *tls.Conn {
 	t.Helper()
 	if _, err := io.ReadFull(conn, make([]byte, len("HTTP/1.1 200 Connection established\r\n\r\n"))); err != nil {
@@ -169,7 +169,7 @@ func (s *server) secure(t *testing.T, conn net.Conn, octets string) *tls.Conn {
 
 var statusLine = regexp.MustCompile(`HTTP/1\.1 (\d{3}) [^\r]*\r\n`)
 
-// statuses returns the statuses in answer, interim ones left out.
+// statuses returns the statuses in answer, without interim responses.
 func statuses(answer string) string {
 	var all []string
 	for _, m := range statusLine.FindAllStringSubmatch(answer, -1) {

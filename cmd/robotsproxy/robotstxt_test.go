@@ -24,19 +24,19 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
-// fetchRow is one way in which a site answers for its robots.txt, and what becomes of two requests to it.
+// fetchRow is a response of a site for its robots.txt, and the outcome of two requests to the site.
 type fetchRow struct {
 	section string // of RFC 9309
-	at      string // its origin, where that is not the site's own; HTTP and HTTPS stand for the site's ports
+	at      string // its origin, if not that of the site; HTTP and HTTPS are the ports of the site
 	robots  robotstest.Robots
-	status  int    // of our answer for /private, which the file that is often sent disallows
+	status  int    // of the response for /private, which most of the files disallow
 	open    int    // and for /open; if zero, 200
-	state   string // as the record has it
+	state   string // in the record
 }
 
 const disallowsPrivate = "User-agent: *\nDisallow: /private\n"
 
-// fetches is section 2.3 of RFC 9309, and 2.4 and 2.5 where they need no clock.
+// fetches has rows for section 2.3 of RFC 9309, and for 2.4 and 2.5 as far as they need no clock.
 var fetches = []fetchRow{
 	{section: "2.3 not at the root: only /robots.txt counts", robots: robotstest.Robots{Body: disallowsPrivate}, status: 403, state: "found"},
 	{section: "2.3.1.1 204 is an empty file", robots: robotstest.Robots{Status: 204}, status: 200, state: "empty"},
@@ -70,7 +70,7 @@ var fetches = []fetchRow{
 	{section: "a web page in its place", robots: robotstest.Robots{Body: "<!doctype html>\n<title>Are you human?</title>"}, status: 200, state: "html"},
 }
 
-// walls are refused where the operator says so.
+// walls are refused if configured.
 var walls = []fetchRow{
 	{section: "2.3.1.3 401", robots: robotstest.Robots{Status: 401}, status: 503, open: 503, state: "unreachable"},
 	{section: "2.3.1.3 403", robots: robotstest.Robots{Status: 403}, status: 503, open: 503, state: "unreachable"},
@@ -78,7 +78,7 @@ var walls = []fetchRow{
 	{section: "a web page in its place", robots: robotstest.Robots{Body: "<?xml version='1.0'?>\n<html>Are you human?</html>"}, status: 503, open: 503, state: "html"},
 }
 
-// TestFetches goes through the table with the built program, each row a host of its own.
+// TestFetches runs the rows with the built program, each with a different host.
 func TestFetches(t *testing.T) { checkFetches(t, fetches, "robots: {timeout: 4s}\n") }
 
 func TestFetchesWithWallsRefused(t *testing.T) {
@@ -141,7 +141,7 @@ func checkFetches(t *testing.T, rows []fetchRow, config string) {
 
 func rowHost(i int) string { return fmt.Sprintf("row-%d.example", i) }
 
-// A copy that was good counts while the site gives no better one, the site is asked again, and a crawler learns of it.
+// An older copy is used while the site gives no better one. The site is asked again, and crawlers see the state.
 func TestStaleCopies(t *testing.T) {
 	const bot = "NewsBot"
 	site := robotstest.New(t)
@@ -165,7 +165,7 @@ func TestStaleCopies(t *testing.T) {
 		}
 		site.SetRobots(name, troubles[name])
 	}
-	time.Sleep(1500 * time.Millisecond) // what was fetched has expired
+	time.Sleep(1500 * time.Millisecond) // the file has expired
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			if got := s.get(t, base(name)+"/private"); got != 403 {
@@ -189,7 +189,7 @@ func TestStaleCopies(t *testing.T) {
 	}
 }
 
-// One fetch serves all who ask for a site that nobody has asked for before.
+// One fetch serves all concurrent requests to a new site.
 func TestOneFetchForAThousand(t *testing.T) {
 	site := robotstest.New(t)
 	site.SetRobots("a.example", robotstest.Robots{Body: disallowsPrivate, Delay: 300 * time.Millisecond})
@@ -210,7 +210,7 @@ func TestOneFetchForAThousand(t *testing.T) {
 	}
 }
 
-// asked returns how often host was asked for target.
+// asked returns the number of requests for target that host received.
 func asked(site *robotstest.Site, host, target string) (n int) {
 	for _, r := range site.Requests() {
 		if name, _, _ := strings.Cut(r.Host, ":"); name == host && r.Target == target {
@@ -220,7 +220,8 @@ func asked(site *robotstest.Site, host, target string) (n int) {
 	return n
 }
 
-// serveFor starts the program so that it finds names at site, with more configuration, and stops it with the test.
+// serveFor starts the program with site as the address of all names and with more configuration, and stops it with the
+// test.
 func serveFor(t *testing.T, site *robotstest.Site, names []string, more string) *server {
 	t.Helper()
 	dir := t.TempDir()
@@ -244,14 +245,14 @@ func serveFor(t *testing.T, site *robotstest.Site, names []string, more string) 
 	return s
 }
 
-// get asks for a URL through the program.
+// get requests a URL through the program.
 func (s *server) get(t *testing.T, u string) int {
 	t.Helper()
 	return s.answer(t, u).StatusCode
 }
 
-// answer asks for a URL through the program, and returns the answer with its body in memory. It has the status 0 where
-// there is none.
+// answer requests a URL through the program, and returns the response with its body in memory, or one with status 0
+// without a response.
 func (s *server) answer(t *testing.T, u string) *http.Response {
 	t.Helper()
 	proxy := &url.URL{Scheme: "http", Host: s.proxy}
@@ -277,7 +278,7 @@ func (s *server) answer(t *testing.T, u string) *http.Response {
 	return resp
 }
 
-// state returns what the n-th record of host says of its robots.txt, once it is written.
+// state returns the robots state in the n-th record of host, once it is written.
 func (s *server) state(t *testing.T, host string, n int) string {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
@@ -307,7 +308,7 @@ func (s *server) states(t *testing.T, host string) (states []string) {
 	return states
 }
 
-// A request that waits for its turn is judged by the robots.txt that was fetched meanwhile.
+// A request that waits in the queue is judged by a robots.txt that was fetched in the meantime.
 func TestRulesChangeWhileRequestsWait(t *testing.T) {
 	site := robotstest.New(t)
 	site.SetRobots("a.example", robotstest.Robots{Body: "User-agent: *\nCrawl-delay: 0.1\n"})

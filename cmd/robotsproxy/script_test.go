@@ -20,7 +20,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
-// binaryPath is the path of the program, which TestMain builds as a release is built.
+// binaryPath is the path of the program, which TestMain builds like a release.
 var binaryPath string
 
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
@@ -59,7 +59,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// scriptCondition knows [missing:PROGRAM], which is a failure where everything must be there.
+// scriptCondition implements [missing:PROGRAM], which fails the test if all programs must be installed.
 func scriptCondition(name string) (bool, error) {
 	program, ok := strings.CutPrefix(name, "missing:")
 	if !ok {
@@ -77,7 +77,7 @@ type (
 	serverKey struct{}
 )
 
-// setUp gives each script a site of its own.
+// setUp starts a site for each script.
 func setUp(env *testscript.Env) error {
 	site, err := robotstest.Start(robotstest.Options{})
 	if err != nil {
@@ -96,7 +96,7 @@ func setUp(env *testscript.Env) error {
 	return os.WriteFile(config, []byte(siteConfig(site)), 0o600)
 }
 
-// siteConfig is a configuration whose hosts lead to site.
+// siteConfig returns a configuration in which all hosts resolve to site.
 func siteConfig(site *robotstest.Site) string {
 	return fmt.Sprintf(`egress:
   allow_addresses: [127.0.0.0/8]
@@ -106,7 +106,7 @@ func siteConfig(site *robotstest.Site) string {
 }
 
 // site robots HOST FILE [STATUS] sets a robots.txt; site requests HOST prints how many targets
-// the host was asked for, and each on a line; site asked HOST TARGET prints how often.
+// the host received, and each on a line; site asked HOST TARGET prints the number of requests for TARGET.
 func scriptSite(ts *testscript.TestScript, _ bool, args []string) {
 	site := ts.Value(siteKey{}).(*robotstest.Site)
 	switch {
@@ -146,7 +146,7 @@ var (
 	adminLine = regexp.MustCompile(`(?m)^  admin +http://(\S+) `)
 )
 
-// startServer starts the program and waits for its greeting.
+// startServer starts the program and waits for its banner.
 func startServer(dir string, env []string, args ...string) (*server, error) {
 	all := append([]string{"serve", "--data-dir", dir, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...)
 	s := &server{cmd: exec.Command(binaryPath, all...), dir: dir, ca: filepath.Join(dir, "ca.pem"), log: &lockedBuffer{}, said: make(chan struct{})}
@@ -173,21 +173,21 @@ func startServer(dir string, env []string, args ...string) (*server, error) {
 		defer close(s.said)
 		io.Copy(s.log, lines)
 	}()
-	greeting := s.log.String()
-	s.proxy, s.admin = proxyLine.FindStringSubmatch(greeting)[1], adminLine.FindStringSubmatch(greeting)[1]
+	banner := s.log.String()
+	s.proxy, s.admin = proxyLine.FindStringSubmatch(banner)[1], adminLine.FindStringSubmatch(banner)[1]
 	return s, nil
 }
 
-// stop asks the program to end and returns how it did. The log has its last words then.
+// stop signals the program to end and returns its result. The log is complete then.
 func (s *server) stop() error {
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
-	<-s.said // Wait closes the pipe, whatever is still in it
+	<-s.said // Wait closes the pipe, even if it has unread data
 	return s.cmd.Wait()
 }
 
-// deadProxy stands in the environment of every proxy: users put the proxy itself there, and it must not heed that.
+// deadProxy is in the environment of every proxy. Users put the proxy there, and the proxy must ignore it.
 const deadProxy = "http://127.0.0.1:9"
 
 // serve [FLAG...] starts the proxy with $CONFIG and sets PROXY, ADMIN, ADMIN_ADDRESS, CA and DATA.
@@ -210,7 +210,8 @@ func scriptServe(ts *testscript.TestScript, _ bool, args []string) {
 	*ts.Value(serverKey{}).(**server) = s
 }
 
-// halt ends the proxy of this script (stop is testscript's own, and ends the script); its log is then the output.
+// halt ends the proxy of this script (stop is a command of testscript, and ends the script); its log is then the
+// output.
 func scriptHalt(ts *testscript.TestScript, _ bool, _ []string) {
 	s := *ts.Value(serverKey{}).(**server)
 	if s == nil {
@@ -230,8 +231,8 @@ func scriptCrash(ts *testscript.TestScript, _ bool, _ []string) {
 	s.cmd.Wait()
 }
 
-// records prints the audit of this script's proxy once it has at least N lines about requests of clients, and only those:
-// records N.
+// records prints the audit of this script's proxy once it has at least N lines about requests of clients, and only
+// those: records N.
 func scriptRecords(ts *testscript.TestScript, _ bool, args []string) {
 	var want int
 	if _, err := fmt.Sscan(args[0], &want); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
-// TestSecretsStayOutOfRecords holds that no credential in a request gets into a file or the log, while the origin gets
-// every one of them.
+// TestSecretsStayOutOfRecords checks that no credential in a request is written to a file or the log, and that the
+// origin receives all of them.
 func TestSecretsStayOutOfRecords(t *testing.T) {
 	site := robotstest.New(t)
 	s := startSite(t, site, "\n  resolve: {a.example: 127.0.0.1}\nlog: {level: debug}\n")
@@ -63,7 +63,7 @@ func TestSecretsStayOutOfRecords(t *testing.T) {
 	}
 }
 
-// TestSecretsOfRedirects holds that a credential in a redirect of robots.txt gets into no record.
+// TestSecretsOfRedirects checks that no record has a credential in a redirect of robots.txt.
 func TestSecretsOfRedirects(t *testing.T) {
 	site := robotstest.New(t)
 	site.SetRobots("a.example", robotstest.Robots{Redirect: "/moved;jsessionid=s3cr3t/robots.txt?token=s3cr3t"})

@@ -21,7 +21,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
-// soak skips a test that "make soak" alone runs, since its figures are those of a machine with nothing else to do.
+// soak skips a test that only "make soak" runs, because it measures an otherwise idle machine.
 func soak(t *testing.T) {
 	t.Helper()
 	if os.Getenv("SOAK") == "" {
@@ -29,7 +29,7 @@ func soak(t *testing.T) {
 	}
 }
 
-// soaked starts the program before a site whose robots.txt asks for a Crawl-delay.
+// soaked starts the program in front of a site with a Crawl-delay.
 func soaked(t *testing.T, crawlDelay string, pacing string) (*server, *robotstest.Site) {
 	site := robotstest.New(t)
 	site.SetRobots("a.example", robotstest.Robots{Body: "User-agent: *\nDisallow:\nCrawl-delay: " + crawlDelay + "\n"})
@@ -45,8 +45,8 @@ func soaked(t *testing.T, crawlDelay string, pacing string) (*server, *robotstes
 	return s, site
 }
 
-// TestSoakWaiting has a thousand clients wait for one host, each on a connection of its own, and then leave: what they
-// cost, and that all of it is given back.
+// TestSoakWaiting measures the memory of a thousand clients that wait for one host, each on its own connection, and
+// checks that it is released after they leave.
 func TestSoakWaiting(t *testing.T) {
 	soak(t)
 	const clients = 1000
@@ -87,8 +87,7 @@ func TestSoakWaiting(t *testing.T) {
 	}
 }
 
-// TestSoakSpacing has fifty clients go for one host as fast as it allows, and reads from the records how well the spacing
-// was kept.
+// TestSoakSpacing measures the spacing in the records of fifty clients that request one host as fast as possible.
 func TestSoakSpacing(t *testing.T) {
 	soak(t)
 	const clients, pages = 50, 300
@@ -132,8 +131,8 @@ func TestSoakSpacing(t *testing.T) {
 	}
 }
 
-// overheads returns by how much the gaps of the records were longer than required, in order, and how long all would have
-// taken without: the requests and their Delays.
+// overheads returns the sorted excess of the gaps in the records over the required ones, and the time that the
+// requests and their Delays take without it.
 func overheads(t *testing.T, path string) (over []time.Duration, ideal time.Duration) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -154,7 +153,7 @@ func overheads(t *testing.T, path string) (over []time.Duration, ideal time.Dura
 	return over, ideal
 }
 
-// resident returns how many KiB of memory the program holds.
+// resident returns the resident set size of the program in KiB.
 func resident(t *testing.T, s *server) int {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
@@ -169,7 +168,7 @@ func resident(t *testing.T, s *server) int {
 	return kib
 }
 
-// metric reads a number of the program's own.
+// metric reads a metric of the program.
 func metric(t *testing.T, s *server, name string) int {
 	t.Helper()
 	n, err := s.metric(name)
@@ -196,7 +195,7 @@ func (s *server) metric(name string) (int, error) {
 	return strconv.Atoi(string(m[1]))
 }
 
-// settle waits until what a burst begins has come about.
+// settle waits until the effects of a burst are complete.
 func settle(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(20 * time.Millisecond) {

@@ -8,7 +8,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
-// Whatever kept a request from its origin has a name in the summary, also where nobody refused it.
+// The summary names every reason for which a request was not sent, including those that are not refusals.
 func TestSummaryNamesEveryCause(t *testing.T) {
 	counts := newSummary()
 	counts.observe(&audit.Record{Host: "a.example", Decision: policy.Error, Reason: policy.ReasonClientLeft})
@@ -23,7 +23,7 @@ func TestSummaryNamesEveryCause(t *testing.T) {
 	}
 }
 
-// Our own requests for robots.txt are none of the child's.
+// The proxy's requests for robots.txt are not counted.
 func TestSummaryCountsNoFetches(t *testing.T) {
 	counts := newSummary()
 	counts.observe(&audit.Record{Host: "a.example", Path: "/robots.txt", Via: audit.Robots, Decision: policy.Allow, Status: 200})

@@ -16,7 +16,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
-// chain is a proxy whose upstream proxy is another one, which wants a password.
+// chain is a proxy with another proxy as its upstream proxy, which requires a password.
 type chain struct {
 	site          *robotstest.Site
 	front, behind *server
@@ -36,7 +36,7 @@ func newChain(t *testing.T) *chain {
 	return c
 }
 
-// config is that of the proxy in front.
+// config returns the configuration of the first proxy.
 func (c *chain) config(credentials string) string {
 	return fmt.Sprintf(`egress:
   allow_addresses: [127.0.0.0/8]
@@ -47,7 +47,7 @@ func (c *chain) config(credentials string) string {
 `, c.behind.ca, c.behind.proxy, credentials)
 }
 
-// trust makes a client of the proxy in front, which trusts its CA.
+// trust returns a client of the first proxy that trusts its CA.
 func (c *chain) trust(t *testing.T) {
 	t.Helper()
 	pem, err := os.ReadFile(c.front.ca)
@@ -71,7 +71,7 @@ func writeFile(t *testing.T, dir, name, text string) string {
 	return path
 }
 
-// writeHtpasswd makes a file of one user, whose hash costs a test nothing.
+// writeHtpasswd writes a file with one user and a cheap hash.
 func writeHtpasswd(t *testing.T, dir, user, password string) string {
 	t.Helper()
 	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
@@ -97,7 +97,7 @@ func startIn(t *testing.T, dir, config string) *server {
 	return s
 }
 
-// get returns the status of a page, and why it is not 200.
+// get returns the status of a page, and the reason if it is not 200.
 func (c *chain) get(t *testing.T, scheme, path string) string {
 	t.Helper()
 	port := map[string]int{"http": c.site.Port(), "https": c.site.TLSPort()}[scheme]
@@ -109,9 +109,8 @@ func (c *chain) get(t *testing.T, scheme, path string) string {
 	return strings.TrimSpace(fmt.Sprint(resp.StatusCode, " ", resp.Header.Get("Robotsproxy-Reason")))
 }
 
-// Two programs, one behind the other, in clear and with the CA of the one behind trusted by the one in front: the
-// credentials of the file let the one in at the other, appear nowhere else, and when the one behind has ended, nothing goes
-// past it.
+// Two proxies in a chain, with http and with https between them: the second accepts the credentials in the first one's
+// file, which appear nowhere else, and after the second has ended, nothing bypasses it.
 func TestUpstreamProxy(t *testing.T) {
 	c := newChain(t)
 	for _, scheme := range []string{"http", "https"} {
@@ -155,7 +154,8 @@ func TestUpstreamProxy(t *testing.T) {
 	}
 }
 
-// Wrong credentials for the upstream proxy are no site's fault: once they are right, a restart finds nothing that they left.
+// Wrong credentials for the upstream proxy are not a failure of a site: after they are corrected, a restart finds no
+// trace.
 func TestUpstreamCredentialsAreMended(t *testing.T) {
 	c := newChain(t)
 	if err := c.front.stop(); err != nil {

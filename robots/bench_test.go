@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/robots"
@@ -86,6 +87,9 @@ func BenchmarkStoreHit(b *testing.B) {
 	origins := []origin.Origin{mustOrigin(b, "http://a.example"), mustOrigin(b, "http://b.example")}
 	for _, o := range origins {
 		lookUp(b, c, o)
+	}
+	for len(c.Unsaved()) > 0 {
+		time.Sleep(time.Millisecond)
 	}
 	b.ReportAllocs()
 	i := 0

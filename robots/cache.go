@@ -43,7 +43,8 @@ type CacheOptions struct {
 	// If false, it disallows every path.
 	UnreachableAllows bool
 
-	// MaxBytes limits the memory of Snapshots. If zero, 256 MiB.
+	// MaxBytes limits the memory of Snapshots. If zero, 256 MiB. Those that wait to be saved may take 16 MiB
+	// more.
 	MaxBytes int64
 	// MaxFetches limits concurrent fetches. If zero, 1,024. A client alone gets 7/8 of them: see gate.
 	MaxFetches int
@@ -114,7 +115,7 @@ func NewCache(o CacheOptions) (*Cache, error) {
 	c := &Cache{
 		options: o, born: time.Now(), seed: maphash.MakeSeed(), kept: kept, recent: newRecent(forRecent),
 		queue: newQueue(o.MaxFetches, o.MaxBodies, runtime.GOMAXPROCS(0), o.MaxQueue),
-		saver: newSaver(min(o.MaxBytes/4, saverBytes)),
+		saver: newSaver(saverBytes),
 	}
 	c.life, c.end = context.WithCancel(context.Background())
 	c.saves, c.endSaves = context.WithCancel(context.Background())

@@ -44,14 +44,14 @@ const (
 // String returns the reason as the end of a sentence.
 func (r Reason) String() string {
 	return [...]string{
-		ReasonNoGroup:      "no group is for this agent",
+		ReasonNoGroup:      "no group applies to this agent",
 		ReasonNoMatch:      "no rule for this agent matches",
 		ReasonRobotsTxt:    "/robots.txt itself is always allowed",
 		ReasonOtherOrigin:  "the file is of another origin",
 		ReasonOnlyMatch:    "no other rule for this agent matches",
 		ReasonLongestMatch: "it has the most octets of the rules that match",
 		ReasonAllowWinsTie: "it has as many octets as a Disallow that matches, and Allow wins",
-		ReasonEarlierLine:  "it has as many octets as another that matches, and stands in front of it",
+		ReasonEarlierLine:  "it has as many octets as another that matches, and comes first",
 		ReasonFirstMatch:   "it is the first rule that matches",
 		ReasonTooComplex:   "the verdict takes too many steps, and was given up",
 	}[r]

@@ -69,7 +69,7 @@ func withStores(cmd *cobra.Command, std stdio, open caOpener, do storeAction) *c
 		return errors.Join(errs...)
 	})
 	for _, s := range stores {
-		wanted[s.name] = cmd.Flags().Bool(s.name, false, "use "+s.title+", and only the stores with such a flag")
+		wanted[s.name] = cmd.Flags().Bool(s.name, false, "use only "+s.title+"; store flags can be combined")
 	}
 	return cmd
 }

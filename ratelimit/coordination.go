@@ -127,6 +127,7 @@ func (s *state) askForLease(delay time.Duration, now time.Time) {
 func (s *state) leased(r LeaseResult, err error, delay time.Duration, now time.Time) {
 	c := s.coordination
 	c.asking = false
+	s.expireOverdue(now)
 	if err != nil {
 		s.rejectIf(now, func(*waiter) error { return err })
 		s.dispatch(now)
@@ -270,6 +271,7 @@ func (c *coordination) before(n int, step time.Duration, now time.Time) int {
 // wake asks for a lease again, since a message has come from another instance.
 func (s *state) wake(now time.Time) {
 	s.coordination.askAfter, s.coordination.woken = time.Time{}, true
+	s.expireOverdue(now)
 	if s.queue != nil {
 		s.askForHead(now)
 	}

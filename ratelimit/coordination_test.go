@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -498,6 +499,33 @@ func TestSharedLimit(t *testing.T) {
 			t.Errorf("a ninth request waited %v, want until one of the eight had ended", g.Waited())
 		}
 	})
+}
+
+// TestWakeAfterReleaseAfter has a request go on for longer than ReleaseAfter while another one waits for a lease: a
+// question that a message causes does not count it as in flight.
+func TestWakeAfterReleaseAfter(t *testing.T) {
+	m := newMachine(t, Options{ReleaseAfter: 30 * time.Second})
+	m.coordination = &coordination{}
+	enter := func() {
+		if _, err := m.enter(t.Context(), Request{MaxWait: time.Hour}, new(inflight), m.now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	enter()
+	m.leased(LeaseResult{Lease: &clubLease{}, Gap: -1}, nil, 0, m.now)
+	m.now = m.now.Add(29 * time.Second)
+	enter()
+	m.leased(LeaseResult{Wait: 10 * time.Second, Gap: -1}, nil, 0, m.now)
+	m.now = m.now.Add(2 * time.Second)
+	m.out.effects = nil
+	m.wake(m.now)
+	asked := slices.IndexFunc(m.out.effects, func(e effect) bool { return e.kind == askForLease })
+	if asked < 0 {
+		t.Fatalf("the message causes no question, but %v", m.out.effects)
+	}
+	if got := m.out.effects[asked].ask.InFlight; got != 0 {
+		t.Errorf("the question counts %d requests in flight, want 0", got)
+	}
 }
 
 // A foreseen wait includes the requests of other instances. They count as sent, one in each step, until the next result.

@@ -32,7 +32,8 @@ type Coordinator interface {
 	// error says that the other instances do not know the override yet; they learn of it as soon as possible.
 	Override(key string, o Override) error
 
-	// Watch calls f with a key when it is worth asking again for it. Calls may be lost. f must not block.
+	// Watch calls f with a key when it is worth asking again for it. Calls may be lost. f must not block, and may wait
+	// for a call of Sent, Leave, Pause, End or Cancel to return: none of these may call f.
 	Watch(f func(key string))
 }
 

@@ -288,8 +288,8 @@ func (s *state) release(f *inflight, end, now time.Time) {
 	s.dispatch(now)
 }
 
-// expireOverdue ends the requests that have gone on for longer than ReleaseAfter, each at its own moment. Every move
-// calls it before it looks at the requests in flight, so that needs no timer.
+// expireOverdue ends the requests that have gone on for longer than ReleaseAfter, each at its own moment. It needs no
+// timer, since every move calls it before it looks at the requests in flight.
 func (s *state) expireOverdue(now time.Time) {
 	for f := s.inflights.oldest; f != nil; f = s.inflights.oldest {
 		end := f.start.Add(s.rules.ReleaseAfter)

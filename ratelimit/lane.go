@@ -148,7 +148,7 @@ func (ln *lane) answered(o Outcome, client string, sent, now time.Time) {
 	if o.pushesBack() {
 		ln.limiter.pushedBack.Add(1)
 	}
-	if !o.pushesBack() && o.pauseAsked() == 0 {
+	if !o.throttles() {
 		return
 	}
 	if ln.coordination != nil && (o.pauseAsked() == 0 || o.personal()) {

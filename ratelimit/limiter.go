@@ -276,7 +276,7 @@ func (l *Limiter) Reckon(r Request) (wait, gap time.Duration, ok bool) {
 // Hear handles the response to a request of client that was sent without a Grant, after Reckon. It may pause the host
 // for all clients.
 func (l *Limiter) Hear(key, client string, o Outcome) {
-	if !o.pushesBack() && o.pauseAsked() == 0 {
+	if !o.throttles() {
 		return
 	}
 	ln, err := l.lane(key)

@@ -47,6 +47,9 @@ func (o Outcome) pushesBack() bool {
 	return o.Status == http.StatusTooManyRequests || o.Status == http.StatusServiceUnavailable
 }
 
+// throttles reports whether the host asked for fewer requests or for a pause.
+func (o Outcome) throttles() bool { return o.pushesBack() || o.pauseAsked() > 0 }
+
 // personal reports whether o may concern the account of the request only. A 503 concerns the host.
 func (o Outcome) personal() bool { return o.Credentials && o.Status != http.StatusServiceUnavailable }
 

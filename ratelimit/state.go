@@ -36,13 +36,13 @@ type state struct {
 	gapFrom     time.Time     // from when a gap counts: pacer.delayFrom, or a later call of reckon
 	moves       uint64        // counts the changes of pacer.delayFrom and gapFrom: cancel undoes only the last one
 	reportSlot  *time.Time    // of the last call of reckon; nil: there was none
-	longest     time.Duration // the longest Delay so far, but at least DefaultDelay and remembered
+	longest     time.Duration // the longest Delay so far, but at least remembered
 	avgDuration time.Duration // moving average of how long requests take
 }
 
 // init initializes s for a lane that was never used.
 func (s *state) init(r *rules, shared bool) {
-	s.rules, s.longest = r, max(remembered, r.DefaultDelay)
+	s.rules, s.longest = r, remembered
 	s.pacer.countFrom(time.Time{})
 	if shared {
 		s.coordination = &coordination{}
@@ -191,7 +191,7 @@ func (s *state) grant(w *waiter, now time.Time) {
 		s.passOver(w, now)
 	}
 	s.queue.pop(w)
-	s.left()
+	s.removed()
 	if w.part {
 		s.notePart(now)
 	}
@@ -221,12 +221,12 @@ func (s *state) claim(w *waiter, left bool, now time.Time) (bool, error) {
 // remove removes w from the queue, if it is still there.
 func (s *state) remove(w *waiter) {
 	if s.queue != nil && s.queue.remove(w) {
-		s.left()
+		s.removed()
 	}
 }
 
-// left must be called after a request has left the queue. It drops an empty queue.
-func (s *state) left() {
+// removed must be called after a request or reservation was removed from the queue. It drops an empty queue.
+func (s *state) removed() {
 	s.leaveLine()
 	if s.queue.n == 0 {
 		s.queue = nil
@@ -348,7 +348,7 @@ func (s *state) idle(now time.Time) bool {
 	s.forgive(now)
 	s.overlaps.dropOver(now)
 	return s.queue == nil && s.inflights.n == 0 && s.overlaps == nil && s.hold.over(now) &&
-		now.Sub(later(s.gapFrom, s.lastReport())) >= max(s.longest, s.rules.DefaultDelay) &&
+		now.Sub(later(s.gapFrom, s.lastSlot())) >= max(s.longest, s.rules.DefaultDelay) &&
 		s.pacer.full(now)
 }
 

@@ -4,8 +4,8 @@ import "time"
 
 // A coordination is the part of a lane's state that concerns other instances. It is nil if there is no Coordinator.
 //
-// A lane asks for a lease if the head of its queue may start by the state of this instance. The lane stays unlocked
-// during the question. The result is a move of its own, and the lease goes to the request that is the head by then.
+// A lane asks for a lease if the head of its queue may start by the state of this instance, and sooner after a message
+// from another instance or if askEarly says so. The lane stays unlocked during the question. The result is a move of its own, and the lease goes to the request that is the head by then.
 type coordination struct {
 	asking   bool          // a question has no result yet
 	askedAt  time.Time     // when the last question was asked
@@ -87,7 +87,7 @@ func (s *state) untilLease(delay time.Duration, now time.Time) time.Duration {
 }
 
 // askEarly asks for a lease before askAfter if the number of waiting requests has doubled since the last question. The
-// other instances foresee longer waits then.
+// other instances predict longer waits then.
 func (s *state) askEarly(now time.Time) {
 	if s.coordination != nil && s.queue.waiting() >= 2*max(1, s.coordination.reported) {
 		s.askForHead(now)
@@ -217,7 +217,7 @@ func (s *state) countFromHere() {
 }
 
 // refuseLate refuses requests that came after the question was asked, if they would wait for too long by its result.
-// Their waits were foreseen without it.
+// Their waits were predicted without it.
 func (s *state) refuseLate(r LeaseResult, now time.Time) {
 	s.rejectIf(now, func(w *waiter) error {
 		if w.part || w.arrived.Before(s.coordination.askedAt) { // a part waits for no turn of another instance

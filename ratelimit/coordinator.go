@@ -9,8 +9,9 @@ import (
 // implements it over Redis.
 type Coordinator interface {
 	// Lease asks for the right to send one request. It does not wait for it: a result without a Lease says when to ask
-	// again. The lane has one question at a time, for the head of its queue, and asks only if that request may start by
-	// the state of this instance. The error is an *UnavailableError.
+	// again. The lane has one question at a time, for the head of its queue. It asks if that request may start by the
+	// state of this instance, after a call of Watch's function, and if the number of waiting requests has doubled. The
+	// error is an *UnavailableError.
 	Lease(LeaseRequest) (LeaseResult, error)
 
 	// Sent reports that a request to key was sent without a Lease, or that one has ended. The other instances count

@@ -109,7 +109,7 @@ func TestWaiterLeaves(t *testing.T) {
 		if snap != nil || !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != time.Second {
 			t.Errorf("Snapshot = %v, %v after %v, want %v after 1s", snap, err, time.Since(begin), context.DeadlineExceeded)
 		}
-		lookUp(t, c, o) // whoever stays gets the same flight's
+		lookUp(t, c, o) // whoever stays gets the result of the same fetch
 		if got := time.Since(begin); got != time.Minute {
 			t.Errorf("the one who stayed waited until %v, want 1m0s", got)
 		}
@@ -293,7 +293,7 @@ func TestHangingHosts(t *testing.T) {
 	})
 }
 
-// TestClose has flights under way, and others that wait for a place.
+// TestClose has fetches under way, and others that wait for a place.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := robots.NewCache(robots.CacheOptions{MaxFetches: 3, Fetch: func(ctx context.Context, _ fetch.Request) (*robots.Answer, error) {
@@ -317,13 +317,13 @@ func TestClose(t *testing.T) {
 		begin := time.Now()
 		c.Close()
 		if got := time.Since(begin); got != time.Second {
-			t.Errorf("Close took %v, want the second that the flights need", got)
+			t.Errorf("Close took %v, want the second that the fetches need", got)
 		}
 		askers.Wait()
 	})
 }
 
-// TestCloseAfterAllLeft closes while flights begin whose callers have gone already.
+// TestCloseAfterAllLeft closes while fetches begin whose callers have gone already.
 func TestCloseAfterAllLeft(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -270,7 +270,7 @@ func TestHopsTakeTurns(t *testing.T) {
 	})
 }
 
-// TestToJudge looks up rules beside a flight to the same origin, and has what is found kept for all.
+// TestToJudge looks up rules beside a fetch to the same origin, and has what is found kept for all.
 func TestToJudge(t *testing.T) {
 	o := mustOrigin(t, "http://b.example")
 	synctest.Test(t, func(t *testing.T) {
@@ -292,8 +292,8 @@ func TestToJudge(t *testing.T) {
 	})
 }
 
-// TestToJudgeJoinsNoFlight has a flight to the origin wait for something that lasts: it is not waited for.
-func TestToJudgeJoinsNoFlight(t *testing.T) {
+// TestToJudgeJoinsNoFetch has a fetch to the origin wait for something that lasts: it is not waited for.
+func TestToJudgeJoinsNoFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		web := newFakeWeb(map[string]string{"http://b.example/robots.txt": "-> http://c.example/x", "http://c.example/x": file})
 		c, j := judging(t, web, robots.CacheOptions{})
@@ -302,7 +302,7 @@ func TestToJudgeJoinsNoFlight(t *testing.T) {
 		var all sync.WaitGroup
 		all.Go(func() {
 			if got := outline(lookUp(t, c, b)); got != "found 200 /open" {
-				t.Errorf("the flight: %s", got)
+				t.Errorf("the fetch: %s", got)
 			}
 		})
 		time.Sleep(3 * time.Second) // it waits for its turn at c.example
@@ -474,7 +474,7 @@ func TestOlderCopyUntilTheTurn(t *testing.T) {
 	})
 }
 
-// TestJoinersOfAHopWithoutATurn has another client wait for the flight of one that finds no turn: it asks for itself.
+// TestJoinersOfAHopWithoutATurn has another client wait for the fetch of one that finds no turn: it asks for itself.
 func TestJoinersOfAHopWithoutATurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		web := newFakeWeb(map[string]string{"http://a.example/robots.txt": "-> http://b.example/x", "http://b.example/x": file})

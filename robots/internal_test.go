@@ -38,8 +38,8 @@ func counted(t *testing.T) (c *Cache, fetches *int) {
 
 func jobFor(c *Cache, o origin.Origin) job { return job{origin: o, key: c.key(o)} }
 
-// TestFlightLooksAgain has a flight that begins when another for the same origin has landed.
-func TestFlightLooksAgain(t *testing.T) {
+// TestJobLooksAgain has a fetch that begins when another for the same origin has landed.
+func TestJobLooksAgain(t *testing.T) {
 	c, fetches := counted(t)
 	defer c.Close()
 	e := jobFor(c, originOf(t, "a.example"))
@@ -53,12 +53,12 @@ func TestFlightLooksAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if second, err := fly(); second.snap != first.snap || err != nil || *fetches != 1 {
-		t.Errorf("the second flight brought %p, %v after %d fetches, want the first one's %p after 1", second.snap, err, *fetches, first.snap)
+		t.Errorf("the second fetch brought %p, %v after %d fetches, want the first one's %p after 1", second.snap, err, *fetches, first.snap)
 	}
 }
 
-// TestFlightAfterClose has one that begins too late.
-func TestFlightAfterClose(t *testing.T) {
+// TestJobAfterClose has one that begins too late.
+func TestJobAfterClose(t *testing.T) {
 	c, fetches := counted(t)
 	c.Close()
 	o := originOf(t, "a.example")
@@ -71,7 +71,7 @@ func TestFlightAfterClose(t *testing.T) {
 	}
 }
 
-// TestResultForOthers has a flight fail for reasons of the client that began it.
+// TestResultForOthers has a fetch fail for reasons of the client that began it.
 func TestResultForOthers(t *testing.T) {
 	for _, row := range []struct {
 		client    string
@@ -86,7 +86,7 @@ func TestResultForOthers(t *testing.T) {
 	} {
 		f := &inflight{job: job{asker: Asker{Client: "one"}}, err: fmt.Errorf("fetching: %w", row.err)}
 		if _, err := f.outcome(row.client); !errors.Is(err, row.want) {
-			t.Errorf("of a flight that one began and that failed with %v, %s gets %v; want %v", row.err, row.client, err, row.want)
+			t.Errorf("of a fetch that one began and that failed with %v, %s gets %v; want %v", row.err, row.client, err, row.want)
 		}
 	}
 }

@@ -18,7 +18,7 @@ func (c *Cache) join(ctx context.Context, j job) (result, error) {
 	case <-f.done:
 		return f.outcome(j.asker.Client)
 	case <-ctx.Done():
-		f.pass.leave(j.asker.Client)
+		f.pass.removeCaller(j.asker.Client)
 		return result{}, fmt.Errorf("robots: waiting for %s: %w", j.origin, ctx.Err())
 	}
 }
@@ -212,7 +212,7 @@ func (f *inflight) snapshot(answer *Answer, before *Snapshot) *Snapshot {
 // close the site.
 func (s *Snapshot) countsOn() bool { return s != nil && !s.isGood() && s.freshAt(time.Now()) }
 
-// spare returns what counts while the host is paused, or nil if the origin must be asked all the same.
+// spare returns the Snapshot that counts while the host is paused, or nil if the origin must be asked all the same.
 func (c *Cache) spare(f *inflight, before *Snapshot) *Snapshot {
 	now, until := time.Now(), c.options.Paused(f.origin.Host())
 	switch {
@@ -221,27 +221,30 @@ func (c *Cache) spare(f *inflight, before *Snapshot) *Snapshot {
 	case f.purpose == early && before.freshAt(now):
 		return before
 	}
-	stale := before.extend(now, until, errPaused)
-	if stale != nil {
-		c.keep(f, stale.prepare(), before)
-	}
-	return stale
+	return c.extend(f, before, now, until, errPaused)
 }
 
-// orOlder returns the older copy that counts until f has its turn, if err is a *fetch.LaterError and there is such a
-// copy, or else err.
+// orOlder returns the older copy that counts until f has its turn, if err is a *fetch.LaterError and there is such a copy,
+// or else err.
 func (c *Cache) orOlder(f *inflight, before *Snapshot, err error) (result, error) {
 	var later *fetch.LaterError
 	now := time.Now()
 	if f.purpose == anyway || !errors.As(err, &later) || !later.At.After(now) || before == nil || before.freshAt(now) {
 		return result{}, err
 	}
-	stale := before.extend(now, later.At, later)
-	if stale == nil {
-		return result{}, err
+	if stale := c.extend(f, before, now, later.At, later); stale != nil {
+		return result{snap: stale}, nil
 	}
-	c.keep(f, stale.prepare(), before)
-	return result{snap: stale}, nil
+	return result{}, err
+}
+
+// extend keeps before as a stale copy until the given time. It returns nil if before is too old for that.
+func (c *Cache) extend(f *inflight, before *Snapshot, now, until time.Time, why error) *Snapshot {
+	stale := before.extend(now, until, why)
+	if stale != nil {
+		c.keep(f, stale.prepare(), before)
+	}
+	return stale
 }
 
 // keep adds snap to the memory and to those that are saved, and reports a change from before. It does nothing if a job

@@ -116,7 +116,7 @@ func TestPausedRenewal(t *testing.T) {
 	})
 }
 
-// TestRefreshJoinsPause refreshes while a flight is under way that keeps away from a paused host: that is not what was
+// TestRefreshJoinsPause refreshes while a fetch is under way that keeps away from a paused host: that is not what was
 // asked.
 func TestRefreshJoinsPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

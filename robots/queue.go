@@ -105,8 +105,8 @@ func (p *pass) giveUp(why error) {
 	p.cancel(&fetch.GiveUpError{Err: why})
 }
 
-// join adds a caller that waits for p. The job then waits in the line of that caller's client too.
-func (p *pass) join(client string) {
+// addCaller adds a caller that waits for p. The job then waits in the line of that caller's client too.
+func (p *pass) addCaller(client string) {
 	q := p.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -126,8 +126,8 @@ func (p *pass) join(client string) {
 	}
 }
 
-// leave undoes a join. If no caller is left, the job ends, unless it fetches and no ticket needs its place.
-func (p *pass) leave(client string) {
+// removeCaller undoes an addCaller. If no caller is left, the job ends, unless it fetches and no ticket needs its place.
+func (p *pass) removeCaller(client string) {
 	q := p.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -238,7 +238,7 @@ func (p *pass) at(ctx context.Context, g *gate, f func()) error {
 
 // take waits for a place of g with the ticket t and stores it in held.
 func (p *pass) take(ctx context.Context, g *gate, t *ticket, held **place) error {
-	p.ask(g, t)
+	p.enqueue(g, t)
 	select {
 	case <-t.over:
 	case <-ctx.Done():
@@ -264,8 +264,8 @@ func (p *pass) take(ctx context.Context, g *gate, t *ticket, held **place) error
 	return nil
 }
 
-// ask adds t to g. It ends another job whose place t can have.
-func (p *pass) ask(g *gate, t *ticket) {
+// enqueue adds t to g. It ends another job whose place t can have.
+func (p *pass) enqueue(g *gate, t *ticket) {
 	q := p.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -349,8 +349,8 @@ func (q *queue) endSlow() {
 	}
 }
 
-// load returns the number of fetches that wait and that run.
-func (q *queue) load() (waiting, running int) {
+// counts returns the number of fetches that wait and that run.
+func (q *queue) counts() (waiting, running int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.fetches.waiting, q.fetches.places - q.fetches.free

@@ -27,7 +27,7 @@ type counts struct {
 // Stats returns the current counts.
 func (c *Cache) Stats() Stats {
 	n := &c.counts
-	waiting, fetching := c.queue.load()
+	waiting, fetching := c.queue.counts()
 	return Stats{
 		Hits: n.hits.Load(), StoreHits: n.storeHits.Load(), StaleServed: n.staleServed.Load(), Fetches: n.fetches.Load(),
 		Revalidated: n.revalidated.Load(), Failures: n.failures.Load(), HTML: n.html.Load(), Changes: n.changes.Load(),

@@ -170,13 +170,10 @@ func (c *Cache) ask(ctx context.Context, f *inflight, before *Snapshot) (result,
 		c.space(f.pass, f.origin, before)
 		return result{snap: before}, nil
 	}
-	snap := replace(before, f.snapshot(answer, before), c.options.UnreachableAllows)
+	snap := supersede(before, f.snapshot(answer, before), c.options.UnreachableAllows)
 	c.space(f.pass, f.origin, snap.prepare())
-	c.writing.Lock() // before the turn is given back, so that the next job finds the result
-	defer c.writing.Unlock()
-	f.pass.end()
 	if f.purpose != toJudge || answer.Flags&RedirectRefused == 0 { // else another job may follow that redirect
-		c.keepLocked(f, snap, before)
+		c.keep(f, snap, before)
 	}
 	return result{snap: snap, asked: true}, nil
 }
@@ -224,8 +221,8 @@ func (c *Cache) spare(f *inflight, before *Snapshot) *Snapshot {
 	return c.extend(f, before, now, until, errPaused)
 }
 
-// orOlder returns the older copy that counts until f has its turn, if err is a *fetch.LaterError and there is such a copy,
-// or else err.
+// orOlder returns the older copy that counts until f has its turn, if err is a *fetch.LaterError and there is such a
+// copy, or else err.
 func (c *Cache) orOlder(f *inflight, before *Snapshot, err error) (result, error) {
 	var later *fetch.LaterError
 	now := time.Now()
@@ -247,26 +244,27 @@ func (c *Cache) extend(f *inflight, before *Snapshot, now, until time.Time, why 
 	return stale
 }
 
-// keep adds snap to the memory and to those that are saved, and reports a change from before. It does nothing if a job
-// that ended later has fetched a newer Snapshot, or after a purge.
+// keep adds snap to the memory and to the Snapshots that are saved, and reports a change from before.
 func (c *Cache) keep(f *inflight, snap, before *Snapshot) {
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	c.keepLocked(f, snap, before)
+	if change := c.replace(f, snap, before); change != nil {
+		c.counts.changes.Add(1)
+		c.options.Changed(*change)
+	}
 }
 
-// keepLocked is keep for a caller that has locked writing.
-func (c *Cache) keepLocked(f *inflight, snap, before *Snapshot) {
+// replace puts snap in place of before and returns the change, or nil. It does nothing if a job that ended later has
+// fetched a newer Snapshot, or after a purge.
+func (c *Cache) replace(f *inflight, snap, before *Snapshot) *Change {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	f.pass.end() // under the lock, so that the next job for the host finds snap
 	snap.Client = f.asker.Client
 	other := c.inMemory(f.key, f.origin)
 	if other != f.seen && other != nil && other.Fetched.After(snap.Fetched) || c.purges.Load() != f.purges {
-		return
+		return nil
 	}
 	change := changeOf(before, snap)
 	c.save(snap, change)
 	c.remember(f.key, snap)
-	if change != nil {
-		c.counts.changes.Add(1)
-		c.options.Changed(*change)
-	}
+	return change
 }

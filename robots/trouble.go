@@ -23,9 +23,9 @@ const grace = time.Minute
 // longestError is the longest time for which a failure is kept, unless the origin asked for more.
 const longestError = 30 * time.Minute
 
-// replace returns the Snapshot that counts after answer: answer itself, or before as a stale copy. Before may be nil.
-// Replace may change answer.
-func replace(before, answer *Snapshot, unreachableAllows bool) *Snapshot {
+// supersede returns the Snapshot that counts after answer: answer itself, or before as a stale copy. Before may be nil.
+// It may change answer.
+func supersede(before, answer *Snapshot, unreachableAllows bool) *Snapshot {
 	failed, walled := answer.Availability == Unreachable, answer.Flags&fetch.Wall != 0
 	if !failed && !walled {
 		return answer

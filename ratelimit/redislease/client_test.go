@@ -260,7 +260,7 @@ func TestHolderThatIsGone(t *testing.T) {
 	granted(t, in[1], spaced(4*time.Second))
 
 	// Fencing: the first instance can neither renew nor end its lease.
-	if v, err := in[0].call(&command{verb: "renew", key: host, args: []any{l.token, micros(0)}}, nil); err != nil || v.number(0) != 0 {
+	if v, err := in[0].call(&command{verb: "renew", key: host, args: []any{l.token, micros(0)}}); err != nil || v.number(0) != 0 {
 		t.Errorf("renewal of a lease that ran out: %v, %v, want 0", v, err)
 	}
 	l.End()
@@ -774,7 +774,7 @@ func TestLateQuestionIsNotGranted(t *testing.T) {
 		in[0].health.mu.Unlock()
 	}
 	slow()
-	v, err := in[0].call(&command{verb: "lease", key: host, args: []any{0, 1, "mark", 1, 0, 1}}, nil)
+	v, err := in[0].call(&command{verb: "lease", key: host, args: []any{0, 1, "mark", 1, 0, 1}})
 	if err != nil || v.text(0) != "" || v.number(1) >= 0 || server.Exists(in[0].keys(host)[1]) {
 		t.Errorf("a question that comes late is answered %v, %v, want no lease", v, err)
 	}

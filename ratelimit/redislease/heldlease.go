@@ -140,8 +140,8 @@ func (l *heldLease) giveBackLocked(verb string) {
 		return
 	}
 	cmd := &command{verb: verb, args: []any{l.token, micros(l.delay)}, repeats: true}
-	cmd.done = func(v reply, err error) {
-		if err == nil && v.number(0) == 0 && !cmd.repeated {
+	cmd.heard = func(v reply) {
+		if v.number(0) == 0 && !cmd.repeated {
 			l.client.lostLease(l.key)
 		}
 	}

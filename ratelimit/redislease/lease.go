@@ -124,11 +124,12 @@ func (c *Client) ask(r ratelimit.LeaseRequest) (v reply, l *heldLease, err error
 	o := c.overrides.reminder(r.Key, time.Now())
 	args := []any{micros(r.Delay), limit, from, r.Waiting, c.knownLease(r), c.questions.Add(1), o.at}
 	args = append(args, overrideArgs(o.Override)...)
-	v, err = c.call(&command{verb: "lease", key: r.Key, args: args, repeats: true}, func(v reply) {
+	heard := func(v reply) {
 		if token := v.text(0); token != "" {
 			l = c.hold(r, token)
 		}
-	})
+	}
+	v, err = c.call(&command{verb: "lease", key: r.Key, args: args, repeats: true, heard: heard})
 	return v, l, err
 }
 

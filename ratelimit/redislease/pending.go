@@ -30,10 +30,6 @@ func newPendingUpdates() pendingUpdates {
 	return pendingUpdates{make(map[string]pause), make(map[string]datedOverride)}
 }
 
-func (u pendingUpdates) clone() pendingUpdates {
-	return pendingUpdates{maps.Clone(u.pauses), maps.Clone(u.overrides)}
-}
-
 // pause adds p, unless a pause that ends later is pending.
 func (u pendingUpdates) pause(key string, p pause) {
 	if p.until.After(u.pauses[key].until) {
@@ -69,7 +65,7 @@ func (c *Client) CountThrottle(e ratelimit.ThrottleEvent) (ratelimit.ThrottleRes
 		personal = 1
 	}
 	args := []any{e.Client, micros(time.Since(e.Sent)), e.Streak, personal, micros(e.RetryAfter)}
-	v, err := c.call(&command{script: backoffScript, verb: "throttle", key: e.Key, args: args}, nil)
+	v, err := c.call(&command{script: backoffScript, verb: "throttle", key: e.Key, args: args})
 	if err != nil {
 		return ratelimit.ThrottleResult{}, err
 	}
@@ -88,15 +84,17 @@ func (c *Client) Override(key string, o ratelimit.Override) error {
 	if err := c.health.down(); err != nil {
 		return err
 	}
-	_, err := c.call(overrideCommand(key, dated), func(v reply) { c.overrideSent(key, dated, v) })
+	_, err := c.call(c.overrideCommand(key, dated))
 	return err
 }
 
-func overrideCommand(key string, o datedOverride) *command {
+// overrideCommand returns the command that sends o to Redis.
+func (c *Client) overrideCommand(key string, o datedOverride) *command {
 	cmd := &command{script: overrideScript, verb: "set", key: key, args: overrideArgs(o.Override), repeats: true}
 	if o.at > 0 {
 		cmd.verb, cmd.args = "remind", append([]any{o.at}, cmd.args...)
 	}
+	cmd.heard = func(v reply) { c.overrideSent(key, o, v) }
 	return cmd
 }
 
@@ -112,9 +110,11 @@ func (c *Client) overrideSent(key string, o datedOverride, v reply) {
 	}
 }
 
-func pauseCommand(key string, p pause) *command {
+// pauseCommand returns the command that sends p to Redis.
+func (c *Client) pauseCommand(key string, p pause) *command {
 	args := []any{micros(max(0, time.Until(p.until))), string(p.source)}
-	return &command{script: backoffScript, verb: "pause", key: key, args: args, repeats: true}
+	heard := func(reply) { c.pauseSent(key, p) }
+	return &command{script: backoffScript, verb: "pause", key: key, args: args, repeats: true, heard: heard}
 }
 
 // pauseSent notes that Redis knows p.
@@ -157,54 +157,37 @@ func (c *Client) sendLoop() {
 // sendPending sends the pending updates, unless Redis is down.
 func (c *Client) sendPending() {
 	if c.health.down() != nil {
-		return // to copy the updates at each pause that begins meanwhile would be a waste
+		return // the updates are not copied for each pause that begins meanwhile
 	}
+	var commands []func() *command // each is called when it is sent, since it counts the rest of a pause from then
 	c.mu.Lock()
-	pending := c.pending.clone()
+	for key, p := range c.pending.pauses {
+		commands = append(commands, func() *command { return c.pauseCommand(key, p) })
+	}
+	for key, o := range c.pending.overrides {
+		commands = append(commands, func() *command { return c.overrideCommand(key, o) })
+	}
 	c.mu.Unlock()
-	c.sendEach(slices.Collect(maps.Keys(pending.pauses)), func(key string) *command {
-		p := pending.pauses[key]
-		cmd := pauseCommand(key, p)
-		cmd.done = func(_ reply, err error) {
-			if err == nil {
-				c.pauseSent(key, p)
-			}
-		}
-		return cmd
-	})
-	c.sendEach(slices.Collect(maps.Keys(pending.overrides)), func(key string) *command {
-		o := pending.overrides[key]
-		cmd := overrideCommand(key, o)
-		cmd.done = func(v reply, err error) {
-			if err == nil {
-				c.overrideSent(key, o, v)
-			}
-		}
-		return cmd
-	})
-}
-
-// sendEach sends the command of each key and waits for the answers. It stops if Redis goes down.
-func (c *Client) sendEach(keys []string, commandOf func(key string) *command) {
-	for some := range slices.Chunk(keys, maxCalls) {
+	for some := range slices.Chunk(commands, maxCalls) {
 		if c.health.down() != nil {
 			return
 		}
-		var waiting sync.WaitGroup
-		for _, key := range some {
-			cmd := commandOf(key)
-			done := cmd.done
-			cmd.done = func(v reply, err error) {
-				defer waiting.Done()
-				done(v, err)
-			}
-			waiting.Add(1)
-			if !c.pipe(key).put(cmd) {
-				waiting.Done()
-			}
-		}
-		waiting.Wait()
+		c.sendAll(some)
 	}
+}
+
+// sendAll sends commands and waits for the answers.
+func (c *Client) sendAll(commands []func() *command) {
+	var waiting sync.WaitGroup
+	for _, command := range commands {
+		cmd := command()
+		cmd.done = func(reply, error) { waiting.Done() }
+		waiting.Add(1)
+		if !c.pipe(cmd.key).put(cmd) {
+			waiting.Done()
+		}
+	}
+	waiting.Wait()
 }
 
 // resend makes all pauses and overrides that this instance knows pending, since Redis may have forgotten them.

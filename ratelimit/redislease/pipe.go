@@ -30,10 +30,14 @@ type command struct {
 	verb     string
 	key      string
 	args     []any
-	repeats  bool               // to run it twice does no harm
-	repeated bool               // it was sent twice
-	merges   bool               // the queue holds at most one for each lane
-	done     func(reply, error) // called once by the pipe; must not block; may be nil
+	repeats  bool // to run it twice does no harm
+	repeated bool // it was sent twice
+	merges   bool // the queue holds at most one for each lane
+
+	// The pipe calls heard with the answer, if there is one, and then done with the answer or the error, each once. Both
+	// may be nil, and must not block.
+	heard func(reply)
+	done  func(reply, error)
 }
 
 // A pipe sends commands to Redis in order. It sends the commands that arrive while others are in flight together, up to
@@ -179,6 +183,9 @@ func finish(commands []*command, err error) {
 }
 
 func (cmd *command) finish(v reply, err error) {
+	if err == nil && cmd.heard != nil {
+		cmd.heard(v)
+	}
 	if cmd.done != nil {
 		cmd.done(v, err)
 	}

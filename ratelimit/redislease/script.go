@@ -58,20 +58,15 @@ type unrepeated struct{ *redis.Cmd }
 
 func (unrepeated) NoRetry() bool { return true }
 
-// call runs cmd and waits for the answer. If maxCalls calls wait already, it first waits for one of them to end. If
-// heard is not nil, it is called with the answer before the next command of the lane is sent and before Close returns.
-func (c *Client) call(cmd *command, heard func(reply)) (reply, error) {
+// call runs cmd and waits for the answer. If maxCalls calls wait already, it first waits for one of them to end. It sets
+// cmd.done; cmd.heard is called before the next command of the lane is sent and before Close returns.
+func (c *Client) call(cmd *command) (reply, error) {
 	type answer struct {
 		reply
 		error
 	}
 	answered := make(chan answer, 1)
-	cmd.done = func(v reply, err error) {
-		if err == nil && heard != nil {
-			heard(v)
-		}
-		answered <- answer{v, err}
-	}
+	cmd.done = func(v reply, err error) { answered <- answer{v, err} }
 	c.calls <- struct{}{}
 	defer func() { <-c.calls }()
 	if c.isClosed() || !c.pipe(cmd.key).put(cmd) {

@@ -168,7 +168,7 @@ func TestPausedClientsAreBounded(t *testing.T) {
 		for i := range 1000 {
 			for _, o := range []Outcome{{Status: 429, RetryAfter: time.Hour, Credentials: true}, {Status: 429, Credentials: true}} {
 				l.Hear(host, fmt.Sprint("client-", i), o)
-				if got := len(l.present(host).hold.recent); got >= throttleLimit {
+				if got := len(l.find(host).hold.recent); got >= throttleLimit {
 					t.Fatalf("%d throttle events are remembered", got)
 				}
 			}

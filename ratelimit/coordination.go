@@ -5,8 +5,8 @@ import "time"
 // A coordination is the part of a lane's state that concerns other instances. It is nil if there is no Coordinator.
 //
 // A lane asks for a lease if the head of its queue may start by the state of this instance, and sooner after a message
-// from another instance or if askEarly says so. The lane stays unlocked during the question. The result is another move,
-// and the lease goes to the request that is the head by then.
+// from another instance or if askEarly says so. The lane stays unlocked during the question. The result is another
+// move, and the lease goes to the request that is the head by then.
 type coordination struct {
 	asking   bool          // a question has no result yet
 	askedAt  time.Time     // when the last question was asked

@@ -71,14 +71,15 @@ type LeaseResult struct {
 	Mode        Mode
 }
 
-// A ThrottleEvent is an answer of 429 or 503 that named no time, or an answer that may concern one client alone.
+// A ThrottleEvent is a response with status 429 or 503 that named no time, or a response that may concern one client
+// alone.
 type ThrottleEvent struct {
 	Key        string
 	Client     string        // of the request
 	Sent       time.Time     // when the request was sent; one that was in flight when a pause began does not count
 	Streak     int           // how many pauses of the curve have followed one another, as this instance knows
-	Personal   bool          // the lane is paused only if a second client gets such an answer: see Outcome.Credentials
-	RetryAfter time.Duration // for which the host asked to be left alone; 0: it named no time
+	Personal   bool          // the lane is paused only if a second client gets one too: see Outcome.Credentials
+	RetryAfter time.Duration // the pause that the host asked for; 0: it named no time
 }
 
 // A ThrottleResult is the state of a lane after a ThrottleEvent.

@@ -5,12 +5,21 @@ import (
 	"time"
 )
 
+// debts holds the debts of the clients that have held the lane while others waited: how much longer than the others each
+// has held it. They decide which client has the next turn.
+//
 // The clients that wait for a lane take turns such that each holds the lane for about the same time. The next turn goes
 // to the client that has held the lane for the shortest time. If several have, it goes to the one that was served the
 // longest ago. Clients with requests of about equal length thus take turns one by one.
 //
 // This is start-time fair queueing: at each turn, a virtual clock advances to the time of the client that is served. A
 // new client starts at the clock, so it gains nothing from the time when it was absent.
+type debts struct {
+	clock time.Duration
+	until map[string]time.Duration // by client: the position of the clock at which it owes nothing
+	last  time.Time                // of the last charge
+}
+
 const (
 	// leastTurn is the least time that is charged for a turn: 32 short turns cost as much as one of a second.
 	leastTurn = time.Second / 32
@@ -25,14 +34,7 @@ const (
 	mostPasses = 32
 )
 
-// debts holds the debts of the clients that have held the lane while others waited.
-type debts struct {
-	clock time.Duration
-	until map[string]time.Duration // by client: the position of the clock at which it owes nothing
-	last  time.Time                // of the last charge
-}
-
-// of returns the debt of client: how much longer than the others it has held the lane.
+// of returns the debt of client.
 func (d *debts) of(client string) time.Duration { return max(0, d.until[client]-d.clock) }
 
 // charge charges client for a turn that held the lane for held and ended now. If there are debts of most clients

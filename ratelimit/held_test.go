@@ -378,7 +378,7 @@ func TestDebtsAreBounded(t *testing.T) {
 		})
 		synctest.Wait()
 		g.Release(Outcome{Status: 200})
-		ln := l.present(host)
+		ln := l.find(host)
 		for i := range 1000 {
 			ln.mu.Lock()
 			ln.debts.charge(fmt.Sprint("client-", i), time.Duration(i)*time.Millisecond, 10, time.Now())
@@ -414,7 +414,7 @@ func TestForeseenWithDebts(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(5 * time.Second)
 		g.Release(Outcome{Status: 200})
-		ln := l.present(host)
+		ln := l.find(host)
 		ln.mu.Lock()
 		ln.avgDuration = 100 * time.Millisecond
 		owes, new := ln.predict(time.Now(), "a", 0, delay), ln.predict(time.Now(), "c", 0, delay)

@@ -161,7 +161,7 @@ func (l *Limiter) Lift(key string) error {
 // Stopped returns a *StoppedError if key is stopped, else nil. It is for requests that are not paced; Acquire returns
 // the same error.
 func (l *Limiter) Stopped(key string) error {
-	ln := l.present(key)
+	ln := l.find(key)
 	if ln == nil {
 		return nil
 	}
@@ -172,7 +172,7 @@ func (l *Limiter) Stopped(key string) error {
 
 // Paused returns when the pause ends that the host of key has asked for, or the zero time if there is none.
 func (l *Limiter) Paused(key string) time.Time {
-	ln := l.present(key)
+	ln := l.find(key)
 	if ln == nil {
 		return time.Time{}
 	}

@@ -136,15 +136,15 @@ func (ln *lane) askForLease(r LeaseRequest, delay time.Duration) {
 func (ln *lane) hear(f *inflight, o Outcome, now time.Time) {
 	if !f.heard {
 		f.heard = true
-		ln.answered(o, f.client, f.start, now)
+		ln.handleResponse(o, f.client, f.start, now)
 	}
 }
 
 // maxThrottleEvents is how many throttle events may wait for the Coordinator. Further ones count in this instance only.
 const maxThrottleEvents = 1024
 
-// answered handles the response to a request that client sent.
-func (ln *lane) answered(o Outcome, client string, sent, now time.Time) {
+// handleResponse handles the response to a request that client sent.
+func (ln *lane) handleResponse(o Outcome, client string, sent, now time.Time) {
 	if o.pushesBack() {
 		ln.limiter.pushedBack.Add(1)
 	}

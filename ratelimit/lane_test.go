@@ -92,7 +92,7 @@ func TestTrim(t *testing.T) {
 		r := Request{Key: host, Delay: time.Hour, MaxWait: 2 * time.Hour}
 		send(t, l, r, 0)
 		g := acquire(t, l, r)
-		ln := l.present(host)
+		ln := l.find(host)
 		if sweepAll(l); ln.out == nil {
 			t.Error("the sweep has freed the outbox of a lane with a request in flight")
 		}

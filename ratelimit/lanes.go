@@ -20,8 +20,8 @@ const remembered = time.Minute
 
 // lane returns the locked lane of key. If there is no lane, it makes one.
 //
-// A sweep may drop the lane between find and lock: this call finds the lane; the sweep locks it, finds it idle and
-// drops it; this call locks it. No other call will find that lane, so this one looks again.
+// A sweep may drop the lane between findOrMake and lock: this call finds the lane; the sweep locks it, sees that it is
+// idle and drops it; this call locks it. No other call will find that lane, so this one looks again.
 func (l *Limiter) lane(key string) (*lane, error) {
 	if l.calls.Add(1)%sweepEvery == 0 {
 		l.mu.Lock()
@@ -29,7 +29,7 @@ func (l *Limiter) lane(key string) (*lane, error) {
 		l.mu.Unlock()
 	}
 	for {
-		ln, err := l.find(key)
+		ln, err := l.findOrMake(key)
 		if err != nil {
 			return nil, err
 		}
@@ -41,9 +41,9 @@ func (l *Limiter) lane(key string) (*lane, error) {
 	}
 }
 
-// find returns the lane of key without locking it. If there is no lane, it makes one.
-func (l *Limiter) find(key string) (*lane, error) {
-	if ln := l.present(key); ln != nil {
+// findOrMake returns the lane of key without locking it. If there is no lane, it makes one.
+func (l *Limiter) findOrMake(key string) (*lane, error) {
+	if ln := l.find(key); ln != nil {
 		return ln, nil
 	}
 	l.mu.Lock()
@@ -63,8 +63,8 @@ func (l *Limiter) find(key string) (*lane, error) {
 	return ln, nil
 }
 
-// present returns the lane of key without locking it, or nil if there is no lane.
-func (l *Limiter) present(key string) *lane {
+// find returns the lane of key without locking it, or nil if there is no lane.
+func (l *Limiter) find(key string) *lane {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.lanes[key]

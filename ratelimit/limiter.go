@@ -137,7 +137,7 @@ func (l *Limiter) setOptions(o Options) {
 
 // wake makes the lane of key ask for a lease again. The Coordinator calls it.
 func (l *Limiter) wake(key string) {
-	if ln := l.present(key); ln != nil {
+	if ln := l.find(key); ln != nil {
 		ln.lock()
 		defer ln.unlock()
 		ln.wake(time.Now())
@@ -285,7 +285,7 @@ func (l *Limiter) Hear(key, client string, o Outcome) {
 	}
 	defer ln.unlock()
 	now := time.Now()
-	ln.answered(o, client, now, now)
+	ln.handleResponse(o, client, now, now)
 }
 
 // Stats are counts of a Limiter since New, and its present size.

@@ -21,7 +21,7 @@ type View struct {
 
 // Peek returns the state of the lane of key. It returns false if key has no lane, as an idle key may.
 func (l *Limiter) Peek(key string) (View, bool) {
-	ln := l.present(key)
+	ln := l.find(key)
 	if ln == nil {
 		return View{}, false
 	}

@@ -7,8 +7,8 @@ import (
 
 // A state is the state machine of one lane. It has no lock, clock, goroutine, timer or channel: the lane provides them.
 // Each move is a method that takes the present moment, which never goes back. A move returns its result to its caller,
-// and appends its effects on others to the outbox. Apart from its arguments, it reads only ctx.Err and the ClientTime of
-// requests, and the misses that all lanes share.
+// and appends its effects on others to the outbox. Apart from its arguments, it uses only ctx.Err and the ClientTime of
+// requests, the misses that all lanes share, and random numbers.
 //
 // The moves are:
 //
@@ -18,7 +18,8 @@ import (
 //   - intervene, of an operator
 //   - leased, counted, wake and reclaimForOthers, of other instances
 //
-// After each of them, dispatch grants the requests that may start and sets the timer for the next one.
+// A move after which a request may start ends with dispatch, which grants the requests that may start and sets the
+// timer for the next one.
 type state struct {
 	rules *rules
 	out   *outbox // nil: there were no effects yet

@@ -24,7 +24,7 @@ type saver struct {
 	queue   []*unsaved
 	latest  map[origin.Origin]*unsaved // those in queue
 	bytes   int64
-	running bool                       // a goroutine calls run
+	running bool                       // a goroutine calls saveAll
 	lost    map[origin.Origin]struct{} // not saved since
 	floor   time.Time                  // Snapshots of the Store that were fetched earlier may be outdated
 }
@@ -39,7 +39,6 @@ type unsaved struct {
 const (
 	saverBytes   = 16 << 20
 	maxLost      = 10_000
-	savePatience = 500 * time.Millisecond
 	lastPatience = 2 * time.Second // for all that waits when the Cache is closed
 )
 
@@ -50,7 +49,7 @@ func newSaver(limit int64) saver {
 	}
 }
 
-// add reports whether the caller must start run.
+// add adds u. It reports whether the caller must call saveAll.
 func (s *saver) add(u *unsaved) (start bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +76,7 @@ func (s *saver) lose(o origin.Origin) {
 	s.lost[o] = struct{}{}
 }
 
-// first returns the Snapshot that is saved next. If nothing waits, run must return.
+// first returns the Snapshot that is saved next. If it returns nil, saveAll must return.
 func (s *saver) first() *unsaved {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,7 +154,7 @@ func (c *Cache) Unsaved() []origin.Origin {
 	return slices.Collect(maps.Keys(c.saver.latest))
 }
 
-// save has snap saved in the background. Only flights call it: c.busy does not wait for what begins after the last one.
+// save has snap saved in the background. Only jobs call it, since c.busy must not be zero.
 func (c *Cache) save(snap *Snapshot, change *Change) {
 	if c.saver.add(&unsaved{snap, change}) {
 		c.busy.Go(c.saveAll)
@@ -175,7 +174,7 @@ func (c *Cache) saveNext() bool {
 	if u == nil {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(c.saves, savePatience)
+	ctx, cancel := context.WithTimeout(c.saves, storePatience)
 	defer cancel()
 	err := c.trySave(ctx, u)
 	if err != nil {

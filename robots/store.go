@@ -49,7 +49,7 @@ type Version struct {
 	LastSeen  time.Time
 }
 
-// storePatience is how long a call of Load or Delete may take. Callers wait for it.
+// storePatience is how long a call of the Store may take. Callers wait for Load and Delete.
 const storePatience = 5 * time.Second
 
 // load reads the Snapshot of o from the Store. If ctx ends, it returns the error of ctx; it reports other failures to

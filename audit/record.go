@@ -62,7 +62,7 @@ type Record struct {
 	Dialect         string    `json:"dialect,omitempty"` // with which it was read
 
 	DelayRequired Millis `json:"delay_required_ms,omitempty"`
-	// DelaySource is floor, crawl-delay, request-rate, backoff, retry-after, default-delay or ip.
+	// DelaySource is floor, crawl-delay, request-rate, backoff, retry-after or default-delay.
 	DelaySource string `json:"delay_source,omitempty"`
 	Waited      Millis `json:"waited_ms,omitempty"`
 	Gap         Millis `json:"gap_ms,omitempty"`      // since the previous request to this host; omitted if unknown

@@ -201,11 +201,11 @@ func TestSubresourcesHaveNoDelay(t *testing.T) {
 			got := []int{
 				ask("/page/1", "document"), ask("/page/2", "image"), ask("/page/3", "empty"),
 				ask("/private", "script"), ask("/page/4", "iframe"), ask("/page/5", "document"), ask("/page/6", ""),
-				ask("/page/7", "font"),
+				ask("/page/7", "font"), ask("/page/8", "fencedframe"),
 			}
-			want := []int{200, 200, 200, 403, 429, 429, 429, 200}
+			want := []int{200, 200, 200, 403, 429, 429, 429, 200, 429}
 			if !pages {
-				want = []int{200, 429, 429, 403, 429, 429, 429, 429}
+				want = []int{200, 429, 429, 403, 429, 429, 429, 429, 429}
 			}
 			if !slices.Equal(got, want) {
 				t.Errorf("answered %v, want %v", got, want)
@@ -214,6 +214,35 @@ func TestSubresourcesHaveNoDelay(t *testing.T) {
 				t.Errorf("the record of the image has the deviation %q", rec.Deviation)
 			}
 		})
+	}
+}
+
+// TestSubresourcesInReportMode has a browser load two pages at once. In mode enforce, the second would wait and its part
+// would not.
+func TestSubresourcesInReportMode(t *testing.T) {
+	mode := policy.Report
+	r := newRig(t, func(o *Options) {
+		o.Snapshots = fixed("User-agent: *\nDisallow:\nCrawl-delay: 1000\n")
+		o.Clients = []Client{{
+			Client:   policy.Client{Name: "browser", Mode: &mode},
+			Prefixes: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Pages: true,
+		}}
+	})
+	for i, test := range []struct {
+		dest, deviation string
+		waits           bool
+	}{{"document", "", false}, {"document", "reported", true}, {"image", "subresource", false}} {
+		req, _ := http.NewRequest("GET", r.url("http", fmt.Sprint("/page/", i+1)), nil)
+		req.Header.Set("Sec-Fetch-Dest", test.dest)
+		resp, err := r.client(true).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if rec := r.last(i + 1); resp.StatusCode != 200 || rec.Deviation != test.deviation || (rec.Waited > 0) != test.waits {
+			t.Errorf("request %d (%s): status %d, deviation %q, waited %v, want 200, %q, and a wait: %v",
+				i, test.dest, resp.StatusCode, rec.Deviation, rec.Waited, test.deviation, test.waits)
+		}
 	}
 }
 

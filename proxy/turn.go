@@ -129,7 +129,7 @@ func (ex *exchange) delay() time.Duration {
 // Sec-Fetch-Dest (W3C Fetch Metadata section 2.1). Any client can forge the field.
 func isSubresource(h http.Header) bool {
 	switch h.Get("Sec-Fetch-Dest") {
-	case "", "document", "iframe", "frame", "object", "embed":
+	case "", "document", "iframe", "frame", "fencedframe", "object", "embed":
 		return false
 	}
 	return true
@@ -196,6 +196,11 @@ func (ex *exchange) hold(g ratelimit.Grant) {
 	defer ex.mu.Unlock()
 	ex.grant = g
 	ex.rec.SetGrant(g)
+	ex.noteSubresource()
+}
+
+// noteSubresource records that the request asked for less than the Delay of its host.
+func (ex *exchange) noteSubresource() {
 	if ex.delay() < ex.judged.Delay {
 		ex.rec.AddDeviation(audit.DeviationSubresource)
 	}
@@ -218,7 +223,8 @@ func (ex *exchange) report() {
 	if gap >= 0 {
 		ex.rec.SetGap(gap)
 	}
-	if wait > 0 || gap >= 0 && audit.Millis(gap) < ex.rec.DelayRequired {
+	ex.noteSubresource()
+	if wait > 0 || !ex.asked.Part && gap >= 0 && audit.Millis(gap) < ex.rec.DelayRequired {
 		ex.rec.AddDeviation(audit.DeviationReported)
 	}
 	if (!ok || wait > ex.asked.MaxWait) && ex.rec.Decision == policy.Allow {

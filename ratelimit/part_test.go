@@ -108,3 +108,29 @@ func TestPartsOfAPausedClient(t *testing.T) {
 		all.Wait()
 	})
 }
+
+// TestReckonParts calls Reckon for documents and for parts. A part does not wait for the slots of documents, but for a
+// pause. The next document counts its Delay from the part.
+func TestReckonParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{})
+		page := Request{Key: host, Client: "a", Delay: 10 * time.Second, MaxWait: minute}
+		part := page
+		part.Delay, part.Part = 0, true
+		reckon := func(r Request, want time.Duration) {
+			t.Helper()
+			if wait, _, ok := l.Reckon(r); wait != want || !ok {
+				t.Errorf("Reckon(%+v) = %v, %v, want %v, true", r, wait, ok, want)
+			}
+		}
+		reckon(page, 0)
+		reckon(page, 10*time.Second)
+		reckon(part, 0)
+		reckon(page, 20*time.Second)
+		time.Sleep(25 * time.Second)
+		reckon(part, 0)
+		reckon(page, 10*time.Second)
+		l.Hear(host, "a", Outcome{Status: 429, RetryAfter: 30 * time.Second})
+		reckon(part, 30*time.Second)
+	})
+}

@@ -6,7 +6,7 @@ import "time"
 // request, which is negative if the lane remembers none. See Limiter.Reckon.
 //
 // The slots of these requests are spaced by their Delays. As with a bucket, the requests of a burst start before their
-// slots.
+// slots. A part does not wait for the slots of documents, since it would start before them.
 func (s *state) reckon(r Request, now time.Time) (wait, gap time.Duration, ok bool) {
 	o := s.rules
 	delay, burst := s.hold.delay(r.delay()), 1
@@ -21,7 +21,10 @@ func (s *state) reckon(r Request, now time.Time) (wait, gap time.Duration, ok bo
 	s.sent(r.delay(), now)
 
 	slot := later(now, s.lastSlot().Add(delay))
-	wait = max(0, slot.Sub(now)-time.Duration(burst-1)*delay, s.hold.pauseLeftFor(r.Client, now))
+	wait = max(0, s.hold.pauseLeftFor(r.Client, now))
+	if !r.Part || delay > 0 {
+		wait = max(wait, slot.Sub(now)-time.Duration(burst-1)*delay)
+	}
 	if wait > max(0, r.MaxWait) || delay > 0 && wait/delay >= time.Duration(o.MaxQueue) {
 		return wait, gap, false
 	}

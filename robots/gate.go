@@ -36,12 +36,11 @@ const eager = 7
 // line holds the tickets of one client.
 type line struct {
 	client  string
-	held    int            // places
-	last    uint64         // number of the last grant
-	waiting list.List      // of *ticket, in the order of arrival
-	ready   list.List      // of *ticket: those in waiting that are not blocked
-	byHost  map[string]int // number of tickets in waiting
-	index   int            // in gate.ready, or -1
+	held    int       // places
+	last    uint64    // number of the last grant
+	waiting list.List // of *ticket, in the order of arrival
+	ready   list.List // of *ticket: those in waiting that are not blocked
+	index   int       // in gate.ready, or -1
 }
 
 // ticket is a pass that waits for a place. It is in the line of each client that waits for the pass.
@@ -98,9 +97,6 @@ func (g *gate) add(t *ticket, client string) {
 		s.ready = l.ready.PushBack(t)
 	}
 	t.stands = append(t.stands, s)
-	if t.host != "" {
-		l.count(t.host, 1)
-	}
 	g.waiting++
 	g.fix(l)
 }
@@ -145,20 +141,8 @@ func (g *gate) leaveLine(t *ticket, s stand) {
 	if s.ready != nil {
 		l.ready.Remove(s.ready)
 	}
-	if t.host != "" {
-		l.count(t.host, -1)
-	}
 	g.waiting--
 	g.fix(l)
-}
-
-func (l *line) count(host string, n int) {
-	if l.byHost == nil {
-		l.byHost = make(map[string]int)
-	}
-	if l.byHost[host] += n; l.byHost[host] == 0 {
-		delete(l.byHost, host)
-	}
 }
 
 // dispatch grants places as long as there are free ones and tickets for them.

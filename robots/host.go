@@ -49,6 +49,18 @@ func (g *gate) sweepHosts(now time.Time) {
 	g.sweep = 2 * len(g.hosts)
 }
 
+// waitingIn returns the number of tickets for h in the line l.
+func (h *host) waitingIn(l *line) (n int) {
+	for _, t := range h.waiting {
+		for _, s := range t.stands {
+			if s.line == l {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 func (h *host) isIdle() bool { return h.holder == nil && len(h.waiting) == 0 }
 
 // leaveHost ends the wait of t for its host.

@@ -308,7 +308,7 @@ func (q *queue) bound(g *gate, t *ticket, client string) {
 	if g != &q.fetches || t.settled() {
 		return
 	}
-	if l := g.lines[client]; l.byHost[t.host] > perHost && !t.pass.redirect {
+	if h, l := g.hosts[t.host], g.lines[client]; !t.pass.redirect && h.waitingIn(l) > perHost {
 		g.refuse(t, l)
 	}
 	for g.waiting > q.most {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/auth"
 	"github.com/robotsproxy/robotsproxy/internal/http1"
 	"github.com/robotsproxy/robotsproxy/policy"
@@ -149,7 +148,7 @@ type requester struct {
 // identify finds the client that sent r. Inside a tunnel it is the client that opened the tunnel.
 func (ex *exchange) identify(r *http.Request) {
 	if t := ex.tunnel; t != nil {
-		ex.rec.Via, ex.client, ex.share = audit.Intercepted, t.client, t.share
+		ex.client, ex.share = t.client, t.share
 	} else {
 		ex.client, ex.denied = ex.server.identify(r)
 		ex.share = ex.client.share(r.RemoteAddr)

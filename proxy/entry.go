@@ -2,18 +2,17 @@ package proxy
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/audit"
 )
 
-// entry is the audit record of an exchange. It is begun once the decision is made, and ended exactly once.
+// entry is the audit record of an exchange. It is begun once the decision is made, and ended exactly once. Only the
+// goroutine that handles the request uses it, or the one that runs a raw tunnel.
 type entry struct {
 	recorder Recorder
 	query    audit.QueryMode
 
-	mu    sync.Mutex // guards the end: a WebSocket can time out while its handler returns
 	rec   audit.Record
 	begun bool
 	ended bool
@@ -31,8 +30,8 @@ func (e *entry) begin(ctx context.Context) error {
 	return nil
 }
 
-// endLocked completes the record. The caller checks that it has not ended.
-func (e *entry) endLocked(now time.Time, cause error) {
+// complete ends the record. The caller checks that it has not ended.
+func (e *entry) complete(now time.Time, cause error) {
 	e.ended = true
 	if cause != nil && e.rec.Error == "" {
 		e.rec.Error = cause.Error()
@@ -41,12 +40,6 @@ func (e *entry) endLocked(now time.Time, cause error) {
 	if e.begun {
 		e.recorder.End(&e.rec)
 	}
-}
-
-func (e *entry) isOver() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.ended
 }
 
 // noteRefusal records that ref is the answer.

@@ -48,15 +48,19 @@ type exchange struct {
 	upload   *upload // the body of an HTTP/1.1 request; nil if the request has none or the body is held
 }
 
-// newExchange begins the record of r. The caller must identify its sender.
+// newExchange returns the exchange of r, a request inside t if t is not nil. The caller must identify its sender.
 func (s *Server) newExchange(w http.ResponseWriter, r *http.Request, t *tunnel) *exchange {
 	now := time.Now()
 	ex := &exchange{server: s, ctx: r.Context()}
 	ex.requester = requester{tunnel: t, conn: http1.From(r.Context()), http10: !r.ProtoAtLeast(1, 1)}
 	ex.response = response{ResponseWriter: w, ex: ex}
 	ex.entry.recorder, ex.entry.query = s.options.Recorder, s.options.Query
+	via := audit.Plain
+	if t != nil {
+		via = audit.Intercepted
+	}
 	ex.rec = audit.Record{
-		ID: s.ids.Next(now), Time: now, Via: audit.Plain, Method: cut(r.Method, 64),
+		ID: s.ids.Next(now), Time: now, Via: via, Method: cut(r.Method, 64),
 		ClientAddr: r.RemoteAddr, UserAgent: s.options.Query.Text(cut(r.UserAgent(), 1024)),
 		Tag: cut(r.Header.Get(fields.OwnPrefix+"Tag"), 256),
 	}
@@ -75,9 +79,7 @@ func cut(s string, n int) string {
 // answers a panic and ends the record with it; close ends the record, if nothing has, and returns all that the exchange
 // holds; and last the request stops to count, for which Close waits.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, t *tunnel) {
-	if !s.handlers.begin() {
-		panic(http.ErrAbortHandler)
-	}
+	s.handlers.begin()
 	defer s.handlers.end()
 	s.active.Add(1)
 	defer s.active.Add(-1)
@@ -129,7 +131,8 @@ func (ex *exchange) close() {
 }
 
 // recoverPanic turns a panic into one 500, one line in the log and one record. The 500 does not describe the panic. If
-// the answer has begun, recoverPanic aborts it. It is the only recover of this package and must be deferred directly.
+// the answer has begun, recoverPanic aborts it. It is the only recover of this package and must be deferred directly, in
+// each handler and in each goroutine that calls a part from Options.
 func (ex *exchange) recoverPanic(r *http.Request) {
 	v := recover()
 	switch v {
@@ -311,10 +314,17 @@ func (ex *exchange) answer(req *http.Request, ref *refusal) {
 	ex.response.write(req, ex.refuse(req, ref))
 }
 
+// reject serves a request that is refused before its target is known: it identifies the sender and answers with ref.
+func (ex *exchange) reject(req *http.Request, ref *refusal) {
+	ex.server.handlers.begin()
+	defer ex.server.handlers.end()
+	defer ex.recoverPanic(req)
+	ex.identify(req)
+	ex.answer(req, ref)
+}
+
 // end completes the record and returns the place in the lane. Only the first call counts.
 func (ex *exchange) end(cause error) {
-	ex.mu.Lock()
-	defer ex.mu.Unlock()
 	if ex.ended {
 		return
 	}
@@ -323,26 +333,23 @@ func (ex *exchange) end(cause error) {
 	if ex.blocked.Overlapped() {
 		ex.rec.AddDeviation(audit.DeviationOverlap)
 	}
-	ex.endLocked(now, cause)
+	ex.complete(now, cause)
 }
 
 // abort ends an exchange that has not ended, with err or its cause. A WebSocket ends without an error when either side
 // closes it.
 func (ex *exchange) abort(err error) {
-	switch {
-	case ex.isOver():
-	case ex.response.upgraded != nil:
-		ex.end(ex.abortCause(nil))
-	default:
-		ex.end(ex.abortCause(err))
+	if ex.response.upgraded != nil {
+		err = nil
 	}
+	ex.end(ex.abortCause(err))
 }
 
-// abortCause returns the cause of err if it is known, and else err: the proxy is stopping, the request took too long,
-// or the client left or sent a malformed body.
+// abortCause returns the cause of err if it is known, and else err: the proxy is stopping, the request took too long, a
+// WebSocket was idle, or the client left or sent a malformed body.
 func (ex *exchange) abortCause(err error) error {
 	switch ended := context.Cause(ex.ctx); {
-	case errors.Is(ended, errStopping), errors.Is(ended, errTooLong):
+	case errors.Is(ended, errStopping), errors.Is(ended, errTooLong), errors.Is(ended, errSilent):
 		return ended
 	case ex.conn.BadBody() != nil:
 		return ex.conn.BadBody()
@@ -364,15 +371,12 @@ func (ex *exchange) traced() context.Context {
 	return httptrace.WithClientTrace(context.WithValue(ex.ctx, exchangeKey{}, ex), trace)
 }
 
+// gotConn is called with each connection for the request, in the goroutine that called RoundTrip.
 func (ex *exchange) gotConn(info httptrace.GotConnInfo) {
 	if ex.wrote.Swap(false) {
 		ex.repeat(info.Conn)
 	}
-	ex.mu.Lock()
-	defer ex.mu.Unlock()
-	if !ex.ended {
-		ex.rec.UpstreamAddr = addrString(info.Conn.RemoteAddr())
-	}
+	ex.rec.UpstreamAddr = addrString(info.Conn.RemoteAddr())
 }
 
 // addrString returns a.String(). For a TCP address it takes a third of the time.

@@ -6,8 +6,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/coder/websocket"
 
 	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/auth"
@@ -156,4 +160,130 @@ func TestPanicInABody(t *testing.T) {
 			}
 		})
 	}
+}
+
+// brokenRecorder panics in every Begin, or in every End after it has kept the record.
+type brokenRecorder struct {
+	*recorder
+	begin bool
+}
+
+func (r brokenRecorder) Begin(ctx context.Context, rec *audit.Record) error {
+	if r.begin {
+		panic(fault)
+	}
+	return r.recorder.Begin(ctx, rec)
+}
+
+func (r brokenRecorder) End(rec *audit.Record) {
+	r.recorder.End(rec)
+	panic(fault)
+}
+
+// closes fails the test if Close does not return soon.
+func (r *rig) closes() {
+	r.t.Helper()
+	closed := make(chan error, 1)
+	go func() { closed <- r.server.Close() }()
+	select {
+	case <-closed:
+	case <-time.After(20 * time.Second):
+		r.t.Error("Close waits for a request that has ended")
+	}
+}
+
+// A Recorder that panics again while the first panic is recorded must not leave a CONNECT counted: Close would never return.
+func TestPanicTwiceAtARawTunnel(t *testing.T) {
+	r := pinned(t, policy.Options{}, func(o *Options) { o.Snapshots = fixed("") })
+	r.server.options.Recorder = brokenRecorder{r.records, true}
+	conn := r.raw(fmt.Sprintf("CONNECT a.example:%d HTTP/1.1\r\nHost: a.example\r\n\r\n", r.site.TLSPort()))
+	if all, _ := answers(conn); len(all) > 0 && all[0].StatusCode == 200 {
+		t.Errorf("answer: %v", all)
+	}
+	r.closes()
+}
+
+// A panic of the Recorder at the end of a tunnel happens apart from any handler of net/http, and must not end the process.
+func TestPanicAtTheEndOfARawTunnel(t *testing.T) {
+	r := pinned(t, policy.Options{}, func(o *Options) { o.Snapshots = fixed("") })
+	r.server.options.Recorder = brokenRecorder{r.records, false}
+	resp, conn, _ := r.connect(r.site.TLSPort(), "", "")
+	if resp.StatusCode != 200 {
+		t.Fatal(resp.Status)
+	}
+	conn.Close()
+	if rec := r.last(1); rec.Status != 200 {
+		t.Errorf("record: %+v", rec)
+	}
+	r.closes()
+	if n := strings.Count(r.log.String(), "a panic while a request was served"); n != 1 {
+		t.Errorf("%d lines in the log: %s", n, r.log)
+	}
+}
+
+// The same holds for a WebSocket without traffic, which ends by its timer.
+func TestPanicAtTheEndOfAWebSocket(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Snapshots, o.IdleTimeout = fixed(""), 100*time.Millisecond })
+	r.server.options.Recorder = brokenRecorder{r.records, false}
+	r.site.SetPage("a.example", "/silent", func(w http.ResponseWriter, req *http.Request) {
+		if conn, err := websocket.Accept(w, req, nil); err == nil {
+			conn.Read(context.WithoutCancel(req.Context()))
+		}
+	})
+	url := "ws" + strings.TrimPrefix(r.url("http", "/silent"), "http")
+	if _, _, err := websocket.Dial(t.Context(), url, &websocket.DialOptions{HTTPClient: r.client(true)}); err != nil {
+		t.Fatal(err)
+	}
+	if rec := r.last(1); rec.Status != 101 || rec.Error != errSilent.Error() {
+		t.Errorf("record: %+v", rec)
+	}
+	r.closes()
+}
+
+// A panic in the TLS handshake of a tunnel closes the connection, which net/http does not do after a hijack.
+func TestPanicInAHandshake(t *testing.T) {
+	r := newRig(t, nil)
+	r.server.options.Authority = nil // its methods panic
+	if _, err := r.client(true).Get(r.url("https", "/page/1")); err == nil {
+		t.Error("the handshake succeeded")
+	}
+	r.eventually("the end of the connection", func() bool {
+		return r.server.Tunnels() == 0 && r.server.Connections() == 0 && r.server.tunnelLimit.InUse() == 0
+	})
+	if rec := r.last(1); rec.Via != audit.Tunnel || rec.Reason != policy.ReasonInternal || rec.Host != "a.example" {
+		t.Errorf("record: %+v", rec)
+	}
+	if n := strings.Count(r.log.String(), "a panic while a request was served"); n != 1 {
+		t.Errorf("%d lines in the log: %s", n, r.log)
+	}
+}
+
+// A panic while bytes that are not a request, or a path that is no page, are refused is answered and recorded.
+func TestPanicInARefusal(t *testing.T) {
+	for _, octets := range []string{"GET /\n\n", "GET //a.example/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"} {
+		r := newRig(t, nil)
+		r.server.options.Recorder = faultyRecorder{r.records, make(map[audit.ID]bool)}
+		if all, err := answers(r.raw(octets)); err != nil || len(all) != 1 || all[0].StatusCode != 500 {
+			t.Errorf("%q: %v, %v", octets, all, err)
+		}
+		if rec := r.last(1); rec.Reason != policy.ReasonInternal {
+			t.Errorf("%q: record %+v", octets, rec)
+		}
+		r.closes()
+	}
+}
+
+// After Close, the Recorder may be closed: a path that is no page of the proxy is not recorded any more.
+func TestOwnPageAfterClose(t *testing.T) {
+	r := newRig(t, nil)
+	r.closes()
+	defer func() {
+		if v := recover(); v != http.ErrAbortHandler {
+			t.Errorf("the handler ended with %v, want ErrAbortHandler", v)
+		}
+		if n := len(r.records.all()); n > 0 {
+			t.Errorf("%d records", n)
+		}
+	}()
+	r.server.frontDoor(httptest.NewRecorder(), httptest.NewRequest("GET", "//a.example/x", nil))
 }

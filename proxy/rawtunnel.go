@@ -35,16 +35,20 @@ type rawTunnel struct {
 
 // serveRawTunnel answers a CONNECT to a host whose tunnels the proxy does not decrypt.
 func (s *Server) serveRawTunnel(w *hijackWriter, ex *exchange, r *http.Request) {
-	if !s.handlers.begin() {
-		panic(http.ErrAbortHandler)
-	}
-	t := s.openRawTunnel(w, ex, r)
-	if t == nil {
-		s.handlers.end()
+	s.handlers.begin()
+	var t *rawTunnel
+	defer func() {
+		if t == nil {
+			w.close()
+			s.handlers.end()
+		}
+	}()
+	if t = s.openRawTunnel(w, ex, r); t == nil {
 		return
 	}
 	go func() { // apart from the handler, to free its buffers and its stack
 		defer s.handlers.end()
+		defer ex.recoverPanic(nothingRead)
 		t.run(s.life)
 	}()
 }
@@ -53,11 +57,6 @@ func (s *Server) serveRawTunnel(w *hijackWriter, ex *exchange, r *http.Request) 
 // answer.
 func (s *Server) openRawTunnel(w *hijackWriter, ex *exchange, r *http.Request) (t *rawTunnel) {
 	defer ex.unreserve()
-	defer func() {
-		if t == nil {
-			w.close()
-		}
-	}()
 	defer ex.recoverPanic(r)
 	if ref := ex.admit(r); ref != nil {
 		ex.answer(r, ref)

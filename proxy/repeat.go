@@ -39,8 +39,6 @@ func (ex *exchange) repeat(conn net.Conn) {
 // endSending ends the record of a sending without an answer, releases its place in the lane, and starts the next
 // record.
 func (ex *exchange) endSending(now time.Time) {
-	ex.mu.Lock()
-	defer ex.mu.Unlock()
 	ex.grant.Release(ratelimit.Outcome{Ended: now})
 	first := ex.rec
 	first.Reason, first.Error, first.EndedAt = policy.ReasonUpstream, errSentAgain.Error(), now

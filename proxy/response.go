@@ -41,7 +41,8 @@ type response struct {
 
 // write writes an answer of the proxy to the client, in one of three ways. At a CONNECT it takes the connection from
 // net/http: most clients show only the status line of a refusal, and a handler cannot choose its reason phrase. Bytes
-// that are not a request have no ResponseWriter; package http1 closes their connection.
+// that are not a request have no ResponseWriter; package http1 closes their connection. A tunnel that is open has
+// neither, and its client gets no answer.
 func (w *response) write(req *http.Request, resp *http.Response) {
 	if req.Method == http.MethodConnect {
 		if conn, _, err := http.NewResponseController(w.ResponseWriter).Hijack(); err == nil {
@@ -49,9 +50,12 @@ func (w *response) write(req *http.Request, resp *http.Response) {
 			return
 		}
 	}
-	if w.conn != nil {
+	switch {
+	case w.conn != nil:
 		_ = w.conn.SetWriteDeadline(time.Now().Add(http1.LingerTime))
 		_, _ = w.conn.Write(wire(resp)) // the client may have left; the record is complete
+		return
+	case w.ResponseWriter == nil:
 		return
 	}
 	maps.Copy(w.Header(), resp.Header)

@@ -261,7 +261,9 @@ func (s *Server) frontDoor(w http.ResponseWriter, r *http.Request) {
 // would redirect, such as "//a.example/x": it was meant for another server.
 func (s *Server) serveOwnPage(w http.ResponseWriter, r *http.Request, t *tunnel) {
 	if !isClean(r.URL.EscapedPath()) {
-		s.refuseOwnPage(w, r, t)
+		err := errors.New("the target is a path without a host, and no page of the proxy " +
+			"has a path with empty or dot segments")
+		s.newExchange(w, r, t).reject(r, targetRefusal(err))
 		return
 	}
 	limitDrain(w, r)
@@ -269,16 +271,6 @@ func (s *Server) serveOwnPage(w http.ResponseWriter, r *http.Request, t *tunnel)
 		r.URL.Scheme, r.URL.Host = "http", r.Host // absolute, as in every request through the proxy
 	}
 	s.options.Onboarding.ServeHTTP(w, r)
-}
-
-func (s *Server) refuseOwnPage(w http.ResponseWriter, r *http.Request, t *tunnel) {
-	s.handlers.begin()
-	defer s.handlers.end()
-	ex := s.newExchange(w, r, t)
-	ex.identify(r)
-	err := errors.New("the target is a path without a host, and no page of the proxy " +
-		"has a path with empty or dot segments")
-	ex.answer(r, targetRefusal(err))
 }
 
 // isClean reports whether http.ServeMux takes an escaped path as it is. An empty path is that of "/".
@@ -321,18 +313,13 @@ func (s *Server) newInnerConn(c net.Conn, t *tunnel, o origin.Origin) net.Conn {
 
 // refuseMalformed answers and records bytes on c that are not a request.
 func (s *Server) refuseMalformed(c net.Conn, t *tunnel, e *http1.SyntaxError) {
-	if !s.handlers.begin() {
-		return
-	}
-	defer s.handlers.end()
 	r := &http.Request{RemoteAddr: c.RemoteAddr().String(), Header: http.Header{}}
 	ex := s.newExchange(nil, r, t)
-	ex.identify(r)
 	if t != nil {
 		ex.rec.Host, ex.rec.Port = t.host, t.port
 	}
 	ex.response.conn = c
-	ex.answer(r, malformedRefusal(e))
+	ex.reject(r, malformedRefusal(e))
 }
 
 func malformedRefusal(e *http1.SyntaxError) *refusal {
@@ -358,15 +345,14 @@ func newInflight() *inflight {
 	return f
 }
 
-// begin counts one more request, or reports false after close.
-func (f *inflight) begin() bool {
+// begin counts one more request. After close it ends the calling handler with a panic that net/http recovers.
+func (f *inflight) begin() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
-		return false
+		panic(http.ErrAbortHandler)
 	}
 	f.n++
-	return true
 }
 
 func (f *inflight) end() {
@@ -397,7 +383,7 @@ func (f *inflight) wake() {
 	f.zero.Broadcast()
 }
 
-// close returns when no request is being handled. After that, begin returns false.
+// close returns when no request is being handled. After that, none begins.
 func (f *inflight) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

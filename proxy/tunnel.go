@@ -105,6 +105,7 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 		s.serveRawTunnel(hw, ex, r)
 		return
 	}
+	defer ex.recoverPanic(r)
 	s.goproxy.ServeHTTP(hw, r)
 }
 
@@ -160,9 +161,7 @@ func (w *hijackWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // admit reports whether the tunnel of r may be opened. If not, it answers r. Of a CONNECT, Shutdown waits for this
 // only: an open tunnel may be idle for long.
 func (w *hijackWriter) admit(r *http.Request) (ex *exchange, ok bool) {
-	if !w.server.handlers.begin() {
-		panic(http.ErrAbortHandler)
-	}
+	w.server.handlers.begin()
 	defer w.server.handlers.end()
 	ex = w.server.newExchange(w.ResponseWriter, r, nil)
 	ex.rec.Via = audit.Tunnel
@@ -232,15 +231,18 @@ func (s *Server) handleConnect(host string, _ *goproxy.ProxyCtx) (*goproxy.Conne
 // openTunnel answers 200 and gives the connection to the inner server: decrypted if the client speaks TLS, and checked
 // by http1 if it speaks HTTP/1.x.
 func (s *Server) openTunnel(_ *http.Request, conn net.Conn, _ *goproxy.ProxyCtx) {
-	c := conn.(*tunnelConn)
+	c, delivered := conn.(*tunnelConn), false
+	defer func() {
+		if !delivered {
+			c.Close()
+		}
+	}()
 	inner, err := s.upgrade(c)
 	if err != nil {
-		s.endUnused(c, err)
+		s.recordUnused(c, err)
 		return
 	}
-	if !s.tunnels.deliver(inner) {
-		c.Close()
-	}
+	delivered = s.tunnels.deliver(inner)
 }
 
 // established answers the CONNECT. The client has HeaderTimeout to send its first byte.
@@ -252,10 +254,9 @@ func (s *Server) established(c net.Conn) error {
 	return err
 }
 
-// endUnused closes a tunnel without requests. It records a tunnel that timed out, so that an operator can find a client
-// which waits for the server to speak first. A tunnel that its client opened in advance and closed is not recorded.
-func (s *Server) endUnused(c *tunnelConn, cause error) {
-	defer c.Close()
+// recordUnused records a tunnel without requests that timed out, so that an operator can find a client which waits for
+// the server to speak first. A tunnel that its client opened in advance and closed is not recorded.
+func (s *Server) recordUnused(c *tunnelConn, cause error) {
 	s.log.Debug("a tunnel ended before its first request", "host", c.tunnel.host, "err", cause)
 	if errors.Is(cause, os.ErrDeadlineExceeded) {
 		s.recordTunnel(c, &refusal{Reason: policy.ReasonBadRequest, Err: cause})
@@ -337,16 +338,11 @@ func (s *Server) checkServerName(hello *tls.ClientHelloInfo) (*tls.Config, error
 // recordTunnel records a tunnel that ended before its first request. The client gets no answer but the end of the
 // connection.
 func (s *Server) recordTunnel(c *tunnelConn, ref *refusal) {
-	if !s.handlers.begin() {
-		return
-	}
-	defer s.handlers.end()
 	r := &http.Request{Method: http.MethodConnect, RemoteAddr: c.RemoteAddr().String(), Header: http.Header{}}
 	ex := s.newExchange(nil, r, c.tunnel)
-	ex.identify(r)
 	ex.rec.Via = audit.Tunnel
 	ex.setTunnelTarget(c.tunnel)
-	ex.refuse(r, ref)
+	ex.reject(r, ref)
 }
 
 // inner serves a request inside a tunnel.

@@ -44,7 +44,7 @@ type turn struct {
 	stopKey  string               // see Pace.key
 	addr     netip.Addr           // to which the request is sent; zero: the dial resolves the name
 	asked    ratelimit.Request    // of the lane
-	grant    ratelimit.Grant      // the place; guarded by entry.mu once the request is sent
+	grant    ratelimit.Grant      // the place
 	blocked  ratelimit.ClientTime // the time for which the client has blocked the request
 
 	preference   string       // the part of the client's Prefer that was applied; empty without one
@@ -192,8 +192,6 @@ func (ex *exchange) acquire() (ratelimit.Grant, error) {
 
 // hold keeps the Grant, and records how its place was kept.
 func (ex *exchange) hold(g ratelimit.Grant) {
-	ex.mu.Lock()
-	defer ex.mu.Unlock()
 	ex.grant = g
 	ex.rec.SetGrant(g)
 	ex.noteSubresource()

@@ -33,7 +33,7 @@ func (c *webSocket) watch() {
 	defer c.timer.Stop()
 	select {
 	case <-c.timer.C:
-		c.ex.end(c.ex.abortCause(errSilent))
+		c.ex.cancel(errSilent)
 	case <-c.ex.ctx.Done():
 	}
 	c.Close()

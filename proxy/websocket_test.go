@@ -23,7 +23,8 @@ func TestSilentWebSocket(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ours, client := net.Pipe()
 				defer client.Close()
-				ex := &exchange{ctx: t.Context()}
+				ex := &exchange{}
+				ex.ctx, ex.cancel = context.WithCancelCause(t.Context())
 				began := time.Now()
 				ws := newWebSocket(ours, io.NopCloser(nil), ex, time.Minute)
 				go io.Copy(io.Discard, client)
@@ -40,6 +41,7 @@ func TestSilentWebSocket(t *testing.T) {
 				if _, err := io.Copy(io.Discard, ws); !errors.Is(err, io.ErrClosedPipe) {
 					t.Errorf("it ended with %v", err)
 				}
+				ex.abort(errClientLeft) // as its handler does
 				if took, want := time.Since(began), 8*59*time.Second+time.Minute; took != want || ex.rec.Error != errSilent.Error() {
 					t.Errorf("it ended after %v with %q, want %v", took, ex.rec.Error, want)
 				}

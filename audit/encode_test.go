@@ -44,7 +44,8 @@ func TestEncodingFollowsTheTags(t *testing.T) {
 	})
 }
 
-// TestRecordsAreBounded checks that a record has a bounded size whatever its texts hold, and that a cut parts no escape.
+// TestRecordsAreBounded checks that a record has a bounded size whatever its texts hold, and that a cut parts no
+// escape.
 func TestRecordsAreBounded(t *testing.T) {
 	var empty Record
 	for name, filler := range map[string]string{

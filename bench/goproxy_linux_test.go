@@ -22,8 +22,8 @@ import (
 	"github.com/elazarl/goproxy"
 )
 
-// The test binary becomes bare goproxy where goproxyEnv names one of two kinds: stock is what its README shows, with the
-// built-in RSA CA and HTTP/1.1 on both sides; tuned has a P-256 CA and HTTP/2 on both sides, as robotsproxy has.
+// The test binary becomes bare goproxy where goproxyEnv names one of two kinds: stock is what its README shows, with
+// the built-in RSA CA and HTTP/1.1 on both sides; tuned has a P-256 CA and HTTP/2 on both sides, as robotsproxy has.
 const (
 	goproxyEnv = "ROBOTSPROXY_BENCH_GOPROXY"
 	siteCAEnv  = "ROBOTSPROXY_BENCH_SITE_CA" // path of the CA that origins are verified by

@@ -10,8 +10,8 @@ import (
 	"github.com/robotsproxy/robotsproxy/rules/robotstxt"
 )
 
-// calls is the API of github.com/temoto/robotstxt, in which only the names of its types are left open. That both packages
-// fit in is what makes rules/robotstxt a drop-in, and is held by the compiler.
+// calls is the API of github.com/temoto/robotstxt, in which only the names of its types are left open. That both
+// packages fit in is what makes rules/robotstxt a drop-in, and is held by the compiler.
 type calls[Data interface {
 	*D
 	TestAgent(path, agent string) bool

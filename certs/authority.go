@@ -4,16 +4,17 @@
 //	ca, err := certs.Open(certs.Options{Dir: "/var/lib/robotsproxy"})
 //	config := &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return ca.Leaf("a.example") }}
 //
-// Open loads the CA, or makes one on the first start: ca.pem, which clients must trust, and ca-key.pem, which only its owner
-// can read. Leaf issues a certificate for one host, keeps it, and issues another before it expires. All leaves share one key.
-// Each Open makes a new one, which is never stored.
+// Open loads the CA, or makes one on the first start: ca.pem, which clients must trust, and ca-key.pem, which only its
+// owner can read. Leaf issues a certificate for one host, keeps it, and issues another before it expires. All leaves
+// share one key. Each Open makes a new one, which is never stored.
 //
-// Rotate makes the next CA. During an overlap clients must trust both, and the old one signs. Then the new one signs, and the
-// key of the old one is destroyed. Every Authority of the folder, in this process and in others, follows without a new Open.
+// Rotate makes the next CA. During an overlap clients must trust both, and the old one signs. Then the new one signs,
+// and the key of the old one is destroyed. Every Authority of the folder, in this process and in others, follows
+// without a new Open.
 //
-// Each installation has its own key. This package never returns or logs it: with it one can read the traffic of every client
-// that trusts the CA. The package does not decide which hosts to sign for: the caller asks only for the host of a CONNECT. It
-// revokes nothing; leaves are valid for a week.
+// Each installation has its own key. This package never returns or logs it: with it one can read the traffic of every
+// client that trusts the CA. The package does not decide which hosts to sign for: the caller asks only for the host of
+// a CONNECT. It revokes nothing; leaves are valid for a week.
 package certs
 
 import (
@@ -45,8 +46,8 @@ type Options struct {
 	Existing bool
 
 	// CertFile and KeyFile are the PEM files of a CA that the operator provides. If set, Dir is not used. After the CA's
-	// certificate, CertFile may contain those of its issuers, which are sent to clients as well. The key is in PKCS #8, SEC 1
-	// or PKCS #1, not encrypted.
+	// certificate, CertFile may contain those of its issuers, which are sent to clients as well. The key is in PKCS #8,
+	// SEC 1 or PKCS #1, not encrypted.
 	CertFile, KeyFile string
 
 	// Clock returns the time for which certificates must be valid. If nil, time.Now.
@@ -125,8 +126,8 @@ func (a *Authority) openDir(dir string, existing bool) (err error) {
 	return nil
 }
 
-// now returns the wall clock's time. It drops the monotonic reading, which stops while the machine sleeps: clients compare
-// dates.
+// now returns the wall clock's time. It drops the monotonic reading, which stops while the machine sleeps: clients
+// compare dates.
 func (a *Authority) now() time.Time { return a.clock().Round(0) }
 
 // Created reports whether Open made the CA. Clients cannot trust a new CA yet.
@@ -138,8 +139,8 @@ func (a *Authority) CertFile() string { return a.certFile }
 // Certificate returns the certificate of the CA that signs now. The caller must not modify it.
 func (a *Authority) Certificate() *x509.Certificate { return a.current(a.now()).active.cert() }
 
-// PEM returns the certificates that clients must trust: the CA's, those of its issuers in CertFile, and during a rotation that
-// of the next CA.
+// PEM returns the certificates that clients must trust: the CA's, those of its issuers in CertFile, and during a
+// rotation that of the next CA.
 func (a *Authority) PEM() []byte { return encodeAll(a.current(a.now()).trusted()) }
 
 // Fingerprint returns the SHA-256 of the certificate of the CA that signs now, as the function Fingerprint formats it.

@@ -37,9 +37,9 @@ func (p *pair) cert() *x509.Certificate { return p.certs[0] }
 
 // complete makes the missing files of the first start in dir, and reports whether it made a CA.
 //
-// It stores the key first, and never replaces it. The certificate is made for the key that has the name. So if a process stops
-// between the two, the next start makes a certificate for its key. If several processes start at once, all use one key, and
-// the first certificate stays.
+// It stores the key first, and never replaces it. The certificate is made for the key that has the name. So if a
+// process stops between the two, the next start makes a certificate for its key. If several processes start at once,
+// all use one key, and the first certificate stays.
 func complete(dir string, now time.Time) (created bool, err error) {
 	certFile := filepath.Join(dir, certName)
 	if _, err := os.Lstat(certFile); errors.Is(err, fs.ErrNotExist) {
@@ -183,8 +183,8 @@ func expired(cert *x509.Certificate) error {
 
 func date(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// parseCerts parses the PEM certificates of the file path, the CA's first. It refuses a file with a private key: clients
-// receive this file.
+// parseCerts parses the PEM certificates of the file path, the CA's first. It refuses a file with a private key:
+// clients receive this file.
 func parseCerts(path string, data []byte) ([]*x509.Certificate, error) {
 	var certs []*x509.Certificate
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {

@@ -18,11 +18,11 @@ const (
 	maxCommonName = 64 // RFC 5280 appendix A.1, ub-common-name
 )
 
-// Leaf returns a certificate for host, with its key and chain. Certificates are kept and shared: the caller must not modify
-// them. Of concurrent calls for one host one signs; calls for different hosts sign concurrently.
+// Leaf returns a certificate for host, with its key and chain. Certificates are kept and shared: the caller must not
+// modify them. Of concurrent calls for one host one signs; calls for different hosts sign concurrently.
 //
-// Host is a canonical name (lower-case ASCII labels, no trailing dot) or IP address. Leaf refuses anything else. In particular
-// it refuses a wildcard, whose certificate would be valid for hosts that the client did not ask for.
+// Host is a canonical name (lower-case ASCII labels, no trailing dot) or IP address. Leaf refuses anything else. In
+// particular it refuses a wildcard, whose certificate would be valid for hosts that the client did not ask for.
 func (a *Authority) Leaf(host string) (*tls.Certificate, error) {
 	now := a.now()
 	ca := a.current(now).active
@@ -74,8 +74,9 @@ func (a *Authority) issue(ca *pair, host string, now time.Time) (*tls.Certificat
 	return cert, nil
 }
 
-// leafTemplate returns the template of a TLS server's certificate for host. The host is in the subject alternative name, which
-// clients check (RFC 9525 section 6.1); the common name is for people. crypto/x509 chooses a random serial number of 159 bits.
+// leafTemplate returns the template of a TLS server's certificate for host. The host is in the subject alternative
+// name, which clients check (RFC 9525 section 6.1); the common name is for people. crypto/x509 chooses a random serial
+// number of 159 bits.
 func leafTemplate(host string) (*x509.Certificate, error) {
 	template := &x509.Certificate{
 		KeyUsage:              x509.KeyUsageDigitalSignature,
@@ -99,8 +100,8 @@ func leafTemplate(host string) (*x509.Certificate, error) {
 	return template, nil
 }
 
-// checkName accepts labels of lower-case letters, digits, "-" and "_", of 1 to 63 bytes each and 253 in all (RFC 1035 section
-// 2.3.4). It refuses a name whose last label is a number: a resolver could take it for an address.
+// checkName accepts labels of lower-case letters, digits, "-" and "_", of 1 to 63 bytes each and 253 in all (RFC 1035
+// section 2.3.4). It refuses a name whose last label is a number: a resolver could take it for an address.
 func checkName(name string) error {
 	if len(name) > 253 {
 		return errors.New("a name has at most 253 bytes")

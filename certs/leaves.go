@@ -32,8 +32,8 @@ func newLeaves(max int) *leaves {
 	return &leaves{max: max, byHost: make(map[string]*list.Element), order: list.New()}
 }
 
-// get returns host's certificate by issuer, or nil if there is no current one. A certificate from the future is not current:
-// the clock was set back, and clients would refuse it.
+// get returns host's certificate by issuer, or nil if there is no current one. A certificate from the future is not
+// current: the clock was set back, and clients would refuse it.
 func (l *leaves) get(host string, issuer *x509.Certificate, now time.Time) *tls.Certificate {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -49,7 +49,8 @@ func (l *leaves) get(host string, issuer *x509.Certificate, now time.Time) *tls.
 	return kept.cert
 }
 
-// add stores a certificate. It replaces the previous one of the host, or the least recently used one if the cache is full.
+// add stores a certificate. It replaces the previous one of the host, or the least recently used one if the cache is
+// full.
 func (l *leaves) add(fresh *leaf) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// chownLike gives path the owner of the file like. They differ only if root rotates the CA of a proxy that runs as another user,
-// which could not read a key of root's.
+// chownLike gives path the owner of the file like. They differ only if root rotates the CA of a proxy that runs as
+// another user, which could not read a key of root's.
 func chownLike(path, like string) error {
 	info, err := os.Stat(like)
 	if err != nil {

@@ -34,9 +34,9 @@ func (r *ring) trusted() []*x509.Certificate {
 	return append(r.active.certs[:len(r.active.certs):len(r.active.certs)], r.next.certs...)
 }
 
-// mark begins the line in ca.pem before the certificate of the next CA. The time from which that CA signs follows it. PEM
-// parsers skip the line (RFC 7468 section 2). So the file holds the certificates that clients must trust and the whole state
-// of a rotation, and is replaced in one step.
+// mark begins the line in ca.pem before the certificate of the next CA. The time from which that CA signs follows it.
+// PEM parsers skip the line (RFC 7468 section 2). So the file holds the certificates that clients must trust and the
+// whole state of a rotation, and is replaced in one step.
 const mark = "# The CA below signs from "
 
 // encode returns ca.pem.
@@ -49,8 +49,8 @@ func (r *ring) encode() []byte {
 	return text
 }
 
-// readRing reads ca.pem and the keys of its CAs. It calls Stat before it reads: if the file is replaced between the two, the
-// next Stat differs.
+// readRing reads ca.pem and the keys of its CAs. It calls Stat before it reads: if the file is replaced between the
+// two, the next Stat differs.
 func readRing(dir string, now time.Time) (*ring, error) {
 	certFile := filepath.Join(dir, certName)
 	info, err := os.Stat(certFile)
@@ -118,8 +118,8 @@ func rotatedKeyFile(dir string, cert *x509.Certificate) string {
 	return filepath.Join(dir, "ca-key-"+id(cert)+".pem")
 }
 
-// current returns the state now. Another process may have rotated the CA, so it calls Stat each time. That costs a microsecond
-// of a handshake, and no client receives a leaf of a retired CA.
+// current returns the state now. Another process may have rotated the CA, so it calls Stat each time. That costs a
+// microsecond of a handshake, and no client receives a leaf of a retired CA.
 func (a *Authority) current(now time.Time) *ring {
 	r := a.ring.Load()
 	if a.dir == "" || !r.turned(now) && a.unchanged(r) == nil {
@@ -170,8 +170,8 @@ func (a *Authority) announce(r *ring) {
 	}
 }
 
-// turn makes the next CA sign. It cannot be undone, even if the clock is set back: the old key is destroyed. If the folder cannot
-// be written, it logs the error, and the next start tries again.
+// turn makes the next CA sign. It cannot be undone, even if the clock is set back: the old key is destroyed. If the
+// folder cannot be written, it logs the error, and the next start tries again.
 func (a *Authority) turn(r *ring) *ring {
 	a.log.Info("the next CA signs from now on", "ca", r.next.cert().Subject.CommonName, "before", r.active.cert().Subject.CommonName)
 	turned := &ring{active: r.next, file: r.file}
@@ -181,8 +181,8 @@ func (a *Authority) turn(r *ring) *ring {
 	return turned
 }
 
-// retire completes a rotation on disk. If it stops after any step, the next Open takes all steps again, since ca.pem names both
-// CAs until the last step. The old certificate is kept, so that it can be removed from trust stores.
+// retire completes a rotation on disk. If it stops after any step, the next Open takes all steps again, since ca.pem
+// names both CAs until the last step. The old certificate is kept, so that it can be removed from trust stores.
 func retire(dir string, old *x509.Certificate, turned *ring) error {
 	err := durable.Create(filepath.Join(dir, previousPrefix+id(old)+".pem"), encodeCertificate(old.Raw), 0o644)
 	if err != nil && !errors.Is(err, fs.ErrExist) {

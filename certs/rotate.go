@@ -11,11 +11,12 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/durable"
 )
 
-// Rotate makes the next CA. Clients must trust both from now on. The old CA signs until the overlap is over, and the new one
-// from then on. If overlap is zero, the new one signs at once; that also completes a rotation that is under way.
+// Rotate makes the next CA. Clients must trust both from now on. The old CA signs until the overlap is over, and the
+// new one from then on. If overlap is zero, the new one signs at once; that also completes a rotation that is under
+// way.
 //
-// It is atomic: the new key is on disk before ca.pem names the new certificate in one step. Of two rotations at once, the later
-// write counts. Rotate refuses a CA of CertFile.
+// It is atomic: the new key is on disk before ca.pem names the new certificate in one step. Of two rotations at once,
+// the later write counts. Rotate refuses a CA of CertFile.
 func (a *Authority) Rotate(overlap time.Duration) error {
 	if err := a.rotate(overlap, a.now()); err != nil {
 		return fmt.Errorf("certs: rotating: %w", err)

@@ -11,8 +11,8 @@ import (
 	"github.com/robotsproxy/robotsproxy/origin"
 )
 
-// Addresses resolves origins before they are dialled, for a pace by address. It resolves a name at most once a minute. A
-// request must then be sent with Pin, or the dial resolves the name again.
+// Addresses resolves origins before they are dialled, for a pace by address. It resolves a name at most once a minute.
+// A request must then be sent with Pin, or the dial resolves the name again.
 type Addresses struct {
 	guard  *Guard
 	lookUp func(ctx context.Context, addr string) ([]netip.AddrPort, error)
@@ -36,9 +36,9 @@ func NewAddresses(g *Guard) *Addresses {
 	return &Addresses{guard: g, lookUp: g.lookUp, known: make(map[string]address)}
 }
 
-// Of returns the address to dial for o. The name may have several: Of takes those of the family that the resolver puts first,
-// and returns the lowest that is permitted, so that the order in which a name server returns them makes no difference. Its
-// error is that of a dial: a *net.DNSError, or a *ProhibitedError if no address is permitted.
+// Of returns the address to dial for o. The name may have several: Of takes those of the family that the resolver puts
+// first, and returns the lowest that is permitted, so that the order in which a name server returns them makes no
+// difference. Its error is that of a dial: a *net.DNSError, or a *ProhibitedError if no address is permitted.
 func (a *Addresses) Of(ctx context.Context, o origin.Origin) (netip.Addr, error) {
 	now := time.Now()
 	a.mu.Lock()
@@ -59,8 +59,8 @@ func (a *Addresses) Of(ctx context.Context, o origin.Origin) (netip.Addr, error)
 	return addr, nil
 }
 
-// Last returns the address that Of last returned for a canonical host, and false if it has returned none. It does not resolve
-// the name.
+// Last returns the address that Of last returned for a canonical host, and false if it has returned none. It does not
+// resolve the name.
 func (a *Addresses) Last(host string) (netip.Addr, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

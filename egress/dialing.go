@@ -9,9 +9,9 @@ import (
 	"sync"
 )
 
-// dialing ends the dials of a request with the request. http.Transport itself goes on with them, so that another request can
-// use the connection: for up to 10 s, and 10 s more with a TLS handshake. A client that asks for hosts that hang, and leaves
-// at once, could then use up our descriptors.
+// dialing ends the dials of a request with the request. http.Transport itself goes on with them, so that another
+// request can use the connection: for up to 10 s, and 10 s more with a TLS handshake. A client that asks for hosts that
+// hang, and leaves at once, could then use up our descriptors.
 type dialing struct {
 	request context.Context
 	secure  bool // TLS begins after the dial
@@ -32,8 +32,8 @@ func withDialing(r *http.Request) *http.Request {
 	return r.WithContext(context.WithValue(ctx, dialingKey{}, d))
 }
 
-// endWithRequest returns dial with its context and its connections bounded by the request that it is made for, until their
-// TLS handshake is done.
+// endWithRequest returns dial with its context and its connections bounded by the request that it is made for, until
+// their TLS handshake is done.
 func endWithRequest(dial func(ctx context.Context, network, addr string) (net.Conn, error)) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		d, _ := ctx.Value(dialingKey{}).(*dialing)
@@ -58,8 +58,8 @@ func (d *dialing) closeWithRequest(conn net.Conn) {
 	d.stop = append(d.stop, stop)
 }
 
-// handshakeDone leaves the connections of the request open when it ends. It does not know which of them it is called for. If
-// there are several, the others end with the time-out of the handshake.
+// handshakeDone leaves the connections of the request open when it ends. It does not know which of them it is called
+// for. If there are several, the others end with the time-out of the handshake.
 func (d *dialing) handshakeDone(tls.ConnectionState, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

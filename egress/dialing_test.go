@@ -15,8 +15,8 @@ import (
 
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 
-// TestDialEndsWithItsRequest cancels requests in the middle of a look-up and of a TLS handshake. By itself, net/http goes on
-// with both, and a client that asks and leaves could use up the descriptors.
+// TestDialEndsWithItsRequest cancels requests in the middle of a look-up and of a TLS handshake. By itself, net/http
+// goes on with both, and a client that asks and leaves could use up the descriptors.
 func TestDialEndsWithItsRequest(t *testing.T) {
 	began, ended := make(chan struct{}, 1), make(chan struct{}, 1)
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -120,7 +120,8 @@ func siteTransport(site *httptest.Server) *Transport {
 	return NewTransport(TransportOptions{Guard: New(Options{Allow: loopback}), RootCAs: roots})
 }
 
-// TestUnreadBodyIsBounded has an origin send a body by HTTP/2 that is not read. Little of it is kept in memory meanwhile.
+// TestUnreadBodyIsBounded has an origin send a body by HTTP/2 that is not read. Little of it is kept in memory
+// meanwhile.
 func TestUnreadBodyIsBounded(t *testing.T) {
 	var sent atomic.Int64
 	site := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -5,9 +5,9 @@
 //	transport := egress.NewTransport(egress.TransportOptions{Guard: guard})
 //	resp, err := transport.RoundTrip(req) // egress.Prohibited(err): the guard refused the address
 //
-// A Guard judges the address of each dial after the name was resolved. A Transport sends requests through it, to origins or
-// to one Upstream proxy. A caller that must know the address before the dial gets it from Addresses, and puts it into the
-// request's context with Pin. The package neither judges robots.txt nor keeps a pace.
+// A Guard judges the address of each dial after the name was resolved. A Transport sends requests through it, to
+// origins or to one Upstream proxy. A caller that must know the address before the dial gets it from Addresses, and
+// puts it into the request's context with Pin. The package neither judges robots.txt nor keeps a pace.
 package egress
 
 import (
@@ -57,9 +57,9 @@ type Options struct {
 	Upstream *Upstream
 }
 
-// Guard judges every dial: to origins, for robots.txt files and for their redirects. It judges the address that is dialled,
-// so a name that changes between look-up and dial gains nothing. If it has an Upstream, it dials the upstream proxy only,
-// and judges the origin's addresses before it asks for them. Its methods may be called concurrently.
+// Guard judges every dial: to origins, for robots.txt files and for their redirects. It judges the address that is
+// dialled, so a name that changes between look-up and dial gains nothing. If it has an Upstream, it dials the upstream
+// proxy only, and judges the origin's addresses before it asks for them. Its methods may be called concurrently.
 type Guard struct {
 	options  Options
 	special  *ssrf.Guardian
@@ -134,7 +134,8 @@ func (g *Guard) Protect(addr net.Addr) {
 	}
 }
 
-// Check returns the error of a dial to o as far as it is known without a look-up: for the port, and for an address literal.
+// Check returns the error of a dial to o as far as it is known without a look-up: for the port, and for an address
+// literal.
 func (g *Guard) Check(o origin.Origin) error {
 	if !g.allowsPort(o.Port()) {
 		return &ProhibitedError{o.HostPort(), Port}
@@ -148,8 +149,9 @@ func (g *Guard) Check(o origin.Origin) error {
 	return g.check(netip.AddrPortFrom(addr, o.Port()))
 }
 
-// DialContext dials addr, "host:port". If the name has several addresses, it tries the permitted ones only. If the guard has
-// an upstream proxy, the connection is a tunnel through it, and every address of the name must be permitted. See also Pin.
+// DialContext dials addr, "host:port". If the name has several addresses, it tries the permitted ones only. If the
+// guard has an upstream proxy, the connection is a tunnel through it, and every address of the name must be permitted.
+// See also Pin.
 func (g *Guard) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
 	if g.options.Upstream != nil {
 		if err := g.checkName(ctx, addr); err != nil {
@@ -164,8 +166,8 @@ func (g *Guard) DialContext(ctx context.Context, network, addr string) (net.Conn
 	return g.dial(ctx, network, addr)
 }
 
-// dial tries the addresses of addr. If all permitted ones fail, it returns the error of one of them: net.Dialer returns the
-// first error, which may be that another address is prohibited.
+// dial tries the addresses of addr. If all permitted ones fail, it returns the error of one of them: net.Dialer returns
+// the first error, which may be that another address is prohibited.
 func (g *Guard) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	var dead atomic.Pointer[error]
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{ConnectDone: func(_, _ string, err error) {
@@ -202,8 +204,8 @@ func (g *Guard) mapped(addr string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// checkName resolves addr, "host:port", and returns an error if any of its addresses is prohibited: the upstream proxy may
-// take any of them.
+// checkName resolves addr, "host:port", and returns an error if any of its addresses is prohibited: the upstream proxy
+// may take any of them.
 func (g *Guard) checkName(ctx context.Context, addr string) error {
 	all, err := g.lookUp(ctx, addr)
 	if err != nil {
@@ -257,8 +259,8 @@ func (g *Guard) control(_, address string, _ syscall.RawConn) error {
 	return g.check(ap)
 }
 
-// check judges ap by the address that it leads to: the IPv4 address in an IPv4-mapped or NAT64 address, so that clients in
-// networks without IPv4 reach public addresses and no others. All 6to4 and Teredo addresses are special.
+// check judges ap by the address that it leads to: the IPv4 address in an IPv4-mapped or NAT64 address, so that clients
+// in networks without IPv4 reach public addresses and no others. All 6to4 and Teredo addresses are special.
 func (g *Guard) check(ap netip.AddrPort) error {
 	if !g.allowsPort(ap.Port()) {
 		return &ProhibitedError{ap.String(), Port}
@@ -283,8 +285,8 @@ func (g *Guard) allowsPort(port uint16) bool {
 	return slices.ContainsFunc(g.options.Ports, func(r PortRange) bool { return r.First <= port && port <= r.Last })
 }
 
-// isOwn reports whether ap reaches one of our listeners. A listener on the unspecified address is reached by every address
-// of this machine.
+// isOwn reports whether ap reaches one of our listeners. A listener on the unspecified address is reached by every
+// address of this machine.
 func (g *Guard) isOwn(ap netip.AddrPort) bool {
 	g.mu.RLock()
 	defer g.mu.RUnlock()

@@ -10,9 +10,9 @@ import (
 
 type pinKey struct{}
 
-// Pin returns a context with which a Guard dials, and a Transport sends, to addr instead of the addresses of the name. The
-// guard judges addr as any other address. The name stays that of TLS and of the Host field. A Guard with an Upstream ignores
-// the pin, since the upstream proxy resolves the name.
+// Pin returns a context with which a Guard dials, and a Transport sends, to addr instead of the addresses of the name.
+// The guard judges addr as any other address. The name stays that of TLS and of the Host field. A Guard with an
+// Upstream ignores the pin, since the upstream proxy resolves the name.
 func Pin(ctx context.Context, addr netip.Addr) context.Context {
 	return context.WithValue(ctx, pinKey{}, addr)
 }
@@ -28,9 +28,9 @@ const (
 	poolIdleConns = 4   // to one address, so 512 in all, as for requests that are not pinned
 )
 
-// pools holds an http.Transport for each address to which requests were pinned last. An http.Transport reuses a connection
-// for all requests to one scheme, host and port. A common one would send a request that is pinned to one address over a
-// connection that an earlier request has made to another.
+// pools holds an http.Transport for each address to which requests were pinned last. An http.Transport reuses a
+// connection for all requests to one scheme, host and port. A common one would send a request that is pinned to one
+// address over a connection that an earlier request has made to another.
 type pools struct {
 	mu    sync.Mutex // guards the other fields
 	byKey map[poolKey]*http.Transport
@@ -42,8 +42,8 @@ type poolKey struct {
 	insecure bool
 }
 
-// get returns the transport of key. It calls create if there is none, and drops the one that was not used for the longest
-// time if there are too many.
+// get returns the transport of key. It calls create if there is none, and drops the one that was not used for the
+// longest time if there are too many.
 func (p *pools) get(key poolKey, create func() *http.Transport) *http.Transport {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
-// TestPinnedRequests sends requests for one name, pinned to two addresses in turns: each goes to its own address, over a
-// connection that was made to it.
+// TestPinnedRequests sends requests for one name, pinned to two addresses in turns: each goes to its own address, over
+// a connection that was made to it.
 func TestPinnedRequests(t *testing.T) {
 	addresses := []string{"127.0.0.1", "127.0.0.2"}
 	port := serveAt(t, addresses)

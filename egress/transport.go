@@ -28,8 +28,8 @@ type TransportOptions struct {
 	Pseudonym string
 }
 
-// Transport is an http.RoundTripper that sends requests to origins, by HTTP/2 if the origin offers it, else HTTP/1.1. It does
-// not change bodies. It ignores the proxy variables of the environment, since users set them to this proxy.
+// Transport is an http.RoundTripper that sends requests to origins, by HTTP/2 if the origin offers it, else HTTP/1.1.
+// It does not change bodies. It ignores the proxy variables of the environment, since users set them to this proxy.
 type Transport struct {
 	options              TransportOptions
 	verified, unverified *http.Transport
@@ -64,8 +64,8 @@ func NewTransport(o TransportOptions) *Transport {
 	return t
 }
 
-// streamWindow is how many bytes of a response by HTTP/2 an origin may send before they are read. They are kept in memory, so
-// the default of 4 MiB would let a thousand responses that wait take 4 GiB.
+// streamWindow is how many bytes of a response by HTTP/2 an origin may send before they are read. They are kept in
+// memory, so the default of 4 MiB would let a thousand responses that wait take 4 GiB.
 const streamWindow = 256 << 10
 
 func newTransport(o TransportOptions, insecure bool) *http.Transport {
@@ -158,8 +158,8 @@ func (t *Transport) direct(r *http.Request) *http.Transport {
 	return t.verified
 }
 
-// throughUpstream sends r, whose scheme is http, to the upstream proxy. One connection carries requests for many origins, so
-// it judges the name for each request.
+// throughUpstream sends r, whose scheme is http, to the upstream proxy. One connection carries requests for many
+// origins, so it judges the name for each request.
 func (t *Transport) throughUpstream(r *http.Request) (*http.Response, error) {
 	o, err := origin.FromURL(r.URL)
 	if err == nil {

@@ -19,19 +19,19 @@ import (
 	"github.com/robotsproxy/robotsproxy/origin"
 )
 
-// Upstream is another proxy that carries every connection to an origin. Requests for https and tunnels use CONNECT; requests
-// for http use absolute-form, since many proxies refuse a CONNECT to port 80.
+// Upstream is another proxy that carries every connection to an origin. Requests for https and tunnels use CONNECT;
+// requests for http use absolute-form, since many proxies refuse a CONNECT to port 80.
 //
-// The upstream proxy receives names and resolves them again. It may find other addresses than the guard judged: the operator
-// trusts it.
+// The upstream proxy receives names and resolves them again. It may find other addresses than the guard judged: the
+// operator trusts it.
 type Upstream struct {
 	URL     *url.URL       // scheme http or https, and a host; if it has no port, the scheme's default
 	User    *url.Userinfo  // for Basic authentication; may be nil
 	RootCAs *x509.CertPool // verify an https upstream proxy; if nil, the system's roots
 }
 
-// upstreamTimeout limits the time to connect through the upstream proxy: the dial, the TLS handshake and the response to
-// CONNECT, which includes the upstream proxy's own dial.
+// upstreamTimeout limits the time to connect through the upstream proxy: the dial, the TLS handshake and the response
+// to CONNECT, which includes the upstream proxy's own dial.
 const upstreamTimeout = 30 * time.Second
 
 // maxConnectBytes limits the response header to CONNECT.
@@ -46,7 +46,8 @@ func (u *Upstream) addr() string {
 	return net.JoinHostPort(u.URL.Hostname(), port)
 }
 
-// UpstreamError is a failure to reach the upstream proxy, or a failure of that proxy. The request is not sent another way.
+// UpstreamError is a failure to reach the upstream proxy, or a failure of that proxy. The request is not sent another
+// way.
 type UpstreamError struct {
 	Status int // of its response to CONNECT, or 407; zero if there was none
 	Err    error
@@ -99,8 +100,8 @@ func answered(status int) *UpstreamError {
 // ErrOurselves is the error for an upstream proxy whose address is one of our own listeners.
 var ErrOurselves = errors.New("it is this proxy itself")
 
-// CheckUpstream returns an error that wraps ErrOurselves if the upstream proxy is one of our own listeners. It returns another
-// error if the name does not resolve now, which may be temporary: each dial resolves it again.
+// CheckUpstream returns an error that wraps ErrOurselves if the upstream proxy is one of our own listeners. It returns
+// another error if the name does not resolve now, which may be temporary: each dial resolves it again.
 func (g *Guard) CheckUpstream(ctx context.Context) error {
 	if g.options.Upstream == nil {
 		return nil

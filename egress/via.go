@@ -10,7 +10,8 @@ import (
 // NewPseudonym returns a random name for one proxy's Via field (RFC 9110 section 7.6.3).
 func NewPseudonym() string { return "robotsproxy-" + strings.ToLower(rand.Text()[:8]) }
 
-// Via holds the values that a proxy adds to the Via field, one for each version of HTTP. The zero Via adds empty values.
+// Via holds the values that a proxy adds to the Via field, one for each version of HTTP. The zero Via adds empty
+// values.
 type Via struct{ pseudonym, http1, http2 string }
 
 // NewVia returns the Via of the proxy with this pseudonym.

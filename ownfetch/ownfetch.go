@@ -49,8 +49,8 @@ type Options struct {
 	Client  policy.Client // the proxy as a client; its name must be empty
 	Limiter *ratelimit.Limiter
 
-	// Key and Addr are those of the proxy's Pace: Key returns the name of the lane of a canonical host. If Addr is set, the lane
-	// is that of the address which it returns, and Key names what the operator stops. Both may be nil.
+	// Key and Addr are those of the proxy's Pace: Key returns the name of the lane of a canonical host. If Addr is set,
+	// the lane is that of the address which it returns, and Key names what the operator stops. Both may be nil.
 	Key  func(host string) string
 	Addr func(ctx context.Context, o origin.Origin) (netip.Addr, error)
 

@@ -206,7 +206,8 @@ func (p *Policy) Judge(r Request, snap *robots.Snapshot, now time.Time) Decision
 	return d
 }
 
-// Denied reports whether r is refused whatever robots.txt says, as by an entry of the operator's, and returns that decision.
+// Denied reports whether r is refused whatever robots.txt says, as by an entry of the operator's, and returns that
+// decision.
 func (p *Policy) Denied(r Request, now time.Time) (d Decision, denied bool) { return p.denied(&r, now) }
 
 // denied is Denied, and gives r the forms of its target.

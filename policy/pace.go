@@ -49,8 +49,8 @@ func asked(agent rules.Agent, now time.Time) (delay time.Duration, source string
 	return delay, source
 }
 
-// during reports whether now, in UTC, is in the hours. They end before the minute To. Hours from 2300 to 0100 extend past
-// midnight; hours with From equal to To last all day.
+// during reports whether now, in UTC, is in the hours. They end before the minute To. Hours from 2300 to 0100 extend
+// past midnight; hours with From equal to To last all day.
 func during(h rules.Hours, now time.Time) bool {
 	const day = 24 * time.Hour
 	at := now.Sub(now.Truncate(day)) // Truncate counts from midnight in UTC

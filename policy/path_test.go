@@ -101,8 +101,8 @@ func TestAmbiguous(t *testing.T) {
 	}
 }
 
-// FuzzOtherForms holds what is true of every target: no form is the written one or another form again, and a form has no
-// dot segments and keeps the query.
+// FuzzOtherForms holds what is true of every target: no form is the written one or another form again, and a form has
+// no dot segments and keeps the query.
 func FuzzOtherForms(f *testing.F) {
 	for _, s := range []string{"/", "/a/../b?c", "/a%2F..;x//%2e%2e\\b", "//%5c.;/..?x=/../"} {
 		f.Add(s)

@@ -85,7 +85,8 @@ func BenchmarkSaveInto(b *testing.B) {
 	}
 }
 
-// BenchmarkCache looks up a thousand origins in a Cache over a State: all in memory, none of them, and with a fetch each.
+// BenchmarkCache looks up a thousand origins in a Cache over a State: all in memory, none of them, and with a fetch
+// each.
 func BenchmarkCache(b *testing.B) {
 	origins := make([]origin.Origin, 1000)
 	for i := range origins {

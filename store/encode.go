@@ -27,7 +27,8 @@ func timeOf(micros int64) time.Time {
 	return time.UnixMicro(micros).UTC()
 }
 
-// isomorphic returns a URL from a Location field, which may contain any bytes, as text for JSON. It writes each byte as the code point of its number, which the Infra standard calls "isomorphic decode". ASCII is unchanged.
+// isomorphic returns a URL from a Location field, which may contain any bytes, as text for JSON. It writes each byte as
+// the code point of its number, which the Infra standard calls "isomorphic decode". ASCII is unchanged.
 func isomorphic(octets string) string {
 	if strings.IndexFunc(octets, notASCII) < 0 {
 		return octets

@@ -84,10 +84,10 @@ func countPages(ctx context.Context, tx *sql.Tx) (all, used int64, err error) {
 	return all, used, err
 }
 
-// dropOne takes the client that takes the most with what snap adds, and of its origins the one that it has not used for the
-// longest time, but not that of snap. It drops the origin, or finds that it was used since, or charges it to another client
-// that has had it fetched since and takes less. If there is no such origin, an old text of the origin of snap goes. It
-// reports whether it found anything.
+// dropOne takes the client that takes the most with what snap adds, and of its origins the one that it has not used for
+// the longest time, but not that of snap. It drops the origin, or finds that it was used since, or charges it to
+// another client that has had it fetched since and takes less. If there is no such origin, an old text of the origin of
+// snap goes. It reports whether it found anything.
 func (s *State) dropOne(ctx context.Context, tx *sql.Tx, snap *robots.Snapshot, need int64) (bool, error) {
 	client, err := s.largest(ctx, tx, snap.Client, need)
 	if err != nil {
@@ -195,9 +195,9 @@ func (s *State) Size() (bytes int64) {
 	return bytes
 }
 
-// Shrink drops origins until the file is within Options.MaxSize, as each Save does for itself, and rewrites the file if more
-// of it is free than a few pages: if it was larger before, or MaxSize was. That takes room on the disk for a copy, and some
-// seconds for a large file, in which others cannot write.
+// Shrink drops origins until the file is within Options.MaxSize, as each Save does for itself, and rewrites the file if
+// more of it is free than a few pages: if it was larger before, or MaxSize was. That takes room on the disk for a copy,
+// and some seconds for a large file, in which others cannot write.
 func (s *State) Shrink(ctx context.Context) error {
 	for {
 		all, used, err := s.dropSome(ctx)

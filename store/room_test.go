@@ -90,8 +90,8 @@ func checkSound(t *testing.T, s *store.State) {
 	}
 }
 
-// TestSizeIsBounded saves far more than MaxSize. The file and its log stay within it, but for the last file saved, and a new
-// process goes on so.
+// TestSizeIsBounded saves far more than MaxSize. The file and its log stay within it, but for the last file saved, and
+// a new process goes on so.
 func TestSizeIsBounded(t *testing.T) {
 	for _, maxSize := range []int64{4 << 20, 20 << 20} {
 		t.Run(fmt.Sprint(maxSize), func(t *testing.T) {
@@ -353,8 +353,8 @@ func TestLogIsBounded(t *testing.T) {
 	}
 }
 
-// TestOldDatabase opens one of before sizes were kept, which takes more than it may today. Nothing is lost by that, until it
-// is made smaller.
+// TestOldDatabase opens one of before sizes were kept, which takes more than it may today. Nothing is lost by that,
+// until it is made smaller.
 func TestOldDatabase(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	body := unique(200_000)

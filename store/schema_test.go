@@ -122,8 +122,8 @@ func TestMigrationsAreNumbered(t *testing.T) {
 	}
 }
 
-// TestHeadersOfVersion4 opens a file whose headers are JSON objects: the fields that say for how long a file may be used are
-// read, and a row that is damaged is fetched again.
+// TestHeadersOfVersion4 opens a file whose headers are JSON objects: the fields that say for how long a file may be
+// used are read, and a row that is damaged is fetched again.
 func TestHeadersOfVersion4(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	row := func(host, redirects, header string) string {

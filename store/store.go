@@ -12,8 +12,8 @@
 // network file system. A copy of the file without its -wal is not a backup.
 //
 // A text is stored once, by its SHA-256, for all origins that have it. Data does not expire: the caller must call Prune
-// regularly. Options.MaxSize bounds the file, which the clients share. A damaged file is reported and never removed. The
-// package does not parse rules and makes no requests.
+// regularly. Options.MaxSize bounds the file, which the clients share. A damaged file is reported and never removed.
+// The package does not parse rules and makes no requests.
 package store
 
 import (

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// AcceptWeight returns the largest weight in Accept, from 0 to 1, of a media type with kind in its name (RFC 9110 section
-// 12.5.1).
+// AcceptWeight returns the largest weight in Accept, from 0 to 1, of a media type with kind in its name (RFC 9110
+// section 12.5.1).
 func AcceptWeight(accept []string, kind string) (most float64) {
 	for _, v := range accept {
 		for media := range strings.SplitSeq(strings.ToLower(v), ",") {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The image is built by the same command as "make build", which CI runs: no engine for containers is needed to know that
-// it builds.
+// The image is built by the same command as "make build", which CI runs: no engine for containers is needed to know
+// that it builds.
 func TestImageIsBuiltAsTheBinaryIs(t *testing.T) {
 	build := regexp.MustCompile(`CGO_ENABLED=0 (?:\$\(GO\)|go) build -trimpath -ldflags .* -o \S+ \./cmd/robotsproxy`)
 	for _, file := range []string{"../../deploy/Dockerfile", "../../Makefile"} {

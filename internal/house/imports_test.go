@@ -14,8 +14,8 @@ import (
 
 const module = "github.com/robotsproxy/robotsproxy/"
 
-// mayImport lists, for each package, the packages of this module that it may import. Tests may import more: see testMayImport.
-// Only cmd imports proxy, and no package imports cmd.
+// mayImport lists, for each package, the packages of this module that it may import. Tests may import more: see
+// testMayImport. Only cmd imports proxy, and no package imports cmd.
 var mayImport = map[string][]string{
 	"admin":                {"audit", "robots", "rules", "policy", "ratelimit", "origin", "internal/durable", "internal/safetext"},
 	"audit":                {"policy", "rules", "robots", "ratelimit", "origin", "internal/durable", "internal/safetext"},
@@ -150,8 +150,8 @@ func checkFile(t *testing.T, root, path string) {
 	}
 }
 
-// testMayImport reports whether every test may import a package: the fake site, a Redis and a DNS server, and the types of a
-// Cache's Fetch.
+// testMayImport reports whether every test may import a package: the fake site, a Redis and a DNS server, and the types
+// of a Cache's Fetch.
 func testMayImport(pkg string) bool {
 	return pkg == "robots/fetch" || pkg == "internal/robotstest" || pkg == "internal/redistest" || pkg == "internal/dnstest" || pkg == "internal/http1test"
 }

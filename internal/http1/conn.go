@@ -4,10 +4,11 @@
 //	http1.Install(srv)
 //	srv.Serve(http1.NewListener(l, http1.Options{Refuse: refuse}))
 //
-// net/http is lenient: it accepts a bare LF, unfolds lines, and ignores a Content-Length beside Transfer-Encoding. The next
-// server may read such a request as two, and one of them was never judged (RFC 9112 section 11.2). A Conn passes to net/http
-// the bytes of well-formed requests only. At the first fault it calls Refuse, which answers the client, and then the
-// connection ends. If the fault is in the body of a request that is being served, reading that body fails instead.
+// net/http is lenient: it accepts a bare LF, unfolds lines, and ignores a Content-Length beside Transfer-Encoding. The
+// next server may read such a request as two, and one of them was never judged (RFC 9112 section 11.2). A Conn passes
+// to net/http the bytes of well-formed requests only. At the first fault it calls Refuse, which answers the client, and
+// then the connection ends. If the fault is in the body of a request that is being served, reading that body fails
+// instead.
 //
 // A CONNECT and an accepted upgrade end the checks: another protocol follows. HTTP/2 needs no Conn.
 //
@@ -35,8 +36,8 @@ type Options struct {
 	CheckHost func(host string) error
 }
 
-// Conn is a client's connection that net/http reads. Its methods other than Read may be called by any goroutine. The methods
-// that a nil Conn permits do nothing for it: a request of HTTP/2 has none.
+// Conn is a client's connection that net/http reads. Its methods other than Read may be called by any goroutine. The
+// methods that a nil Conn permits do nothing for it: a request of HTTP/2 has none.
 type Conn struct {
 	net.Conn
 	refuse func(net.Conn, *SyntaxError)
@@ -125,8 +126,8 @@ func (c *Conn) isOpen() bool {
 	return c.open
 }
 
-// fail returns the error of a read at the fault. It depends on the place of the fault, and on whether a request is being
-// served.
+// fail returns the error of a read at the fault. It depends on the place of the fault, and on whether a request is
+// being served.
 func (c *Conn) fail(fault *SyntaxError) error {
 	c.mu.Lock()
 	open, bodyFault, active, refused := c.open, c.badBody() != nil, c.active, c.refused
@@ -145,8 +146,8 @@ func (c *Conn) fail(fault *SyntaxError) error {
 	return errStop
 }
 
-// watch discards input until the client leaves or net/http interrupts the read. During a request, net/http reads only to
-// learn that the client has left.
+// watch discards input until the client leaves or net/http interrupts the read. During a request, net/http reads only
+// to learn that the client has left.
 func (c *Conn) watch() error {
 	if _, err := io.Copy(io.Discard, c.Conn); err != nil {
 		return err
@@ -201,8 +202,8 @@ func (c *Conn) CloseAfterBadBody(w http.ResponseWriter) {
 	Linger(c.Conn)
 }
 
-// CloseWrite ends the sending side. net/http calls it before it closes a connection whose client may still send, and then
-// waits without reading.
+// CloseWrite ends the sending side. net/http calls it before it closes a connection whose client may still send, and
+// then waits without reading.
 func (c *Conn) CloseWrite() error {
 	c.mu.Lock()
 	abandoned := c.abandoned
@@ -214,9 +215,9 @@ func (c *Conn) CloseWrite() error {
 	return CloseWrite(c.Conn)
 }
 
-// SetReadDeadline sets the deadline of the next reads. A deadline in the past also interrupts the read that is under way: so
-// net/http ends its background read. net/http moves the deadline up to five times between two reads; the underlying
-// connection gets the last one.
+// SetReadDeadline sets the deadline of the next reads. A deadline in the past also interrupts the read that is under
+// way: so net/http ends its background read. net/http moves the deadline up to five times between two reads; the
+// underlying connection gets the last one.
 func (c *Conn) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

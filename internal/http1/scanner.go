@@ -9,12 +9,12 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// scanner is a state machine that finds where each request of a connection begins and ends, strictly by RFC 9112. It also
-// refuses what net/http would answer before it calls a handler: a target that is not a URL, a malformed Host, an unknown
-// expectation, a Trailer field that names a framing field.
+// scanner is a state machine that finds where each request of a connection begins and ends, strictly by RFC 9112. It
+// also refuses what net/http would answer before it calls a handler: a target that is not a URL, a malformed Host, an
+// unknown expectation, a Trailer field that names a framing field.
 //
-// scan looks at each byte once. Between calls the scanner keeps a short word, and one value: the target, Host or Trailer.
-// The zero value is before the first request.
+// scan looks at each byte once. Between calls the scanner keeps a short word, and one value: the target, Host or
+// Trailer. The zero value is before the first request.
 type scanner struct {
 	phase phase
 	after phase // after the LF that must follow
@@ -75,8 +75,8 @@ var fieldNames = [fields]string{
 	host: "Host", contentLength: "Content-Length", transferEncoding: "Transfer-Encoding", expect: "Expect", trailer: "Trailer",
 }
 
-// once reports whether a second field of this name is a fault. Host, Content-Length and Transfer-Encoding decide the framing
-// and the target.
+// once reports whether a second field of this name is a fault. Host, Content-Length and Transfer-Encoding decide the
+// framing and the target.
 func (f field) once() bool { return f == host || f == contentLength || f == transferEncoding }
 
 const (
@@ -183,8 +183,8 @@ func (s *scanner) checkSize() *SyntaxError {
 	return nil
 }
 
-// takeEnd reads the end of a line or chunk. Each line ends in CR LF: section 2.2 permits to accept a bare LF, but the next
-// server may not.
+// takeEnd reads the end of a line or chunk. Each line ends in CR LF: section 2.2 permits to accept a bare LF, but the
+// next server may not.
 func (s *scanner) takeEnd(c byte) (int, *SyntaxError) {
 	switch {
 	case s.phase == lineFeed && c == '\n':
@@ -379,8 +379,8 @@ func (s *scanner) endValue(p []byte, n int) (int, *SyntaxError) {
 	return n + 1, nil
 }
 
-// readHost checks the value of Host as net/http does, and, beside a target in absolute-form, by checkHost: net/http drops
-// that Host.
+// readHost checks the value of Host as net/http does, and, beside a target in absolute-form, by checkHost: net/http
+// drops that Host.
 func (s *scanner) readHost() *SyntaxError {
 	value := string(bytes.Trim(s.value, " \t"))
 	if !httpguts.ValidHostHeader(value) {
@@ -450,7 +450,8 @@ func (s *scanner) endFields() *SyntaxError {
 	return nil
 }
 
-// takeChunkLine reads chunk-size [ chunk-ext ] CR (section 7.1). A size has fifteen digits at most, so it cannot overflow.
+// takeChunkLine reads chunk-size [ chunk-ext ] CR (section 7.1). A size has fifteen digits at most, so it cannot
+// overflow.
 func (s *scanner) takeChunkLine(p []byte) (int, *SyntaxError) {
 	if s.phase == chunkExt {
 		n := span(p, isText)

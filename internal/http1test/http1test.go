@@ -40,7 +40,8 @@ var WellFormed = map[string]string{
 	"5/a name longer than any that we know": "GET / HTTP/1.1\r\nHost: a\r\n" + strings.Repeat("x", 300) + ": 1\r\n\r\n",
 }
 
-// Malformed holds requests with a fault, by RFC 9112 section and name, and a part of the reason for which http1 refuses them.
+// Malformed holds requests with a fault, by RFC 9112 section and name, and a part of the reason for which http1 refuses
+// them.
 var Malformed = map[string]struct{ Bytes, Reason string }{
 	"2.2/bare LF behind the request line": {"GET / HTTP/1.1\nHost: a\r\n\r\n", "CR LF"},
 	"2.2/bare LF behind a field":          {"GET / HTTP/1.1\r\nHost: a\nX: y\r\n\r\n", "CR LF"},

@@ -62,8 +62,8 @@ func TestArrival(t *testing.T) {
 	}
 }
 
-// TestEndBeforeNext fetches one after the other as fast as it goes. A client that has read a body to its end may send the
-// next request at once, and the record must not show the two as one upon the other.
+// TestEndBeforeNext fetches one after the other as fast as it goes. A client that has read a body to its end may send
+// the next request at once, and the record must not show the two as one upon the other.
 func TestEndBeforeNext(t *testing.T) {
 	for _, path := range []string{"/", "/bytes/0", "/bytes/200000", "/stream/3", "/drip?n=3&every=0s", "/status/204", "/gzip"} {
 		for _, scheme := range []string{"http", "https"} {

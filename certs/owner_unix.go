@@ -8,7 +8,7 @@ import (
 )
 
 // chownLike gives path the owner of the file like. They differ only if root rotates the CA of a proxy that runs as
-// another user, which could not read a key of root's.
+// another user, which could not read a key that belongs to root.
 func chownLike(path, like string) error {
 	info, err := os.Stat(like)
 	if err != nil {

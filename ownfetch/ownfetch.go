@@ -64,7 +64,12 @@ type Options struct {
 type Fetches struct{ options Options }
 
 // New returns Fetches with these parts.
-func New(o Options) *Fetches { return &Fetches{o} }
+func New(o Options) *Fetches {
+	if o.Key == nil {
+		o.Key = origin.Key
+	}
+	return &Fetches{o}
+}
 
 // retryLater is the time after which a fetch that the proxy could not make now is tried again.
 const retryLater = 5 * time.Second
@@ -75,19 +80,11 @@ func (f *Fetches) Admit(ctx context.Context, hop fetch.Hop) (fetch.Visit, error)
 	if !hop.Page {
 		return v, nil
 	}
-	v.stopKey = f.key(hop.To.Host())
+	v.stopKey = f.options.Key(hop.To.Host())
 	if err := v.judge(ctx); err != nil {
 		return nil, v.recordError(ctx, err)
 	}
 	return v, nil
-}
-
-func (f *Fetches) key(host string) string {
-	host = origin.Key(host)
-	if f.options.Key == nil {
-		return host
-	}
-	return f.options.Key(host)
 }
 
 // record returns the record of a request that is allowed.

@@ -198,7 +198,7 @@ func (ex *exchange) admit(req *http.Request) *refusal {
 	if scheme := fields.ConnectionScheme(req.Header); scheme != "" && !ex.isRawTunnel() {
 		return connectionAuthRefusal(scheme)
 	}
-	ex.stopKey = ex.server.options.Pace.key(ex.origin.Host())
+	ex.stopKey = ex.server.options.Pace.Key(ex.origin.Host())
 	if ref := ex.stopped(); ref != nil {
 		return ref
 	}

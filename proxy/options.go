@@ -122,6 +122,9 @@ func (o *Options) complete() error {
 	if o.IdleTimeout == 0 {
 		o.IdleTimeout = 2 * time.Minute
 	}
+	if o.Pace.Key == nil {
+		o.Pace.Key = origin.Key
+	}
 	if o.Pseudonym == "" {
 		o.Pseudonym = egress.NewPseudonym()
 	}

@@ -19,7 +19,7 @@ import (
 
 // Pace says which hosts share a lane. With the zero value, each host has a lane.
 type Pace struct {
-	// Key returns the name of the lane of a canonical host. If nil, each host has its own.
+	// Key returns the name of the lane of a canonical host. If nil, it is origin.Key, and each host has a lane.
 	Key func(host string) string
 
 	// Addr returns the address of an origin. If it is set, all hosts at one address share a lane, and requests are sent to
@@ -27,21 +27,12 @@ type Pace struct {
 	Addr func(ctx context.Context, o origin.Origin) (netip.Addr, error)
 }
 
-// key returns the name under which the operator stops a host. It is that of its lane too, unless Addr is set.
-func (p Pace) key(host string) string {
-	host = origin.Key(host)
-	if p.Key == nil {
-		return host
-	}
-	return p.Key(host)
-}
-
 // turn is the way of a request to a place in the lane of its host, from admission to the header of the answer. In
 // report mode the request takes no place.
 type turn struct {
 	requests *limit.Share[string] // one of the client's requests
 	memory   *limit.Share[string] // bytes of the client's memory
-	stopKey  string               // see Pace.key
+	stopKey  string               // see Pace.Key
 	addr     netip.Addr           // to which the request is sent; zero: the dial resolves the name
 	asked    ratelimit.Request    // of the lane
 	grant    ratelimit.Grant      // the place

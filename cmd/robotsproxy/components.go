@@ -210,22 +210,22 @@ func newLimiter(cfg *config.Config, redis *redislease.Client, pauses ratelimit.P
 	})
 }
 
-// stopKey returns the name under which the operator stops or slows a canonical host. It is that of the host's lane
-// too, unless requests are paced by address.
-func stopKey(cfg *config.Config, host string) string {
-	host = origin.Key(host)
-	if cfg.Pacing.Key == config.PaceKeyDomain {
-		return ratelimit.Domain(host)
+// stopKey returns a function that returns the name under which the operator stops or slows a canonical host. It is that
+// of the host's lane too, unless requests are paced by address.
+func stopKey(cfg *config.Config) func(host string) string {
+	if cfg.Pacing.Key != config.PaceKeyDomain {
+		return origin.Key
 	}
-	return host
+	return func(host string) string { return ratelimit.Domain(origin.Key(host)) }
 }
 
 // paused returns a function that returns the end of the pause of a host's lane. If requests are paced by address, that
 // is the lane of the address to which the last request for the host was sent: a look at a pause resolves no name.
 func (c *components) paused(cfg *config.Config) func(host string) time.Time {
+	key := stopKey(cfg)
 	return func(host string) time.Time {
 		if c.addresses == nil {
-			return c.limiter.Paused(stopKey(cfg, host))
+			return c.limiter.Paused(key(host))
 		}
 		addr, ok := c.addresses.Last(host)
 		if !ok {
@@ -248,13 +248,14 @@ func (c *components) fetchOptions(cfg *config.Config) cacheOption {
 // spacing returns a function that returns the time between a fetch of o's robots.txt and one from another port of its
 // host: the Delay in force, or one second without a Delay. snap is the current file of o, or nil if none is known.
 func (c *components) spacing(cfg *config.Config) func(o origin.Origin, snap *robots.Snapshot) time.Duration {
+	key := stopKey(cfg)
 	return func(o origin.Origin, snap *robots.Snapshot) time.Duration {
 		var delay time.Duration
 		if snap != nil {
 			request := policy.Request{Client: ownClient(cfg), Origin: o, Target: "/robots.txt"}
 			delay = c.policy.Judge(request, snap, time.Now()).Delay
 		}
-		if view, ok := c.limiter.Peek(stopKey(cfg, o.Host())); ok {
+		if view, ok := c.limiter.Peek(key(o.Host())); ok {
 			delay = max(delay, view.Floor)
 		}
 		return cmp.Or(delay, cfg.Pacing.DefaultDelay, time.Second)
@@ -267,10 +268,7 @@ func ownClient(cfg *config.Config) policy.Client {
 }
 
 func (c *components) pace(cfg *config.Config) proxy.Pace {
-	var pace proxy.Pace
-	if cfg.Pacing.Key == config.PaceKeyDomain {
-		pace.Key = ratelimit.Domain
-	}
+	pace := proxy.Pace{Key: stopKey(cfg)}
 	if c.addresses != nil {
 		pace.Addr = c.addresses.Of
 	}

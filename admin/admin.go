@@ -169,9 +169,9 @@ func (h *Handler) knows(field string) bool {
 }
 
 func misdirected(w http.ResponseWriter, field string) {
-	found := fmt.Sprintf("%.100q is none of them", field)
+	found := fmt.Sprintf("%.100q is not listed", field)
 	if field == "" {
-		found = "the request names none"
+		found = "the request has no Host"
 	}
 	http.Error(w, "This listener answers to its addresses, to localhost and to the names that its operator has listed; "+found+".\n"+
 		"Under any name a page of another site could reach it (DNS rebinding). Use an address, or add the name to admin.hosts.", http.StatusMisdirectedRequest)

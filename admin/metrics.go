@@ -47,11 +47,11 @@ func NewMetrics() *Metrics {
 		decided:  prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "robotsproxy_requests_total",
-			Help: "Requests that have ended, by what was decided and why.",
+			Help: "Completed requests, by decision and reason.",
 		}, []string{"decision", "reason"}),
 		fetches: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "robotsproxy_robots_requests_total",
-			Help: "Requests of our own for robots.txt files, redirects included, by what was decided and why.",
+			Help: "The proxy's own requests for robots.txt files, redirects included, by decision and reason.",
 		}, []string{"decision", "reason"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "robotsproxy_request_duration_seconds",
@@ -65,7 +65,7 @@ func NewMetrics() *Metrics {
 		}),
 		bytes: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "robotsproxy_response_bytes_total",
-			Help: "Octets of the bodies that clients were sent.",
+			Help: "Bytes of response bodies sent to clients.",
 		}),
 	}
 	m.decided.MustRegister(m.requests)
@@ -95,7 +95,7 @@ func (m *Metrics) Observe(rec *audit.Record) {
 func (m *Metrics) register(version string, gauges []Gauge) error {
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name:        "robotsproxy_build_info",
-		Help:        "Always 1; its labels say what runs.",
+		Help:        "Always 1; the labels are the version of robotsproxy and of Go.",
 		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
 	})
 	build.Set(1)

@@ -40,10 +40,10 @@ func TestObserveFetches(t *testing.T) {
 		m.Observe(r)
 	}
 	want := `
-# HELP robotsproxy_response_bytes_total Octets of the bodies that clients were sent.
+# HELP robotsproxy_response_bytes_total Bytes of response bodies sent to clients.
 # TYPE robotsproxy_response_bytes_total counter
 robotsproxy_response_bytes_total 0
-# HELP robotsproxy_robots_requests_total Requests of our own for robots.txt files, redirects included, by what was decided and why.
+# HELP robotsproxy_robots_requests_total The proxy's own requests for robots.txt files, redirects included, by decision and reason.
 # TYPE robotsproxy_robots_requests_total counter
 robotsproxy_robots_requests_total{decision="allow",reason=""} 1
 robotsproxy_robots_requests_total{decision="deny",reason="robots"} 2
@@ -62,12 +62,12 @@ func TestObserve(t *testing.T) {
 		m.Observe(r)
 	}
 	want := `
-# HELP robotsproxy_requests_total Requests that have ended, by what was decided and why.
+# HELP robotsproxy_requests_total Completed requests, by decision and reason.
 # TYPE robotsproxy_requests_total counter
 robotsproxy_requests_total{decision="allow",reason=""} 1
 robotsproxy_requests_total{decision="deny",reason="robots"} 2
 robotsproxy_requests_total{decision="would_deny",reason="report"} 1
-# HELP robotsproxy_response_bytes_total Octets of the bodies that clients were sent.
+# HELP robotsproxy_response_bytes_total Bytes of response bodies sent to clients.
 # TYPE robotsproxy_response_bytes_total counter
 robotsproxy_response_bytes_total 5201
 # HELP robotsproxy_wait_seconds Time that requests were held until their host's pace let them go.

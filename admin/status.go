@@ -59,11 +59,11 @@ const indexPage = `<!DOCTYPE html>
 <dl>
 <dt><a href="/healthz">/healthz</a></dt><dd>200 while the process answers</dd>
 <dt><a href="/readyz">/readyz</a></dt><dd>200 while traffic may be sent, 503 while it may not</dd>
-<dt><a href="/ca.pem">/ca.pem</a></dt><dd>the certificate that clients must trust, where HTTPS is intercepted</dd>
-<dt><a href="/proxy.pac">/proxy.pac</a></dt><dd>by which browsers find the proxy</dd>
+<dt><a href="/ca.pem">/ca.pem</a></dt><dd>the certificate that clients must trust if HTTPS is intercepted</dd>
+<dt><a href="/proxy.pac">/proxy.pac</a></dt><dd>the PAC script that sends browsers to the proxy</dd>
 <dt><a href="/metrics">/metrics</a></dt><dd>for Prometheus</dd>
-<dt>/api/status</dt><dd>what was decided since the start; needs the token: <code>curl -H "Authorization: Bearer TOKEN"</code></dd>
-<dt>/api/cache</dt><dd>the robots.txt files that are kept; needs the token; <code>robotsproxy cache</code> asks it</dd>
+<dt>/api/status</dt><dd>decisions since the start; needs the token: <code>curl -H "Authorization: Bearer TOKEN"</code></dd>
+<dt>/api/cache</dt><dd>the stored robots.txt files; needs the token; <code>robotsproxy cache</code> uses it</dd>
 </dl>
 </body>
 </html>

@@ -27,7 +27,7 @@ func ParseQueryMode(s string) (QueryMode, error) {
 			return QueryMode(m), nil
 		}
 	}
-	return QueryMask, fmt.Errorf("audit: query mode %q is none of mask, keep, hash and drop", s)
+	return QueryMask, fmt.Errorf("audit: query mode %q is not mask, keep, hash or drop", s)
 }
 
 // Apply returns the part of a raw query to keep. QueryMask keeps all names, and all values except those of credentials,

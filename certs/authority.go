@@ -91,7 +91,7 @@ func Open(o Options) (*Authority, error) {
 	case o.Dir != "":
 		err = a.openDir(o.Dir, o.Existing)
 	default:
-		return nil, errors.New("certs: neither a folder for the CA nor the files of one are given")
+		return nil, errors.New("certs: Open needs a folder, or the certificate and key files of a CA")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("certs: %w", err)

@@ -234,7 +234,7 @@ func TestOpenOptions(t *testing.T) {
 		o    Options
 		want string
 	}{
-		{Options{}, "neither a folder"},
+		{Options{}, "needs a folder"},
 		{Options{CertFile: "x"}, "together or not at all"},
 		{Options{Dir: "x", KeyFile: "x"}, "together or not at all"},
 		{Options{CertFile: "/nonexistent/a.pem", KeyFile: "/nonexistent/b.pem"}, "/nonexistent/a.pem"},

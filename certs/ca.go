@@ -201,7 +201,7 @@ func parseCerts(path string, data []byte) ([]*x509.Certificate, error) {
 		certs = append(certs, cert)
 	}
 	if len(certs) == 0 {
-		return nil, fmt.Errorf("reading %s: it has no PEM block of type CERTIFICATE: put back the CA's certificate, or move it and its key away and start again with another CA", path)
+		return nil, fmt.Errorf("reading %s: the file contains no PEM block of type CERTIFICATE: put back the CA's certificate, or move it and its key away and start again with another CA", path)
 	}
 	return certs, nil
 }
@@ -222,7 +222,7 @@ func loadKey(path string) (crypto.Signer, error) {
 		}
 		return key, nil
 	}
-	return nil, fmt.Errorf("reading %s: it has no PEM block of type PRIVATE KEY: put back the CA's key, or move it and the certificate away and start again with another CA", path)
+	return nil, fmt.Errorf("reading %s: the file contains no PEM block of type PRIVATE KEY: put back the CA's key, or move it and the certificate away and start again with another CA", path)
 }
 
 func parseKey(block *pem.Block) (crypto.Signer, error) {

@@ -29,7 +29,7 @@ func (a *Authority) rotate(overlap time.Duration, now time.Time) error {
 		return fmt.Errorf("the CA of %s is the operator's own: make another with the tools that made it", a.certFile)
 	}
 	if overlap < 0 {
-		return fmt.Errorf("an overlap of %s is none: it must not be negative", overlap)
+		return fmt.Errorf("an overlap of %s: it must not be negative", overlap)
 	}
 	r := a.current(now)
 	follow := &ring{active: r.active, next: r.next, from: now.Add(overlap).Truncate(time.Second)}

@@ -163,7 +163,7 @@ func TestRotateRefuses(t *testing.T) {
 	}{
 		{"the operator's own", own, overlap, "the operator's own"},
 		{"the operator's own, at once", own, 0, "the operator's own"},
-		{"negative", underWay, -1, "is none"},
+		{"negative", underWay, -1, "must not be negative"},
 		{"under way", underWay, time.Hour, "a rotation is under way"},
 		{"past the end", open(t, Options{Dir: t.TempDir()}), 11 * 365 * 24 * time.Hour, "choose a shorter one"},
 	} {

@@ -23,7 +23,7 @@ func ParseInterception(s string) (Interception, error) {
 			return Interception(i), nil
 		}
 	}
-	return Intercept, fmt.Errorf("policy: interception %q is none of intercept, tunnel and refuse", s)
+	return Intercept, fmt.Errorf("policy: interception %q is not intercept, tunnel or refuse", s)
 }
 
 // String returns the word that ParseInterception accepts.

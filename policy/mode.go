@@ -20,7 +20,7 @@ func ParseMode(s string) (Mode, error) {
 			return Mode(m), nil
 		}
 	}
-	return Enforce, fmt.Errorf("policy: mode %q is none of enforce, report and off", s)
+	return Enforce, fmt.Errorf("policy: mode %q is not enforce, report or off", s)
 }
 
 // String returns the word that ParseMode accepts.

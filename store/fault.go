@@ -36,7 +36,7 @@ func remedy(err error) string {
 	case sqlite3.SQLITE_BUSY:
 		return "another process is writing to it for too long"
 	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR:
-		return "see whether the disk is full or failing; what was kept before is untouched"
+		return "check whether the disk is full or failing; earlier data is intact"
 	}
 	return ""
 }
@@ -49,11 +49,11 @@ func isBusy(err error) bool {
 
 // errDamaged is for data that SQLite reads without error but that is invalid: SQLite detects torn pages, not flipped
 // bits.
-var errDamaged = errors.New("what is kept is not what was saved")
+var errDamaged = errors.New("the stored data is not what was saved")
 
 // rotten is the remedy for damaged rows: the next Save of that robots.txt replaces them.
-const rotten = "what is in force is fetched again and takes its place; if there is more of this, the disk is failing: " +
-	"stop robotsproxy and move the file, its -wal and -shm to another"
+const rotten = "the current robots.txt is fetched again and takes its place; if this recurs, the disk is failing: " +
+	"stop robotsproxy and move the file, its -wal and -shm to another disk"
 
-const damaged = "the file is damaged, and was left as it is: stop robotsproxy and move the file, its -wal and -shm away, and a new one is made; " +
-	"what it held of the past is lost to robotsproxy, and what is in force is fetched again"
+const damaged = "the file is damaged and unchanged: stop robotsproxy and move the file, its -wal and -shm away; a new one is created. " +
+	"The history in it is lost; current robots.txt files are fetched again"

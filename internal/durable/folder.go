@@ -29,7 +29,7 @@ func CheckFolder(dir string, patterns ...string) error {
 		return fmt.Errorf("%s is not a folder", dir)
 	}
 	if folder.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("others than its owner may write to the folder %s (mode %04o), and put files of theirs in the place of its own; run: chmod go-w %s", dir, octal(folder.Mode()), dir)
+		return fmt.Errorf("users other than its owner may write to the folder %s (mode %04o) and replace its files; run: chmod go-w %s", dir, octal(folder.Mode()), dir)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -75,7 +75,7 @@ func (c *Counter[K]) warn(b Bound, client K) {
 	if client != *new(K) {
 		log = log.With(c.label, client)
 	}
-	log.Warn("a limit is reached: who comes now is answered 503", "key", b.Key, "limit", b.Max)
+	log.Warn("a limit is reached: requests beyond it are answered 503", "key", b.Key, "limit", b.Max)
 }
 
 // take is Take at a moment. It also returns the bound that is exceeded, unless that was logged within logInterval.

@@ -207,7 +207,7 @@ type Stats struct {
 // Stats returns the counts.
 func (c *Client) Stats() Stats {
 	return Stats{
-		Up: c.health.down() == nil, Instances: c.health.count(),
+		Up: c.health.down() == nil, Instances: max(1, c.health.count()),
 		Corrupt: c.corrupt.Load(), Lost: c.lost.Load(), Downs: c.downs.Load(),
 	}
 }

@@ -173,14 +173,7 @@ func (h *health) setInstances(instances []string, now time.Time) {
 	}
 }
 
-// known reports whether Redis has ever said which instances share the lanes.
-func (h *health) known() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.instances) > 0
-}
-
-// unknownInstances reports the opposite of known, true at most once a minute.
+// unknownInstances reports whether Redis has never said which instances share the lanes, true at most once a minute.
 func (h *health) unknownInstances(now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -191,11 +184,11 @@ func (h *health) unknownInstances(now time.Time) bool {
 	return true
 }
 
-// count returns how many instances share the lanes, as far as known.
+// count returns how many instances share the lanes, with this one. It returns 0 if Redis has never said so.
 func (h *health) count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return max(1, len(h.instances))
+	return len(h.instances)
 }
 
 // settling reports whether some instances may not know yet that Redis has returned.

@@ -77,7 +77,7 @@ func (c *Client) holdOff(r ratelimit.LeaseRequest) time.Duration {
 
 // overShare returns how long r waits because this instance has its share of the limit in flight, 0 if it has not.
 func (c *Client) overShare(r ratelimit.LeaseRequest) time.Duration {
-	if r.Limit > 0 && r.InFlight >= max(1, r.Limit/c.health.count()) {
+	if r.Limit > 0 && r.InFlight >= max(1, r.Limit/max(1, c.health.count())) {
 		return time.Second
 	}
 	return 0
@@ -154,10 +154,10 @@ func (c *Client) leaseWhileDown(r ratelimit.LeaseRequest, cause error) (ratelimi
 	}
 	delay, now := max(r.Delay, result.Override.Floor), time.Now()
 	result.Wait = c.health.distrusts(delay, now)
-	if c.onDown == OnDownSpread && c.health.known() {
+	if n := c.health.count(); c.onDown == OnDownSpread && n > 0 {
 		result.Mode = ratelimit.ModeSpread
 		// Each instance has its slots, whether it sends or not.
-		result.Rivals = slices.Repeat([]int{math.MaxInt}, c.health.count()-1)
+		result.Rivals = slices.Repeat([]int{math.MaxInt}, n-1)
 		result.Wait = max(result.Wait+c.health.untilSlot(r.Key, delay, now.Add(result.Wait)), c.overShare(r))
 	}
 	if result.Wait == 0 {

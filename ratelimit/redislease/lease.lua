@@ -89,11 +89,15 @@ local function lease(delay, limit, from, waiting, last, question)
   local floor, ends = valid('floor', fields[2], 366 * 24 * 60 * minute), valid('until', fields[3], 2 ^ 53)
   local stop = valid('stop', fields[1], 1) == 1 and (ends == 0 or now < ends) and 1 or 0
   local at = valid('at', fields[4], 2 ^ 53)
+  local function answer(token, wait, gap, others)
+    local rest = token == '' and math.max(0, paused - now) or 0
+    return token, wait, gap, rest, stop, floor, ends, at, others, cause(), seq
+  end
   local granted = text(seq) .. ':' .. instance .. ':' .. question
   if redis.call('ZSCORE', held, granted) then -- the answer to this question was lost
     local before = time(from == 'start' and 'start0' or 'mark0', now + grace)
     local gap = before > 0 and math.max(0, start - before) or -1
-    return granted, 0, gap, 0, stop, floor, ends, at, rivals(waiting - 1, delay), cause(), seq
+    return answer(granted, 0, gap, rivals(waiting - 1, delay))
   end
   if floor > delay then delay, limit, from = floor, 1, 'mark' end
   expire()
@@ -104,18 +108,17 @@ local function lease(delay, limit, from, waiting, last, question)
   if n >= limit then
     free = math.max(free, tonumber(redis.call('ZRANGE', held, n - limit, n - limit, 'WITHSCORES')[2]))
   end
-  local rest = math.max(0, paused - now)
-  if stop == 1 then return '', late, gap, rest, stop, floor, ends, at, {}, cause(), seq end
+  if stop == 1 then return answer('', late, gap, {}) end
   local before = redis.call('ZRANK', line, instance) or redis.call('ZCARD', line)
-  if n < limit and now >= free and now >= math.max(free, opened) + before * late then
+  if n < limit and now >= math.max(free, opened) + before * late then
     redis.call('ZREMRANGEBYRANK', line, 0, before) -- and those before it, which did not come
     local token = grant(delay, question)
     if n + 1 < limit then wake() end -- the next instance may start too
-    return token, 0, gap, rest, stop, floor, ends, at, rivals(waiting - 1, delay), cause(), seq
+    return answer(token, 0, gap, rivals(waiting - 1, delay))
   end
   before = enqueue(delay)
   local wait = math.max(free, math.min(now, opened)) - now + before * late
-  return '', wait, gap, rest, stop, floor, ends, at, rivals(waiting, delay), cause(), seq
+  return answer('', wait, gap, rivals(waiting, delay))
 end
 
 -- known reports whether token is valid: it is held, or this server has forgotten it. It has forgotten it if the number

@@ -58,8 +58,8 @@ type unrepeated struct{ *redis.Cmd }
 
 func (unrepeated) NoRetry() bool { return true }
 
-// call runs cmd and waits for the answer. If maxCalls calls wait already, it first waits for one of them to end. It sets
-// cmd.done; cmd.heard is called before the next command of the lane is sent and before Close returns.
+// call runs cmd and waits for the answer. If maxCalls calls wait already, it first waits for one of them to end. It
+// sets cmd.done. The pipe calls cmd.heard before it sends the next command of the lane, and before Close returns.
 func (c *Client) call(cmd *command) (reply, error) {
 	type answer struct {
 		reply

@@ -53,16 +53,16 @@ func (q *queue) find(client string) int {
 	return i
 }
 
-// len returns the number of requests and reservations of client. A nil queue is empty.
-func (q *queue) len(client string) int {
+// of returns the requests and reservations of client. A nil queue is empty.
+func (q *queue) of(client string) []*waiter {
 	if q == nil {
-		return 0
+		return nil
 	}
 	i := q.find(client)
 	if i == len(q.clients) {
-		return 0
+		return nil
 	}
-	return len(q.clients[i].waiters)
+	return q.clients[i].waiters
 }
 
 // waiting returns the number of requests, without reservations.
@@ -80,7 +80,7 @@ func (q *queue) waiting() int {
 }
 
 // position returns the position of w among the requests of its client.
-func (q *queue) position(w *waiter) int { return slices.Index(q.clients[q.find(w.client)].waiters, w) }
+func (q *queue) position(w *waiter) int { return slices.Index(q.of(w.client), w) }
 
 // all yields all requests and reservations. The loop may remove those that it was given.
 func (q *queue) all() iter.Seq[*waiter] {
@@ -120,23 +120,6 @@ func (q *queue) pop(w *waiter) {
 		copy(q.clients[i:], q.clients[i+1:])
 		q.clients[len(q.clients)-1] = c
 	}
-}
-
-// first returns the queue of client, and the position of its first request for which match returns true. The queue is
-// nil if there is no such request.
-func (q *queue) first(client string, match func(*waiter) bool) (c *clientQueue, position int) {
-	if q == nil {
-		return nil, 0
-	}
-	i := q.find(client)
-	if i == len(q.clients) {
-		return nil, 0
-	}
-	position = slices.IndexFunc(q.clients[i].waiters, match)
-	if position < 0 {
-		return nil, 0
-	}
-	return q.clients[i], position
 }
 
 // waits reports whether the client has requests, and not only reservations.
@@ -206,6 +189,6 @@ func (q *queue) othersWait(client string) bool {
 
 // full reports whether there is no room for another request of client.
 func (q *queue) full(client string, o *rules) bool {
-	own := q.len(client)
+	own := len(q.of(client))
 	return own >= o.MaxQueuePerClient || own > 0 && q.n >= o.MaxQueue
 }

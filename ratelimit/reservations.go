@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -97,18 +98,19 @@ func retryAt(now time.Time, wait time.Duration) time.Time {
 // A request that comes before the moment cannot claim: it belongs to another thread, and the thread that was answered
 // 429 would come back in vain.
 func (s *state) claimReservation(r Request, now time.Time) (*waiter, error) {
-	f, i := s.queue.first(r.Client, func(w *waiter) bool { return w.reserved() && w.due.Sub(now) <= early })
-	if f == nil {
+	waiters := s.queue.of(r.Client)
+	position := slices.IndexFunc(waiters, func(w *waiter) bool { return w.reserved() && w.due.Sub(now) <= early })
+	if position < 0 {
 		return nil, nil
 	}
-	w, limit := f.waiters[i], r.MaxWait
+	w, limit := waiters[position], r.MaxWait
 	if now.Sub(w.due) > punctual {
 		s.rules.misses.add(r.Client, now) // the other clients have waited for it
 	}
 	if !now.Before(w.due) {
 		limit = max(limit, punctual)
 	}
-	wait := s.predict(now, r.Client, i, s.hold.delay(r.delay()))
+	wait := s.predict(now, r.Client, position, s.hold.delay(r.delay()))
 	if wait > limit {
 		w.due = retryAt(now, wait)
 		return nil, s.hold.waitError(r.Client, wait, limit, now)

@@ -96,7 +96,7 @@ func (s *state) join(r Request, now time.Time) (*waiter, error) {
 		}
 	}
 	delay := s.hold.delay(r.delay())
-	wait := s.predict(now, r.Client, s.queue.len(r.Client), delay)
+	wait := s.predict(now, r.Client, len(s.queue.of(r.Client)), delay)
 	if r.Part && s.queue != nil && s.letsPartsPass(now) {
 		wait = s.predictPart(now, r.Client, delay)
 	}

@@ -501,6 +501,31 @@ func TestSharedLimit(t *testing.T) {
 	})
 }
 
+// TestLeaseAskedBeforeAStop has a lease come for a question from before a stop in this instance, while the other
+// instances are not told yet and another request has come since: that request starts, but gets no Grant.
+func TestLeaseAskedBeforeAStop(t *testing.T) {
+	m := newMachine(t, Options{})
+	m.coordination = &coordination{}
+	r := Request{Delay: time.Second, MaxWait: time.Hour}
+	m.ask(r)
+	m.intervene(func(h *hold) { h.stopped = true }, m.now)
+	m.settle()
+	m.ask(r)
+	m.leased(LeaseResult{Lease: &clubLease{}, Gap: -1}, nil, r.Delay, m.now)
+	m.settle()
+	for _, asked := range m.waiting {
+		ok, err := m.claim(asked.waiter, false, m.now)
+		if stop := new(StoppedError); ok || !errors.As(err, &stop) {
+			t.Errorf("claim in a stopped lane: %t, %v, want false and a *StoppedError", ok, err)
+		}
+		m.settle()
+	}
+	if len(m.waiting) != 2 || m.effects[cancelLease] != 1 || m.inflights.n != 0 {
+		t.Errorf("%d requests have waited, effects %v, %d requests in flight; want 2, one canceled lease and none",
+			len(m.waiting), m.effects, m.inflights.n)
+	}
+}
+
 // TestWakeAfterReleaseAfter has a request go on for longer than ReleaseAfter while another one waits for a lease: a
 // question that a message causes does not count it as in flight.
 func TestWakeAfterReleaseAfter(t *testing.T) {

@@ -49,6 +49,9 @@ func TestMemoryLossTellsAgain(t *testing.T) {
 			eventually(t, "the pause is told", func() bool {
 				return server.Do("HEXISTS "+in[0].keys("paused.example")[0]+" paused") == ":1"
 			})
+			if err := errors.Join(in[0].check(), in[1].check()); err != nil { // so that no heartbeat is due during the restart
+				t.Fatal(err)
+			}
 			lose(server)
 			for began := time.Now(); time.Since(began) < 5*time.Second; time.Sleep(20 * time.Millisecond) {
 				for _, key := range []string{"paused.example", "stopped.example"} {

@@ -16,7 +16,7 @@ const overrideLife = 365 * 24 * time.Hour
 // and many of its answers do not mention one, so only a newer override replaces an older one. Lifts are kept for the
 // same reason. Its size is that of the keys for which an operator has set an override.
 type overrides struct {
-	mu    sync.Mutex // guards byKey
+	mu    sync.Mutex // guards byKey; may be locked while Client.mu is held
 	byKey map[string]datedOverride
 }
 

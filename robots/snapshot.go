@@ -63,8 +63,8 @@ type Snapshot struct {
 	Since    time.Time      // when the failures began; zero unless there is a Cause
 	Failures int            // in a row, the last included; 0 unless there is a Cause
 
-	renewal time.Time                // see Renewal; zero before prepare
-	others  atomic.Pointer[sync.Map] // of rules.Dialect to *rules.Ruleset, for RulesFor; nil until used
+	lead   time.Duration            // of Renewal before Expires; 0 if s is not renewed
+	others atomic.Pointer[sync.Map] // of rules.Dialect to *rules.Ruleset, for RulesFor; nil until used
 }
 
 // The bits of Snapshot.marks.
@@ -96,10 +96,7 @@ func (s *Snapshot) State() string {
 // Renewal returns the time from which a look-up renews s in the background. It is a little before Expires. After a
 // failure it is Expires, so that the origin has the time that it asked for.
 func (s *Snapshot) Renewal() time.Time {
-	if s.renewal.IsZero() {
-		return s.Expires
-	}
-	return s.renewal
+	return s.Expires.Add(-s.lead)
 }
 
 // RulesFor returns the rules of s in the dialect d. It parses the body at the first call for a dialect other than that
@@ -151,9 +148,9 @@ func (s *Snapshot) schedule() *Snapshot {
 	last := s.Expires.Sub(s.Fetched) / 10
 	switch {
 	case s.Stale:
-		s.renewal = s.Expires.Add(-grace)
+		s.lead = grace
 	case last > 0 && s.Since.IsZero():
-		s.renewal = s.Expires.Add(-last/2 - rand.N(last/2+1))
+		s.lead = last/2 + rand.N(last/2+1)
 	}
 	return s
 }
@@ -166,7 +163,7 @@ func (s *Snapshot) freshAt(now time.Time) bool {
 
 // dueAt reports whether s should be renewed. It is true for one caller only.
 func (s *Snapshot) dueAt(now time.Time) bool {
-	return !s.renewal.IsZero() && !now.Before(s.renewal) && s.marks.Or(markRenewing)&markRenewing == 0
+	return s.lead > 0 && !now.Before(s.Renewal()) && s.marks.Or(markRenewing)&markRenewing == 0
 }
 
 // use marks s as used. It writes only if s is not marked, since many goroutines may use s at once.

@@ -18,17 +18,6 @@ const (
 	EffectAllow               // forward requests that robots.txt disallows; they are still paced
 )
 
-// ParseEffect parses "allow" or "deny".
-func ParseEffect(s string) (Effect, error) {
-	switch s {
-	case "allow":
-		return EffectAllow, nil
-	case "deny":
-		return EffectDeny, nil
-	}
-	return EffectDeny, fmt.Errorf("policy: effect %q is neither allow nor deny", s)
-}
-
 // Exemption is an operator's exception to robots.txt, for some paths of some hosts. It has a reason and an owner, so
 // that an auditor can ask.
 type Exemption struct {

@@ -1,9 +1,6 @@
 package policy
 
-import (
-	"fmt"
-	"slices"
-)
+import "slices"
 
 // Interception says how a CONNECT to a host is handled. The zero value judges every path.
 type Interception uint8
@@ -16,17 +13,7 @@ const (
 
 var interceptions = [...]string{Intercept: "intercept", Tunnel: "tunnel", NoTunnel: "refuse"}
 
-// ParseInterception parses "intercept", "tunnel" or "refuse".
-func ParseInterception(s string) (Interception, error) {
-	for i, word := range interceptions {
-		if s == word {
-			return Interception(i), nil
-		}
-	}
-	return Intercept, fmt.Errorf("policy: interception %q is not intercept, tunnel or refuse", s)
-}
-
-// String returns the word that ParseInterception accepts.
+// String returns "intercept", "tunnel" or "refuse".
 func (i Interception) String() string { return interceptions[i] }
 
 // Interception returns how a CONNECT to host is handled. The most specific setting wins: the host's entry, then

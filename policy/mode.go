@@ -1,7 +1,5 @@
 package policy
 
-import "fmt"
-
 // Mode says how a verdict is applied. The zero value enforces it.
 type Mode uint8
 
@@ -13,15 +11,5 @@ const (
 
 var modes = [...]string{Enforce: "enforce", Report: "report", Off: "off"}
 
-// ParseMode parses "enforce", "report" or "off".
-func ParseMode(s string) (Mode, error) {
-	for m, word := range modes {
-		if s == word {
-			return Mode(m), nil
-		}
-	}
-	return Enforce, fmt.Errorf("policy: mode %q is not enforce, report or off", s)
-}
-
-// String returns the word that ParseMode accepts.
+// String returns "enforce", "report" or "off".
 func (m Mode) String() string { return modes[m] }

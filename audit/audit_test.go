@@ -55,6 +55,7 @@ func TestQueryModes(t *testing.T) {
 		{QueryMask, "q=a&api_key=***&to%6ben=***&X-Amz-Signature=***;token=&page=2&flag"},
 		{QueryKeep, query},
 		{QueryDrop, ""},
+		{"", "q=a&api_key=***&to%6ben=***&X-Amz-Signature=***;token=&page=2&flag"},
 	} {
 		if got := row.mode.Apply(query); got != row.want {
 			t.Errorf("Apply(%q) = %q, want %q", query, got, row.want)

@@ -3,32 +3,19 @@ package audit
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"slices"
 	"strings"
 )
 
-// QueryMode says how much of a query a Record keeps. The zero value masks it.
-type QueryMode uint8
+// QueryMode says how much of a query a Record keeps. Any other value than QueryKeep, QueryHash and QueryDrop masks it.
+type QueryMode string
 
 const (
-	QueryMask QueryMode = iota // remove the values of parameters with names like credentials
-	QueryKeep                  // keep it unchanged
-	QueryHash                  // keep its SHA-256 in hexadecimal
-	QueryDrop                  // keep nothing
+	QueryMask QueryMode = "mask" // remove the values of parameters with names like credentials
+	QueryKeep QueryMode = "keep" // keep it unchanged
+	QueryHash QueryMode = "hash" // keep its SHA-256 in hexadecimal
+	QueryDrop QueryMode = "drop" // keep nothing
 )
-
-var queryModes = [...]string{QueryMask: "mask", QueryKeep: "keep", QueryHash: "hash", QueryDrop: "drop"}
-
-// ParseQueryMode parses "mask", "keep", "hash" or "drop".
-func ParseQueryMode(s string) (QueryMode, error) {
-	for m, word := range queryModes {
-		if s == word {
-			return QueryMode(m), nil
-		}
-	}
-	return QueryMask, fmt.Errorf("audit: query mode %q is not mask, keep, hash or drop", s)
-}
 
 // Apply returns the part of a raw query to keep. QueryMask keeps all names, and all values except those of credentials,
 // since rules match queries and an auditor must be able to verify that. It also searches URLs in values, however many

@@ -39,7 +39,6 @@ type components struct {
 	policy    *policy.Policy
 	records   *audit.JSONL
 	ids       audit.Sequence // of the records
-	query     audit.QueryMode
 	fetches   *ownfetch.Fetches
 	server    *proxy.Server
 }
@@ -90,16 +89,13 @@ func newComponents(cfg *config.Config, log *slog.Logger, observe observer) (_ *c
 	if c.records, err = newRecords(cfg, log); err != nil {
 		return nil, err
 	}
-	if c.query, err = audit.ParseQueryMode(string(cfg.Audit.Query)); err != nil {
-		return nil, err
-	}
 	if c.files, err = newFiles(cfg, transport, c.state, c.paused(cfg), log, c.fetchOptions(cfg)); err != nil {
 		return nil, err
 	}
 	pace := c.pace(cfg)
 	c.fetches = ownfetch.New(ownfetch.Options{
 		Rules: c.files, Policy: c.policy, Client: ownClient(cfg), Limiter: c.limiter, Key: pace.Key, Addr: pace.Addr,
-		Recorder: observedRecorder{c.records, observe}, IDs: &c.ids, Query: c.query,
+		Recorder: observedRecorder{c.records, observe}, IDs: &c.ids, Query: audit.QueryMode(cfg.Audit.Query),
 	})
 	c.server, err = c.newServer(cfg, transport, pace, pseudonym, log, observe)
 	return c, err
@@ -120,7 +116,7 @@ func (c *components) newServer(
 		Pseudonym: pseudonym, RefusalStatus: cfg.Refusal.Status, ResponseFields: cfg.ResponseFields,
 		ServeRobots:   cfg.Robots.ServeFromCache,
 		HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout, Limits: newLimits(cfg, log),
-		IDs: &c.ids, Query: c.query, Onboarding: onboarding.Handler(c.ca), Logger: log,
+		IDs: &c.ids, Query: audit.QueryMode(cfg.Audit.Query), Onboarding: onboarding.Handler(c.ca), Logger: log,
 	})
 }
 

@@ -47,7 +47,6 @@ type batch struct {
 // batchSource is all that determines how a file is read.
 type batchSource struct {
 	body, robotsURL string
-	isBase64        bool
 	dialect         rules.Dialect
 }
 
@@ -99,7 +98,7 @@ func (b *batch) judge(line []byte) (*batchAnswer, error) {
 	if err := b.open(&q); err != nil {
 		return nil, err
 	}
-	target, err := q.target()
+	target, err := either("url", q.URL, q.URLB64)
 	if err != nil {
 		return nil, err
 	}
@@ -131,11 +130,6 @@ func (b *batch) open(q *question) error {
 		return nil
 	}
 	body := []byte(source.body)
-	if source.isBase64 {
-		if body, err = base64.StdEncoding.DecodeString(source.body); err != nil {
-			return fmt.Errorf("reading robots_b64: %w", err)
-		}
-	}
 	b.source, b.rules = source, rules.Parse(body, rules.Options{
 		Dialect: source.dialect, RobotsURL: source.robotsURL, ContentType: rawType(body),
 	})
@@ -153,33 +147,25 @@ func (q *question) source(dialect rules.Dialect) (s batchSource, err error) {
 	if q.RobotsURL != nil {
 		s.robotsURL = *q.RobotsURL
 	}
-	switch {
-	case q.Robots != nil && q.RobotsB64 != nil:
-		return s, errors.New("both robots and robots_b64 are given")
-	case q.Robots != nil:
-		s.body = *q.Robots
-	case q.RobotsB64 != nil:
-		s.body, s.isBase64 = *q.RobotsB64, true
-	default:
-		return s, errors.New("robots is missing")
-	}
-	return s, nil
+	s.body, err = either("robots", q.Robots, q.RobotsB64)
+	return s, err
 }
 
-func (q *question) target() (string, error) {
+// either returns the value of the field name, of which a question has either the text or, as name_b64, its base64.
+func either(name string, text, encoded *string) (string, error) {
 	switch {
-	case q.URL != nil && q.URLB64 != nil:
-		return "", errors.New("both url and url_b64 are given")
-	case q.URL != nil:
-		return *q.URL, nil
-	case q.URLB64 == nil:
-		return "", errors.New("url is missing")
+	case text != nil && encoded != nil:
+		return "", fmt.Errorf("both %s and %s_b64 are given", name, name)
+	case text != nil:
+		return *text, nil
+	case encoded == nil:
+		return "", fmt.Errorf("%s is missing", name)
 	}
-	target, err := base64.StdEncoding.DecodeString(*q.URLB64)
+	decoded, err := base64.StdEncoding.DecodeString(*encoded)
 	if err != nil {
-		return "", fmt.Errorf("reading url_b64: %w", err)
+		return "", fmt.Errorf("reading %s_b64: %w", name, err)
 	}
-	return string(target), nil
+	return string(decoded), nil
 }
 
 // rawType returns a Content-Type for a body that came without one. It makes rules.Parse read valid UTF-8 as UTF-8, and

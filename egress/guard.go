@@ -113,6 +113,9 @@ func New(o Options) *Guard {
 	if o.Ports == nil {
 		o.Ports = DefaultPorts
 	}
+	if o.Resolver == nil {
+		o.Resolver = net.DefaultResolver
+	}
 	g := &Guard{options: o, special: ssrf.New(ssrf.WithAnyPort(), ssrf.WithAnyNetwork())}
 	g.dialer = net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Resolver: o.Resolver, Control: g.control}
 	g.upstream = g.dialer
@@ -232,7 +235,7 @@ func (g *Guard) lookUp(ctx context.Context, addr string) ([]netip.AddrPort, erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, g.dialer.Timeout)
 	defer cancel()
-	addrs, err := g.resolver().LookupNetIP(ctx, "ip", host)
+	addrs, err := g.options.Resolver.LookupNetIP(ctx, "ip", host)
 	if err != nil {
 		return nil, err
 	}
@@ -241,13 +244,6 @@ func (g *Guard) lookUp(ctx context.Context, addr string) ([]netip.AddrPort, erro
 		all[i] = netip.AddrPortFrom(a.Unmap(), uint16(port))
 	}
 	return all, nil
-}
-
-func (g *Guard) resolver() *net.Resolver {
-	if g.options.Resolver != nil {
-		return g.options.Resolver
-	}
-	return net.DefaultResolver
 }
 
 // control is a net.Dialer's Control: it judges the resolved address of each attempt before a packet is sent.

@@ -35,15 +35,16 @@ type Transport struct {
 	verified, unverified *http.Transport
 	pinned               pools // for requests whose address is pinned: see Pin
 	insecure             map[string]bool
-	guard                *Guard
 	clear                *http.Transport // for http through an upstream proxy; nil without one
 	via                  Via             // for requests without Via; zero: none is added
 }
 
 // NewTransport returns a Transport. Every step but the body has a time-out.
 func NewTransport(o TransportOptions) *Transport {
-	t := &Transport{options: o, verified: newTransport(o, false), insecure: make(map[string]bool), guard: o.Guard}
-	t.pinned.byKey = make(map[poolKey]*http.Transport)
+	t := &Transport{
+		options: o, verified: newTransport(o, false), unverified: newTransport(o, true),
+		pinned: pools{byKey: make(map[poolKey]*http.Transport)}, insecure: make(map[string]bool),
+	}
 	if u := o.Guard.options.Upstream; u != nil {
 		if o.Pseudonym != "" {
 			t.via = NewVia(o.Pseudonym)
@@ -54,9 +55,6 @@ func NewTransport(o TransportOptions) *Transport {
 			return newLingerConn(o.Guard.dialUpstream(ctx))
 		})
 		t.clear.MaxIdleConnsPerHost = t.clear.MaxIdleConns // all are to the upstream proxy
-	}
-	if len(o.InsecureHosts) > 0 {
-		t.unverified = newTransport(o, true)
 	}
 	for _, host := range o.InsecureHosts {
 		t.insecure[host] = true
@@ -163,7 +161,7 @@ func (t *Transport) direct(r *http.Request) *http.Transport {
 func (t *Transport) throughUpstream(r *http.Request) (*http.Response, error) {
 	o, err := origin.FromURL(r.URL)
 	if err == nil {
-		err = t.guard.checkName(r.Context(), o.HostPort())
+		err = t.options.Guard.checkName(r.Context(), o.HostPort())
 	}
 	if err != nil {
 		if r.Body != nil {
@@ -185,10 +183,9 @@ func (t *Transport) throughUpstream(r *http.Request) (*http.Response, error) {
 // CloseIdleConnections closes the connections that are not in use.
 func (t *Transport) CloseIdleConnections() {
 	t.verified.CloseIdleConnections()
+	t.unverified.CloseIdleConnections()
 	t.pinned.closeIdle()
-	for _, more := range []*http.Transport{t.unverified, t.clear} {
-		if more != nil {
-			more.CloseIdleConnections()
-		}
+	if t.clear != nil {
+		t.clear.CloseIdleConnections()
 	}
 }

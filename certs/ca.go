@@ -41,15 +41,10 @@ func (p *pair) cert() *x509.Certificate { return p.certs[0] }
 // process stops between the two, the next start makes a certificate for its key. If several processes start at once,
 // all use one key, and the first certificate stays.
 func complete(dir string, now time.Time) (created bool, err error) {
-	certFile := filepath.Join(dir, certName)
-	if _, err := os.Lstat(certFile); errors.Is(err, fs.ErrNotExist) {
-		return create(certFile, filepath.Join(dir, keyName), now)
+	certFile, keyFile := filepath.Join(dir, certName), filepath.Join(dir, keyName)
+	if _, err := os.Lstat(certFile); !errors.Is(err, fs.ErrNotExist) {
+		return false, nil // readRing checks it
 	}
-	return false, nil // readRing checks it
-}
-
-// create makes the missing files of a pair. It reports false if another process made the certificate first.
-func create(certFile, keyFile string, now time.Time) (bool, error) {
 	if _, err := os.Lstat(keyFile); errors.Is(err, fs.ErrNotExist) {
 		if err := createKey(keyFile); err != nil && !errors.Is(err, fs.ErrExist) {
 			return false, err
@@ -61,11 +56,11 @@ func create(certFile, keyFile string, now time.Time) (bool, error) {
 	}
 	der, err := selfSign(key, now)
 	if err != nil {
-		return false, fmt.Errorf("signing the CA's certificate: %w", err)
+		return false, err
 	}
 	err = durable.Create(certFile, encodeCertificate(der), 0o644)
 	if errors.Is(err, fs.ErrExist) {
-		return false, nil
+		return false, nil // another process made it first
 	}
 	return err == nil, err
 }
@@ -106,7 +101,11 @@ func selfSign(key crypto.Signer, now time.Time) ([]byte, error) {
 		IsCA:                  true,
 		MaxPathLenZero:        true,
 	}
-	return x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, fmt.Errorf("signing the CA's certificate: %w", err)
+	}
+	return der, nil
 }
 
 // caName returns a name that is unique in a list of trusted CAs. It has the machine's name for people, and six random

@@ -62,7 +62,7 @@ func makePair(dir string, now time.Time) (*pair, error) {
 	}
 	der, err := selfSign(key, now)
 	if err != nil {
-		return nil, fmt.Errorf("signing the CA's certificate: %w", err)
+		return nil, err
 	}
 	cert, err := x509.ParseCertificate(der)
 	if err != nil {

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"fmt"
-	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -20,7 +19,7 @@ func TestBusyLookUp(t *testing.T) {
 		{&robots.BusyError{RetryAfter: time.Millisecond}, retryOverload},
 		{&robots.BusyError{RetryAfter: time.Minute}, time.Minute},
 	} {
-		ref := lookUpRefusal(httptest.NewRequest("GET", "http://a.example/", nil), &exchange{}, fmt.Errorf("fetching: %w", row.err))
+		ref := lookUpRefusal(&exchange{ctx: t.Context()}, fmt.Errorf("fetching: %w", row.err))
 		if ref.Reason != policy.ReasonOverload || ref.RetryAfter != row.want {
 			t.Errorf("of %v: %s, to come back after %v; want %s and %v", row.err, ref.Reason, ref.RetryAfter, policy.ReasonOverload, row.want)
 		}

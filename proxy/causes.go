@@ -20,7 +20,7 @@ import (
 
 // lookUpRefusal returns the refusal for a look-up of robots.txt that returned no Snapshot: the guard refused the
 // address, the client left, too many fetches wait, or the upstream proxy failed.
-func lookUpRefusal(req *http.Request, ex *exchange, err error) *refusal {
+func lookUpRefusal(ex *exchange, err error) *refusal {
 	var (
 		busy  *robots.BusyError
 		later *fetch.LaterError
@@ -29,7 +29,7 @@ func lookUpRefusal(req *http.Request, ex *exchange, err error) *refusal {
 	switch {
 	case egress.Prohibited(err):
 		return egressRefusal(ex, err)
-	case req.Context().Err() != nil:
+	case ex.ctx.Err() != nil:
 		return ex.gone(errGoneWaiting)
 	case errors.Is(err, robots.ErrBusy):
 		ref = overload("Too many robots.txt files are being fetched.", err)
@@ -88,19 +88,17 @@ func egressRefusal(ex *exchange, err error) *refusal {
 	return ref
 }
 
-// decisionRefusal returns the refusal for a decision against a request.
-func decisionRefusal(ex *exchange, d policy.Decision, snap *robots.Snapshot) *refusal {
+// decisionRefusal returns the refusal for ex.judged, a decision against the request.
+func decisionRefusal(ex *exchange) *refusal {
+	d, snap := ex.judged.Decision, ex.judged.snap
 	ref := &refusal{Reason: d.Reason, Outcome: d.Outcome}
 	switch d.Reason {
-	case policy.ReasonRobots:
+	case policy.ReasonRobots, policy.ReasonIntercept:
 		ref.Detail = "robots.txt disallows every path for this agent"
 		if d.Verdict.Line > 0 {
 			ref.Rule = fmt.Sprintf("line %d: %s", d.Verdict.Line, d.Verdict.Rule)
 			ref.Detail = "robots.txt " + ref.Rule
 		}
-	case policy.ReasonIntercept:
-		ref.Rule = fmt.Sprintf("line %d: %s", d.Verdict.Line, d.Verdict.Rule)
-		ref.Detail = "robots.txt " + ref.Rule
 	case policy.ReasonTooComplex:
 		ref.Detail = "It takes too long to find the rule of robots.txt that holds for this URL and User-Agent."
 	case policy.ReasonRobotsUnreachable:
@@ -117,8 +115,8 @@ func decisionRefusal(ex *exchange, d policy.Decision, snap *robots.Snapshot) *re
 	return ref
 }
 
-// paceRefusal returns the refusal for a request that the Limiter refused with err.
-func paceRefusal(ex *exchange, r ratelimit.Request, err error) *refusal {
+// paceRefusal returns the refusal for ex.asked, which the Limiter refused with err.
+func paceRefusal(ex *exchange, err error) *refusal {
 	var (
 		wait        *ratelimit.WaitError
 		stopped     *ratelimit.StoppedError
@@ -129,7 +127,7 @@ func paceRefusal(ex *exchange, r ratelimit.Request, err error) *refusal {
 		detail := "The operator of the proxy has stopped " + ex.origin.Host() + "."
 		return &refusal{Reason: policy.ReasonStopped, Detail: detail, RetryAfter: time.Until(stopped.Until)} // negative: none
 	case errors.As(err, &wait):
-		return waitRefusal(ex, r, wait)
+		return waitRefusal(ex, wait)
 	case errors.As(err, &unavailable):
 		return &refusal{
 			Reason: policy.ReasonPacingUnavailable, RetryAfter: unavailable.RetryAfter, Err: err,
@@ -144,7 +142,8 @@ func paceRefusal(ex *exchange, r ratelimit.Request, err error) *refusal {
 	}
 }
 
-func waitRefusal(ex *exchange, r ratelimit.Request, wait *ratelimit.WaitError) *refusal {
+func waitRefusal(ex *exchange, wait *ratelimit.WaitError) *refusal {
+	r := &ex.asked
 	ref := &refusal{Reason: policy.ReasonPace, RetryAfter: max(wait.Wait, time.Second), Delay: r.Delay}
 	if wait.OneClient || wait.Source != "" {
 		ref.Reason, ref.Delay = policy.ReasonBackoff, 0
@@ -166,7 +165,7 @@ func waitRefusal(ex *exchange, r ratelimit.Request, wait *ratelimit.WaitError) *
 }
 
 // upstreamRefusal returns the refusal for a request that was allowed and has no answer from the origin.
-func upstreamRefusal(req *http.Request, ex *exchange, err error) *refusal {
+func upstreamRefusal(ex *exchange, err error) *refusal {
 	if m := ex.conn.BadBody(); m != nil {
 		return malformedRefusal(m)
 	}

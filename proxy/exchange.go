@@ -236,7 +236,7 @@ func (ex *exchange) RoundTrip(req *http.Request, _ *goproxy.ProxyCtx) (*http.Res
 	}
 	resp, err := ex.forward(req)
 	if err != nil {
-		return ex.refuse(req, upstreamRefusal(req, ex, err)), nil
+		return ex.refuse(req, upstreamRefusal(ex, err)), nil
 	}
 	ex.receive(resp)
 	return resp, nil
@@ -336,27 +336,21 @@ func (ex *exchange) end(cause error) {
 	ex.complete(now, cause)
 }
 
-// abort ends an exchange that has not ended, with err or its cause. A WebSocket ends without an error when either side
-// closes it.
+// abort ends an exchange that has not ended, with the cause if it is known, and else with err: the proxy is stopping, the
+// request took too long, a WebSocket was idle, or the client left or sent a malformed body. A WebSocket ends without an
+// error when either side closes it.
 func (ex *exchange) abort(err error) {
-	if ex.response.upgraded != nil {
-		err = nil
-	}
-	ex.end(ex.abortCause(err))
-}
-
-// abortCause returns the cause of err if it is known, and else err: the proxy is stopping, the request took too long, a
-// WebSocket was idle, or the client left or sent a malformed body.
-func (ex *exchange) abortCause(err error) error {
 	switch ended := context.Cause(ex.ctx); {
 	case errors.Is(ended, errStopping), errors.Is(ended, errTooLong), errors.Is(ended, errSilent):
-		return ended
+		err = ended
 	case ex.conn.BadBody() != nil:
-		return ex.conn.BadBody()
+		err = ex.conn.BadBody()
 	case ended != nil:
-		return errClientLeft
+		err = errClientLeft
+	case ex.response.upgraded != nil:
+		err = nil
 	}
-	return err
+	ex.end(err)
 }
 
 type exchangeKey struct{}

@@ -12,27 +12,26 @@ import (
 type judgement struct {
 	policy.Decision
 	request policy.Request
-	policy  *policy.Policy
 	snap    *robots.Snapshot // nil in mode Off
 	at      time.Time
 }
 
-// lasting is how long a judgement holds while its Policy and its Snapshot stay the same. Exemptions and request rates
+// lasting is how long a judgement holds while its Snapshot stays the same. Exemptions and request rates
 // may begin or end at any time.
 const lasting = time.Second
 
 // judge looks up the origin's robots.txt, except in mode Off, and decides.
 func (ex *exchange) judge(req *http.Request) *refusal {
 	j := &ex.judged
-	j.policy, j.at = ex.server.options.Policy, ex.rec.Time
+	j.at = ex.rec.Time
 	j.request = policy.Request{
 		Client: ex.client.Client, Origin: ex.origin, Target: ex.target, UserAgent: req.UserAgent(), Tunnel: ex.isRawTunnel(),
 	}
-	if j.policy.Mode(ex.origin.Host(), ex.client.Client) != policy.Off {
+	if ex.server.options.Policy.Mode(ex.origin.Host(), ex.client.Client) != policy.Off {
 		asker := robots.Asker{Client: ex.share, Name: ex.client.Name, Token: ex.client.ProductToken}
 		snap, err := ex.server.options.Snapshots.Snapshot(ex.ctx, ex.origin, asker)
 		if err != nil {
-			return lookUpRefusal(req, ex, err)
+			return lookUpRefusal(ex, err)
 		}
 		j.snap = snap
 	}
@@ -47,10 +46,10 @@ func (ex *exchange) judgeAgain() *refusal {
 	if snap == nil {
 		snap = j.snap
 	}
-	if snap == j.snap && ex.server.options.Policy == j.policy && now.Sub(j.at) < lasting {
+	if snap == j.snap && now.Sub(j.at) < lasting {
 		return nil
 	}
-	j.policy, j.snap, j.at = ex.server.options.Policy, snap, now
+	j.snap, j.at = snap, now
 	return ex.decide()
 }
 
@@ -65,10 +64,10 @@ func (ex *exchange) decide() *refusal {
 		}
 		defer release()
 	}
-	j.Decision = j.policy.Decide(j.request, j.snap, j.at)
+	j.Decision = ex.server.options.Policy.Decide(j.request, j.snap, j.at)
 	ex.rec.SetDecision(j.Decision, j.snap)
 	if j.Action == policy.Refuse {
-		return decisionRefusal(ex, j.Decision, j.snap)
+		return decisionRefusal(ex)
 	}
 	return nil
 }

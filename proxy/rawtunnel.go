@@ -90,7 +90,7 @@ func (s *Server) dial(r *http.Request, ex *exchange) (net.Conn, *refusal) {
 	ex.rec.SentAt = time.Now()
 	c, err := s.options.Guard.DialContext(ex.pin(r).Context(), "tcp", ex.origin.HostPort())
 	if err != nil {
-		return nil, upstreamRefusal(r, ex, err)
+		return nil, upstreamRefusal(ex, err)
 	}
 	ex.rec.UpstreamAddr = addrString(c.RemoteAddr())
 	return c, nil

@@ -58,7 +58,7 @@ func (ex *exchange) pace(req *http.Request) *refusal {
 	}
 	lane, err := ex.findLane()
 	if err != nil {
-		return upstreamRefusal(req, ex, err)
+		return upstreamRefusal(ex, err)
 	}
 	ex.ask(req, lane)
 	return ex.takePlace()
@@ -153,7 +153,7 @@ func (ex *exchange) awaitPlace() (ratelimit.Grant, *refusal) {
 	for {
 		grant, err := ex.acquire()
 		if err != nil {
-			return ratelimit.Grant{}, paceRefusal(ex, ex.asked, err)
+			return ratelimit.Grant{}, paceRefusal(ex, err)
 		}
 		ref := ex.judgeAgain()
 		if ref == nil && ex.delay() <= ex.asked.Delay {
@@ -199,7 +199,7 @@ func (ex *exchange) noteSubresource() {
 // waits.
 func (ex *exchange) stopped() *refusal {
 	if err := ex.server.options.Limiter.Stopped(ex.stopKey); err != nil {
-		return paceRefusal(ex, ex.asked, err)
+		return paceRefusal(ex, err)
 	}
 	return nil
 }

@@ -75,9 +75,9 @@ func cut(s string, n int) string {
 	return s
 }
 
-// serve takes one request from its header to the end of its answer. Its deferred calls run in this order: recoverPanic
+// serve handles one request from its header to the end of its answer. Its deferred calls run in this order: recoverPanic
 // answers a panic and ends the record with it; close ends the record, if nothing has, and returns all that the exchange
-// holds; and last the request stops to count, for which Close waits.
+// holds; last, handlers.end lets Close return.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, t *tunnel) {
 	s.handlers.begin()
 	defer s.handlers.end()

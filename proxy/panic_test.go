@@ -285,5 +285,5 @@ func TestOwnPageAfterClose(t *testing.T) {
 			t.Errorf("%d records", n)
 		}
 	}()
-	r.server.frontDoor(httptest.NewRecorder(), httptest.NewRequest("GET", "//a.example/x", nil))
+	r.server.serveFront(httptest.NewRecorder(), httptest.NewRequest("GET", "//a.example/x", nil))
 }

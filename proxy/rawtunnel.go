@@ -49,7 +49,7 @@ func (s *Server) serveRawTunnel(w *hijackWriter, ex *exchange, r *http.Request) 
 	go func() { // apart from the handler, to free its buffers and its stack
 		defer s.handlers.end()
 		defer ex.recoverPanic(nothingRead)
-		t.run(s.life)
+		t.run(s.base)
 	}()
 }
 

@@ -32,7 +32,7 @@ type response struct {
 	err       error             // of reading the origin's body
 	upgraded  io.Closer         // the origin's side of a WebSocket
 	hijacked  net.Conn          // the client's side of it
-	written   bool              // the final header was
+	written   bool              // the final header was written
 
 	mu      sync.Mutex // guards final and interim: the transport calls got1xx in another goroutine
 	final   bool       // no interim response may follow

@@ -52,22 +52,22 @@ var (
 
 // Server is a forward proxy. Its methods may be called by many goroutines at once.
 type Server struct {
-	options   Options
-	log       *slog.Logger
-	ids       *audit.Sequence
-	byUser    map[string]*Client // the clients if Options.Clients is nil
-	via       egress.Via         // the name of this process in Via fields
-	goproxy   *goproxy.ProxyHttpServer
-	tls       *tls.Config
-	front     *http.Server // reads requests outside tunnels
-	innerHTTP *http.Server // reads requests inside tunnels
-	tunnels   *connQueue   // from front to innerHTTP
-	active    atomic.Int64 // requests in serve
-	handlers  *inflight
+	options  Options
+	log      *slog.Logger
+	ids      *audit.Sequence
+	byUser   map[string]*Client // the clients if Options.Clients is nil
+	via      egress.Via         // the name of this process in Via fields
+	goproxy  *goproxy.ProxyHttpServer
+	tls      *tls.Config
+	front    *http.Server // reads requests outside tunnels
+	inner    *http.Server // reads requests inside tunnels
+	tunnels  *connQueue   // from front to inner
+	active   atomic.Int64 // requests in serve
+	handlers *inflight
 
-	life         context.Context // parent of all requests' contexts
-	end          context.CancelCauseFunc
-	unrecorded   atomic.Int64 // refusals that could not be recorded
+	base         context.Context         // parent of all requests' contexts
+	cancel       context.CancelCauseFunc // of base
+	unrecorded   atomic.Int64            // refusals that could not be recorded
 	connLimit    *limit.Conns
 	tunnelLimit  *limit.Conns
 	requests     *limit.Counter[string] // by Client.share
@@ -97,14 +97,14 @@ func New(o Options) (*Server, error) {
 		caRejections: newCARejections(o.Logger), costly: limit.NewSlots(runtime.GOMAXPROCS(0) - 1),
 	}
 	s.byUser = clientsByUser(o.Users)
-	s.life, s.end = context.WithCancelCause(context.Background())
+	s.base, s.cancel = context.WithCancelCause(context.Background())
 	s.goproxy = s.newGoproxy()
 	s.tls = s.tlsConfig()
-	s.front, s.innerHTTP = s.newHTTPServer(s.frontDoor), s.newHTTPServer(s.inner)
-	s.innerHTTP.TLSConfig = s.tls // makes net/http speak HTTP/2 to a client that chose it in the handshake
-	s.innerHTTP.ConnContext = innerContext
+	s.front, s.inner = s.newHTTPServer(s.serveFront), s.newHTTPServer(s.serveInner)
+	s.inner.TLSConfig = s.tls // makes net/http speak HTTP/2 to a client that chose it in the handshake
+	s.inner.ConnContext = innerContext
 	http1.Install(s.front)
-	http1.Install(s.innerHTTP)
+	http1.Install(s.inner)
 	return s, nil
 }
 
@@ -135,7 +135,7 @@ func newHTTP2Config() *http.HTTP2Config {
 func (s *Server) newHTTPServer(h http.HandlerFunc) *http.Server {
 	return &http.Server{
 		Handler:                      h,
-		BaseContext:                  func(net.Listener) context.Context { return s.life },
+		BaseContext:                  func(net.Listener) context.Context { return s.base },
 		ReadHeaderTimeout:            s.options.HeaderTimeout,
 		IdleTimeout:                  s.options.IdleTimeout,
 		MaxHeaderBytes:               http1.MaxHeaderBytes,
@@ -148,16 +148,16 @@ func (s *Server) newHTTPServer(h http.HandlerFunc) *http.Server {
 // Serve accepts connections from l until Shutdown or Close, and then returns nil.
 func (s *Server) Serve(l net.Listener) error {
 	s.options.Guard.Protect(l.Addr())
-	inner := make(chan struct{})
+	innerEnded := make(chan struct{})
 	go func() {
-		defer close(inner)
-		_ = s.innerHTTP.Serve(s.tunnels) // it returns when it is closed: the listener does not fail
+		defer close(innerEnded)
+		_ = s.inner.Serve(s.tunnels) // it returns when it is closed: the listener does not fail
 	}()
 	err := s.front.Serve(http1.NewListener(limitListener(l, s.connLimit), s.http1Options()))
 	if !errors.Is(err, http.ErrServerClosed) {
-		s.innerHTTP.Close()
+		s.inner.Close()
 	}
-	<-inner
+	<-innerEnded
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
@@ -174,10 +174,10 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // drain waits until every request is answered, or until ctx ends.
 func (s *Server) drain(ctx context.Context) error {
 	s.front.SetKeepAlivesEnabled(false)
-	s.innerHTTP.SetKeepAlivesEnabled(false)
+	s.inner.SetKeepAlivesEnabled(false)
 	ended := make(chan error, 3) // concurrently: each may take until ctx ends
 	go func() { ended <- s.front.Shutdown(ctx) }()
-	go func() { ended <- s.innerHTTP.Shutdown(ctx) }()
+	go func() { ended <- s.inner.Shutdown(ctx) }()
 	go func() { ended <- s.handlers.wait(ctx) }()
 	return errors.Join(<-ended, <-ended, <-ended)
 }
@@ -188,11 +188,11 @@ const closeGrace = time.Second
 // Close cancels all requests and returns when every one has ended, with a complete record. No request begins after
 // that, so the caller may close the parts that the Server uses.
 func (s *Server) Close() error {
-	s.end(errStopping)
+	s.cancel(errStopping)
 	grace, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
 	_ = s.drain(grace) // the connections of the rest are closed
-	err := errors.Join(s.front.Close(), s.innerHTTP.Close())
+	err := errors.Join(s.front.Close(), s.inner.Close())
 	s.closeTracked()
 	s.handlers.close()
 	return err
@@ -245,21 +245,21 @@ func (s *Server) closeTracked() {
 	}
 }
 
-// frontDoor serves a request outside tunnels: a CONNECT, a request for the proxy itself, or one for an origin.
-func (s *Server) frontDoor(w http.ResponseWriter, r *http.Request) {
+// serveFront serves a request outside tunnels: a CONNECT, a request for the proxy itself, or one for an origin.
+func (s *Server) serveFront(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodConnect:
 		s.connect(w, r)
-	case isOwnPage(r):
-		s.serveOwnPage(w, r, nil)
+	case isOnboarding(r):
+		s.serveOnboarding(w, r, nil)
 	default:
 		s.serve(w, r, nil)
 	}
 }
 
-// serveOwnPage answers a request for the proxy itself, outside or inside tunnel t. It refuses a path that http.ServeMux
-// would redirect, such as "//a.example/x": it was meant for another server.
-func (s *Server) serveOwnPage(w http.ResponseWriter, r *http.Request, t *tunnel) {
+// serveOnboarding answers a request for the proxy itself, outside or inside tunnel t. It refuses a path that
+// http.ServeMux would redirect, such as "//a.example/x": it was meant for another server.
+func (s *Server) serveOnboarding(w http.ResponseWriter, r *http.Request, t *tunnel) {
 	if !isClean(r.URL.EscapedPath()) {
 		err := errors.New("the target is a path without a host, and no page of the proxy " +
 			"has a path with empty or dot segments")
@@ -279,8 +279,8 @@ func isClean(p string) bool {
 	return p == "" || p == clean || p == clean+"/" && clean != "/"
 }
 
-// isOwnPage reports whether r is for the proxy itself: its target is a path, or on the host of the onboarding pages.
-func isOwnPage(r *http.Request) bool {
+// isOnboarding reports whether r is for the proxy itself: its target is a path, or on the host of the onboarding pages.
+func isOnboarding(r *http.Request) bool {
 	if !r.URL.IsAbs() {
 		return strings.HasPrefix(r.URL.Path, "/")
 	}
@@ -328,67 +328,4 @@ func malformedRefusal(e *http1.SyntaxError) *refusal {
 	}
 	detail := "This is not a well-formed HTTP/1.1 request (RFC 9112): " + e.Error() + "."
 	return &refusal{Reason: policy.ReasonBadRequest, Status: e.Status, Detail: detail, Err: e}
-}
-
-// inflight counts the requests that are being handled. A sync.WaitGroup would not do: it forbids Add while Wait is
-// called with a counter of zero, and requests begin at any time.
-type inflight struct {
-	mu     sync.Mutex // guards n and closed
-	n      int
-	closed bool
-	zero   sync.Cond // n is 0, or a ctx of wait has ended
-}
-
-func newInflight() *inflight {
-	f := &inflight{}
-	f.zero.L = &f.mu
-	return f
-}
-
-// begin counts one more request. After close it ends the calling handler with a panic that net/http recovers.
-func (f *inflight) begin() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.closed {
-		panic(http.ErrAbortHandler)
-	}
-	f.n++
-}
-
-func (f *inflight) end() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.n--; f.n == 0 {
-		f.zero.Broadcast()
-	}
-}
-
-// wait returns when no request is being handled, or with an error when ctx ends.
-func (f *inflight) wait(ctx context.Context) error {
-	defer context.AfterFunc(ctx, f.wake)()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for f.n > 0 && ctx.Err() == nil {
-		f.zero.Wait()
-	}
-	if f.n > 0 {
-		return ctx.Err()
-	}
-	return nil
-}
-
-func (f *inflight) wake() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.zero.Broadcast()
-}
-
-// close returns when no request is being handled. After that, none begins.
-func (f *inflight) close() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for f.n > 0 {
-		f.zero.Wait()
-	}
-	f.closed = true
 }

@@ -96,7 +96,7 @@ type tunnelKey struct{}
 // an answer inside the tunnel. The sender of the CONNECT is the client of every request inside.
 func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 	hw := &hijackWriter{ResponseWriter: w, tunnel: &tunnel{}, server: s}
-	ex, ok := hw.admit(r)
+	ex, ok := hw.mayOpen(r)
 	if !ok {
 		return
 	}
@@ -158,9 +158,9 @@ func (w *hijackWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return w.conn, rw, nil
 }
 
-// admit reports whether the tunnel of r may be opened. If not, it answers r. Of a CONNECT, Shutdown waits for this
+// mayOpen reports whether the tunnel of r may be opened. If not, it answers r. Of a CONNECT, Shutdown waits for this
 // only: an open tunnel may be idle for long.
-func (w *hijackWriter) admit(r *http.Request) (ex *exchange, ok bool) {
+func (w *hijackWriter) mayOpen(r *http.Request) (ex *exchange, ok bool) {
 	w.server.handlers.begin()
 	defer w.server.handlers.end()
 	ex = w.server.newExchange(w.ResponseWriter, r, nil)
@@ -190,7 +190,10 @@ func (w *hijackWriter) authorize(ex *exchange, r *http.Request) *refusal {
 	case w.server.interception(t) == policy.NoTunnel:
 		return &refusal{Reason: policy.ReasonIntercept, Detail: "The operator of this proxy lets no tunnel to " + t.host + " through."}
 	}
-	return w.takeSlot()
+	if w.slot = w.server.tunnelLimit.Take(netip.Addr{}, 1); w.slot == nil {
+		return overload("Too many tunnels are open.", nil)
+	}
+	return nil
 }
 
 // setTunnelTarget makes ex an exchange about t itself. Its origin is the one over TLS, by whose robots.txt a tunnel is
@@ -198,14 +201,6 @@ func (w *hijackWriter) authorize(ex *exchange, r *http.Request) *refusal {
 func (ex *exchange) setTunnelTarget(t *tunnel) {
 	ex.origin = t.secure
 	ex.rec.Scheme, ex.rec.Host, ex.rec.Port = t.secure.Scheme(), t.host, t.port
-}
-
-// takeSlot takes a slot among the tunnels, or refuses if all are taken.
-func (w *hijackWriter) takeSlot() *refusal {
-	if w.slot = w.server.tunnelLimit.Take(netip.Addr{}, 1); w.slot == nil {
-		return overload("Too many tunnels are open.", nil)
-	}
-	return nil
 }
 
 // close closes the connection if it was hijacked.
@@ -345,11 +340,11 @@ func (s *Server) recordTunnel(c *tunnelConn, ref *refusal) {
 	ex.reject(r, ref)
 }
 
-// inner serves a request inside a tunnel.
-func (s *Server) inner(w http.ResponseWriter, r *http.Request) {
+// serveInner serves a request inside a tunnel.
+func (s *Server) serveInner(w http.ResponseWriter, r *http.Request) {
 	t, _ := r.Context().Value(tunnelKey{}).(*tunnel)
 	if t.isOnboarding() {
-		s.serveOwnPage(w, r, t)
+		s.serveOnboarding(w, r, t)
 		return
 	}
 	s.serve(w, r, t)

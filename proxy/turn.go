@@ -27,14 +27,14 @@ type Pace struct {
 	Addr func(ctx context.Context, o origin.Origin) (netip.Addr, error)
 }
 
-// turn is the way of a request to a place in the lane of its host, from admission to the header of the answer. In
-// report mode the request takes no place.
+// turn is the state of a request from its admission to the header of its answer: its shares of the limits, what it asks
+// of the lane of its host, and the place that it gets. In report mode it takes no place.
 type turn struct {
 	requests *limit.Share[string] // one of the client's requests
 	memory   *limit.Share[string] // bytes of the client's memory
 	stopKey  string               // see Pace.Key
 	addr     netip.Addr           // to which the request is sent; zero: the dial resolves the name
-	asked    ratelimit.Request    // of the lane
+	asked    ratelimit.Request    // what it asks of the lane
 	grant    ratelimit.Grant      // the place
 	blocked  ratelimit.ClientTime // the time for which the client has blocked the request
 

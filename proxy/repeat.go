@@ -42,7 +42,7 @@ func (ex *exchange) endSending(now time.Time) {
 	ex.grant.Release(ratelimit.Outcome{Ended: now})
 	first := ex.rec
 	first.Reason, first.Error, first.EndedAt = policy.ReasonUpstream, errSentAgain.Error(), now
-	ex.server.options.Recorder.End(&first)
+	ex.recorder.End(&first)
 
 	ex.waitedBefore += first.Waited
 	ex.begun, ex.grant = false, ratelimit.Grant{}

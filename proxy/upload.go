@@ -109,7 +109,7 @@ func (u *upload) Read(p []byte) (int, error) {
 	return u.PipeReader.Read(p)
 }
 
-// Close is called by the transport.
+// Close is called by the transport, more than once.
 func (u *upload) Close() error {
 	u.release.Do(func() { close(u.released) })
 	return u.PipeReader.Close()
@@ -117,14 +117,14 @@ func (u *upload) Close() error {
 
 func (u *upload) startReading() { u.start.Do(func() { go u.run() }) }
 
-// isRead reports whether the body is read here. If it is not by now, it never will be.
-func (u *upload) isRead() bool {
+// leaveUnread leaves the body to net/http if its reading has not started here, and reports whether it was left.
+func (u *upload) leaveUnread() bool {
 	u.start.Do(func() {
 		u.unread = true
 		u.pipe.CloseWithError(errCutShort)
 		close(u.done)
 	})
-	return !u.unread
+	return u.unread
 }
 
 // maxUnwanted bounds the bytes of a body that are read and discarded. Most clients send less before they read their
@@ -167,7 +167,7 @@ func (u *upload) answered(resp *http.Response) (early bool) {
 	if !u.expects {
 		u.startReading() // the client sends the body in any case, and the transport may be about to read it
 	}
-	if !u.isRead() || u.isReleased() && u.whole.Load() {
+	if u.leaveUnread() || u.isReleased() && u.whole.Load() {
 		return false
 	}
 	u.known = resp.Header.Get("Content-Length") != ""
@@ -219,7 +219,7 @@ func (u *upload) await(event <-chan struct{}, answered bool) {
 // abandon ends the reading of the body, which must not outlive the handler. If the end of the body has not come, the
 // connection ends with the answer: the start of the next request is not known.
 func (u *upload) abandon() {
-	if !u.isRead() {
+	if u.leaveUnread() {
 		return
 	}
 	u.pipe.CloseWithError(errCutShort)

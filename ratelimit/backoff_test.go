@@ -323,8 +323,8 @@ func TestStop(t *testing.T) {
 		if err := errors.Join(l.Lift(host), l.Stopped(host)); err != nil {
 			t.Errorf("Lift: %v, want nil", err)
 		}
-		if got := l.Stats().Throttled; got != 4 {
-			t.Errorf("Stats().Throttled = %d, want 4", got)
+		if got := l.Stats().Rejected; got != 4 {
+			t.Errorf("Stats().Rejected = %d, want 4", got)
 		}
 	})
 }

@@ -74,7 +74,7 @@ type Limiter struct {
 	waiting    atomic.Int64
 	granted    atomic.Uint64
 	cancelled  atomic.Uint64
-	throttled  atomic.Uint64
+	rejected   atomic.Uint64
 	abandoned  atomic.Uint64
 	reckoned   atomic.Uint64
 	pushedBack atomic.Uint64
@@ -204,7 +204,7 @@ func (l *Limiter) Acquire(ctx context.Context, r Request) (Grant, error) {
 	}
 	ln, err := l.lane(r.Key)
 	if err != nil {
-		l.throttled.Add(1)
+		l.rejected.Add(1)
 		return Grant{}, err
 	}
 	f := l.newInflight()
@@ -213,7 +213,7 @@ func (l *Limiter) Acquire(ctx context.Context, r Request) (Grant, error) {
 	case err != nil:
 		ln.unlock()
 		l.recycle(f)
-		l.throttled.Add(1)
+		l.rejected.Add(1)
 		return Grant{}, err
 	case w == nil:
 		g := f.grant(ln)
@@ -250,7 +250,7 @@ func (l *Limiter) wait(ctx context.Context, ln *lane, w *waiter) (Grant, error) 
 		l.abandoned.Add(1)
 		return Grant{}, left
 	}
-	l.throttled.Add(1)
+	l.rejected.Add(1)
 	return Grant{}, err
 }
 
@@ -295,7 +295,7 @@ type Stats struct {
 
 	Granted    uint64 // requests that got a Grant
 	Cancelled  uint64 // Grants that were cancelled; Granted-Cancelled requests were sent
-	Throttled  uint64 // requests that were rejected with an error other than ctx.Err()
+	Rejected   uint64 // requests that were rejected with an error other than ctx.Err()
 	Abandoned  uint64 // requests whose context ended before they were sent
 	Reckoned   uint64 // calls of Reckon
 	PushedBack uint64 // responses with status 429 and 503
@@ -316,7 +316,7 @@ func (l *Limiter) Stats() Stats {
 		Waiting:    int(l.waiting.Load()),
 		Granted:    l.granted.Load(),
 		Cancelled:  l.cancelled.Load(),
-		Throttled:  l.throttled.Load(),
+		Rejected:   l.rejected.Load(),
 		Abandoned:  l.abandoned.Load(),
 		Reckoned:   l.reckoned.Load(),
 		PushedBack: l.pushedBack.Load(),

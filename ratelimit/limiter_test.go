@@ -699,7 +699,7 @@ func TestQueueCaps(t *testing.T) {
 		fill("3", 1)
 		fill("4", 1) // who has none there is not crowded out by those who have
 		full("4", 8*time.Second)
-		if got := l.Stats(); got.Waiting != 1001 || got.Throttled != 3 {
+		if got := l.Stats(); got.Waiting != 1001 || got.Rejected != 3 {
 			t.Errorf("Stats() = %+v, want 1001 waiting and 3 throttled", got)
 		}
 		cancel()

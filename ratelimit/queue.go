@@ -31,7 +31,7 @@ type waiter struct {
 type queue struct {
 	clients []*clientQueue
 	n       int    // requests of all clients
-	debts   *debts // of the lane
+	debts   *debts // those of the state, which keeps them while there is a queue
 }
 
 // A clientQueue holds the requests of one client, first in, first out.

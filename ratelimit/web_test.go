@@ -142,7 +142,7 @@ func TestWeb(t *testing.T) {
 		}
 		checkAtRest(t, w.limiter, visits)
 		st := w.limiter.Stats()
-		t.Logf("%d visits, %d cancelled, %d rejected, %d pauses; %d reservations, %d of them expired; a popular host was used for %.4f of the time at least", visits, st.Abandoned, st.Throttled, st.Paused, st.Reserved, st.Expired, used)
+		t.Logf("%d visits, %d cancelled, %d rejected, %d pauses; %d reservations, %d of them expired; a popular host was used for %.4f of the time at least", visits, st.Abandoned, st.Rejected, st.Paused, st.Reserved, st.Expired, used)
 		if used < 0.97 || visits < webClients*webVisits*9/10 || st.Abandoned == 0 || st.Paused == 0 {
 			t.Errorf("want a popular host to be used for 0.97 of the time at least, with cancelled requests and pauses")
 		}

@@ -17,8 +17,8 @@ const module = "github.com/robotsproxy/robotsproxy/"
 // mayImport lists, for each package, the packages of this module that it may import. Tests may import more: see
 // testMayImport. Only cmd imports proxy, and no package imports cmd.
 var mayImport = map[string][]string{
-	"admin":                {"audit", "robots", "rules", "policy", "ratelimit", "origin", "internal/durable", "internal/safetext"},
-	"audit":                {"policy", "rules", "robots", "ratelimit", "origin", "internal/durable", "internal/safetext"},
+	"admin":                {"audit", "robots", "rules", "policy", "origin", "internal/durable", "internal/safetext"},
+	"audit":                {"policy", "robots", "ratelimit", "internal/safetext"},
 	"auth":                 {},
 	"certs":                {"internal/durable"},
 	"cmd/robotsproxy":      {"admin", "audit", "auth", "certs", "config", "egress", "onboarding", "origin", "ownfetch", "policy", "proxy", "ratelimit", "ratelimit/redislease", "robots", "robots/fetch", "rules", "store", "internal/clientenv", "internal/durable", "internal/safetext", "internal/settings"},
@@ -47,7 +47,7 @@ var mayImport = map[string][]string{
 	"robots/fetch":         {"origin"},
 	"rules":                {},
 	"rules/robotstxt":      {"rules"},
-	"store":                {"audit", "policy", "robots", "robots/fetch", "ratelimit", "origin", "internal/durable"},
+	"store":                {"robots", "robots/fetch", "ratelimit", "origin"},
 }
 
 // owners lists the packages that may import an outside module. Most modules have one.

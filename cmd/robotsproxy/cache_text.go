@@ -22,7 +22,7 @@ func showFiles(w io.Writer, files []admin.File, now time.Time) error {
 			fmt.Fprintf(t, "%s\t%s\t-\t-\t-\t-\t-\n", f.Origin, f.State)
 			continue
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", f.Origin, stateText(f), statusText(f.Status),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", f.Origin, stateText(f.State, f.Flags), statusText(f.Status),
 			since(f.Fetched, now), refreshText(f, now), f.Size, shortHash(f.SHA256))
 	}
 	return t.Flush()
@@ -57,7 +57,7 @@ func showDetails(w io.Writer, f admin.FileDetails, now time.Time) error {
 		fmt.Fprintf(t, "  %s\t%s\n", name, fmt.Sprintf(format, args...))
 	}
 	fmt.Fprintf(t, "%s/robots.txt\n", f.Origin)
-	line("state", "%s", stateText(f.File))
+	line("state", "%s", stateText(f.State, f.Flags))
 	if f.Status != 0 {
 		line("status", "%d", f.Status)
 	}
@@ -112,12 +112,12 @@ func showNumbered(w io.Writer, body []byte) error {
 	return nil
 }
 
-// stateText returns the state with its marks: "unavailable (redirect-loop)".
-func stateText(f admin.File) string {
-	if f.Flags == "" || f.Flags == f.State {
-		return f.State
+// stateText returns the state of a robots.txt with its marks: "unavailable (redirect-loop)".
+func stateText(state, marks string) string {
+	if marks == "" || marks == state {
+		return state
 	}
-	return f.State + " (" + f.Flags + ")"
+	return state + " (" + marks + ")"
 }
 
 func statusText(status int) string {

@@ -315,10 +315,7 @@ func (a answer) source(now time.Time) string {
 	case a.RobotsURL == "":
 		return ""
 	}
-	state := a.RobotsState
-	if a.RobotsMarks != "" && a.RobotsMarks != state {
-		state += " (" + a.RobotsMarks + ")"
-	}
+	state := stateText(a.RobotsState, a.RobotsMarks)
 	if a.RobotsStatus != 0 {
 		state += fmt.Sprintf(", status %d", a.RobotsStatus)
 	}

@@ -103,7 +103,11 @@ func Open(o Options) (*Authority, error) {
 }
 
 func (a *Authority) openOwn(certFile, keyFile string) error {
-	ca, err := load(certFile, keyFile, a.now())
+	certs, err := readCerts(certFile)
+	if err != nil {
+		return err
+	}
+	ca, err := match(certFile, certs, keyFile, a.now())
 	a.certFile = certFile
 	a.ring.Store(&ring{active: ca})
 	return err

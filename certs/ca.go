@@ -125,20 +125,8 @@ func caName() string {
 	return fmt.Sprintf("robotsproxy CA %s %s", host[:min(len(host), 40)], id) // 62 at most; see maxCommonName
 }
 
-// load reads a pair and checks that clients would accept its leaves now.
-func load(certFile, keyFile string, now time.Time) (*pair, error) {
-	data, err := os.ReadFile(certFile)
-	if err != nil {
-		return nil, err
-	}
-	certs, err := parseCerts(certFile, data)
-	if err != nil {
-		return nil, err
-	}
-	return match(certFile, certs, keyFile, now)
-}
-
-// match returns the pair of the certificates in certFile and the key in keyFile.
+// match returns the pair of the certificates in certFile and the key in keyFile. It returns an error if clients would not
+// accept the leaves of the pair now.
 func match(certFile string, certs []*x509.Certificate, keyFile string, now time.Time) (*pair, error) {
 	key, err := loadKey(keyFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -181,6 +169,15 @@ func expired(cert *x509.Certificate) error {
 }
 
 func date(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// readCerts reads the certificates of the file path: see parseCerts.
+func readCerts(path string) ([]*x509.Certificate, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return parseCerts(path, data)
+}
 
 // parseCerts parses the PEM certificates of the file path, the CA's first. It refuses a file with a private key:
 // clients receive this file.

@@ -115,11 +115,7 @@ func readPrevious(dir string) (all []CA, err error) {
 	}
 	for _, name := range names {
 		file := filepath.Join(dir, name)
-		data, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		certs, err := parseCerts(file, data)
+		certs, err := readCerts(file)
 		if err != nil {
 			return nil, err
 		}

@@ -262,7 +262,7 @@ func (g *Guard) check(ap netip.AddrPort) error {
 		return &ProhibitedError{ap.String(), Port}
 	}
 	addr := origin.Reached(ap.Addr())
-	if g.isOwn(netip.AddrPortFrom(addr, ap.Port())) {
+	if g.isOwn(ap) {
 		return &ProhibitedError{ap.String(), Own}
 	}
 	if contains(g.options.Deny, addr) || contains(g.options.Deny, ap.Addr()) {
@@ -281,22 +281,22 @@ func (g *Guard) allowsPort(port uint16) bool {
 	return slices.ContainsFunc(g.options.Ports, func(r PortRange) bool { return r.First <= port && port <= r.Last })
 }
 
-// isOwn reports whether ap reaches one of our listeners. A listener on the unspecified address is reached by every
-// address of this machine.
+// isOwn reports whether ap, or the IPv4 address that it leads to, reaches one of our listeners. A listener on the
+// unspecified address is reached by every address of this machine.
 func (g *Guard) isOwn(ap netip.AddrPort) bool {
+	addr := origin.Reached(ap.Addr())
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	return slices.ContainsFunc(g.own, func(own netip.AddrPort) bool {
 		if own.Port() != ap.Port() {
 			return false
 		}
-		return own.Addr() == ap.Addr() || own.Addr().IsUnspecified() && isLocal(ap.Addr()) || ap.Addr().IsUnspecified()
+		return own.Addr() == addr || own.Addr().IsUnspecified() && isLocal(addr) || addr.IsUnspecified()
 	})
 }
 
-// isLocal reports whether addr, or the IPv4 address that it leads to, is one of this machine's.
+// isLocal reports whether addr is one of this machine's.
 func isLocal(addr netip.Addr) bool {
-	addr = origin.Reached(addr)
 	if addr.IsLoopback() {
 		return true
 	}

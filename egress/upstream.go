@@ -15,8 +15,6 @@ import (
 	"net/url"
 	"syscall"
 	"time"
-
-	"github.com/robotsproxy/robotsproxy/origin"
 )
 
 // Upstream is another proxy that carries every connection to an origin. Requests for https and tunnels use CONNECT;
@@ -111,7 +109,7 @@ func (g *Guard) CheckUpstream(ctx context.Context) error {
 		return fmt.Errorf("egress: looking up the upstream proxy %s: %w", g.options.Upstream.addr(), err)
 	}
 	for _, ap := range all {
-		if g.isOwn(netip.AddrPortFrom(origin.Reached(ap.Addr()), ap.Port())) {
+		if g.isOwn(ap) {
 			return fmt.Errorf("egress: the upstream proxy %s: %w", g.options.Upstream.addr(), ErrOurselves)
 		}
 	}
@@ -124,7 +122,7 @@ func (g *Guard) controlUpstream(_, address string, _ syscall.RawConn) error {
 	if err != nil {
 		return err
 	}
-	if g.isOwn(netip.AddrPortFrom(origin.Reached(ap.Addr()), ap.Port())) {
+	if g.isOwn(ap) {
 		return ErrOurselves
 	}
 	return nil

@@ -104,9 +104,7 @@ func readUsers(r io.Reader) (*Users, error) {
 		accounts: make(map[string]*account), seed: maphash.MakeSeed(),
 		hashing: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)-1)),
 	}
-	if _, err := rand.Read(u.key[:]); err != nil {
-		return nil, err
-	}
+	rand.Read(u.key[:]) // never fails
 	lines := bufio.NewScanner(r)
 	for n := 1; lines.Scan(); n++ {
 		line := strings.TrimSpace(lines.Text())

@@ -42,41 +42,22 @@ func UTF8(s string) string {
 
 // encode percent-encodes the bytes of s that are not UTF-8, and the runes that are not safe.
 func encode(s string, safe func(rune) bool) string {
-	begin := unsafeAt(s, safe)
-	if begin == len(s) {
+	if utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !safe(r) }) {
 		return s
 	}
 	var b strings.Builder
-	b.WriteString(s[:begin])
-	for i := begin; i < len(s); {
-		r, n := utf8.DecodeRuneInString(s[i:])
-		if isSafe(r, n, safe) {
+	for i, n := 0, 0; i < len(s); i += n {
+		var r rune
+		r, n = utf8.DecodeRuneInString(s[i:])
+		if invalid := r == utf8.RuneError && n == 1; !invalid && safe(r) {
 			b.WriteString(s[i : i+n])
 		} else {
 			for _, c := range []byte(s[i : i+n]) {
 				fmt.Fprintf(&b, "%%%02X", c)
 			}
 		}
-		i += n
 	}
 	return b.String()
-}
-
-// unsafeAt returns the index of the first unsafe rune of s, or len(s).
-func unsafeAt(s string, safe func(rune) bool) int {
-	for i := 0; i < len(s); {
-		r, n := utf8.DecodeRuneInString(s[i:])
-		if !isSafe(r, n, safe) {
-			return i
-		}
-		i += n
-	}
-	return len(s)
-}
-
-// isSafe reports whether r, which was decoded from n bytes, is UTF-8 and safe.
-func isSafe(r rune, n int, safe func(rune) bool) bool {
-	return (r != utf8.RuneError || n > 1) && safe(r)
 }
 
 // AppendJSON appends s as a JSON string. Unsafe runes are \u escapes; bytes that are not UTF-8, which JSON cannot

@@ -125,7 +125,7 @@ func paceRefusal(ex *exchange, err error) *refusal {
 	switch {
 	case errors.As(err, &stopped):
 		detail := "The operator of the proxy has stopped " + ex.origin.Host() + "."
-		return &refusal{Reason: policy.ReasonStopped, Detail: detail, RetryAfter: time.Until(stopped.Until)} // negative: none
+		return &refusal{Reason: policy.ReasonStopped, Detail: detail, RetryAfter: time.Until(stopped.Until)} // not sent if negative
 	case errors.As(err, &wait):
 		return waitRefusal(ex, wait)
 	case errors.As(err, &unavailable):

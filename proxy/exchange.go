@@ -75,9 +75,11 @@ func cut(s string, n int) string {
 	return s
 }
 
-// serve handles one request from its header to the end of its answer. Its deferred calls run in this order: recoverPanic
-// answers a panic and ends the record with it; close ends the record, if nothing has, and returns all that the exchange
-// holds; last, handlers.end lets Close return.
+// serve handles one request from its header to the end of its answer. Its deferred calls run in this order:
+//
+//  1. recoverPanic answers a panic and ends the record with it.
+//  2. close ends the record, if it has not ended, and returns everything that the exchange holds.
+//  3. handlers.end lets Close return.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, t *tunnel) {
 	s.handlers.begin()
 	defer s.handlers.end()

@@ -59,7 +59,7 @@ func (f *inflight) wake() {
 	f.zero.Broadcast()
 }
 
-// close returns when no request is being handled. After that, none begins.
+// close returns when no request is being handled. No request begins after that.
 func (f *inflight) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

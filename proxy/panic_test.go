@@ -26,7 +26,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// faultyBody panics behind its first octets.
+// faultyBody panics after its first bytes.
 type faultyBody struct{ io.Reader }
 
 func (b faultyBody) Read(p []byte) (int, error) {
@@ -86,7 +86,7 @@ func TestPanicInAnyStage(t *testing.T) {
 	}
 }
 
-// One amid an upload lets go of the body: the answer waits for no more of it, and the next request is not looked for in it.
+// A panic during an upload abandons the body: the answer does not wait for the rest, and no request is read from it.
 func TestPanicAmidAnUpload(t *testing.T) {
 	for _, way := range connections {
 		t.Run(way.name, func(t *testing.T) {
@@ -258,22 +258,22 @@ func TestPanicInAHandshake(t *testing.T) {
 	}
 }
 
-// A panic while bytes that are not a request, or a path that is no page, are refused is answered and recorded.
+// A panic during the refusal of malformed bytes, or of a path without a page, is answered and recorded.
 func TestPanicInARefusal(t *testing.T) {
-	for _, octets := range []string{"GET /\n\n", "GET //a.example/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"} {
+	for _, data := range []string{"GET /\n\n", "GET //a.example/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"} {
 		r := newRig(t, nil)
 		r.server.options.Recorder = faultyRecorder{r.records, make(map[audit.ID]bool)}
-		if all, err := answers(r.raw(octets)); err != nil || len(all) != 1 || all[0].StatusCode != 500 {
-			t.Errorf("%q: %v, %v", octets, all, err)
+		if all, err := answers(r.raw(data)); err != nil || len(all) != 1 || all[0].StatusCode != 500 {
+			t.Errorf("%q: %v, %v", data, all, err)
 		}
 		if rec := r.last(1); rec.Reason != policy.ReasonInternal {
-			t.Errorf("%q: record %+v", octets, rec)
+			t.Errorf("%q: record %+v", data, rec)
 		}
 		r.closes()
 	}
 }
 
-// After Close, the Recorder may be closed: a path that is no page of the proxy is not recorded any more.
+// After Close, the Recorder may be closed: no refusal may be recorded.
 func TestOwnPageAfterClose(t *testing.T) {
 	r := newRig(t, nil)
 	r.closes()

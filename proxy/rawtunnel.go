@@ -82,7 +82,7 @@ func (s *Server) openRawTunnel(w *hijackWriter, ex *exchange, r *http.Request) (
 	return &rawTunnel{ex: ex, client: client, origin: origin, idle: s.options.IdleTimeout, began: time.Now()}
 }
 
-// dial opens the connection to the origin, whose address the guard checks.
+// dial opens the connection to the origin. The guard checks its address.
 func (s *Server) dial(r *http.Request, ex *exchange) (net.Conn, *refusal) {
 	if ref := ex.lookAgain(); ref != nil {
 		return nil, ref

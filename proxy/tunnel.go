@@ -196,8 +196,7 @@ func (w *hijackWriter) authorize(ex *exchange, r *http.Request) *refusal {
 	return nil
 }
 
-// setTunnelTarget makes ex an exchange about t itself. Its origin is the one over TLS, by whose robots.txt a tunnel is
-// judged.
+// setTunnelTarget makes ex an exchange about t itself. The robots.txt of the origin over TLS judges a tunnel.
 func (ex *exchange) setTunnelTarget(t *tunnel) {
 	ex.origin = t.secure
 	ex.rec.Scheme, ex.rec.Host, ex.rec.Port = t.secure.Scheme(), t.host, t.port

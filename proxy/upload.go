@@ -109,7 +109,7 @@ func (u *upload) Read(p []byte) (int, error) {
 	return u.PipeReader.Read(p)
 }
 
-// Close is called by the transport, more than once.
+// Close is called by the transport, possibly more than once.
 func (u *upload) Close() error {
 	u.release.Do(func() { close(u.released) })
 	return u.PipeReader.Close()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -267,5 +268,17 @@ func TestNothingBeginsAfterClose(t *testing.T) {
 	}
 	if r.records.begun > 0 {
 		t.Errorf("%d records were begun after Close", r.records.begun)
+	}
+}
+
+// A connection that is hijacked while Close runs is closed too: Close may have looked for such connections before.
+func TestHijackDuringClose(t *testing.T) {
+	r := newRig(t, nil)
+	r.server.Close()
+	ours, client := net.Pipe()
+	r.server.track(ours)
+	client.SetReadDeadline(time.Now().Add(5 * time.Second))
+	if _, err := client.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("the client read %v, want EOF", err)
 	}
 }

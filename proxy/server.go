@@ -223,8 +223,11 @@ func (s *Server) Distrusted() int64 { return s.caRejections.count.Load() }
 // track keeps a hijacked connection for Close: net/http does not close it.
 func (s *Server) track(c net.Conn) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.conns[c] = struct{}{}
+	s.mu.Unlock()
+	if s.base.Err() != nil {
+		c.Close() // closeTracked may have run
+	}
 }
 
 func (s *Server) untrack(c net.Conn) {

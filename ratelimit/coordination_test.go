@@ -501,6 +501,30 @@ func TestSharedLimit(t *testing.T) {
 	})
 }
 
+// A lateClub counts a throttle event after two minutes, and pauses the lane for an hour.
+type lateClub struct{ *club }
+
+func (lateClub) CountThrottle(ThrottleEvent) (ThrottleResult, error) {
+	time.Sleep(2 * time.Minute)
+	return ThrottleResult{Paused: time.Hour, PauseSource: Backoff, Streak: 1}, nil
+}
+
+// TestPauseOfADroppedLane has a lane dropped while the other instances count an event: the pause holds for the next lane.
+func TestPauseOfADroppedLane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{Coordinator: lateClub{&club{}}})
+		acquire(t, l, Request{Key: host, MaxWait: time.Minute}).Release(Outcome{Status: 429})
+		time.Sleep(90 * time.Second)
+		if sweepAll(l); l.find(host) != nil {
+			t.Fatal("the lane was not dropped")
+		}
+		l.Close()
+		if got := time.Until(l.Paused(host)); !in(got, time.Hour) {
+			t.Errorf("the host is paused for %v, want 1h", got)
+		}
+	})
+}
+
 // TestLeaseAskedBeforeAStop has a lease come for a question from before a stop in this instance, while the other
 // instances are not told yet and another request has come since: that request starts, but gets no Grant.
 func TestLeaseAskedBeforeAStop(t *testing.T) {

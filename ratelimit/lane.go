@@ -153,7 +153,8 @@ func (ln *lane) handleResponse(o Outcome, client string, sent, now time.Time) {
 	}
 	if ln.coordination != nil && (o.pauseAsked() == 0 || o.personal()) {
 		// All instances count it together. A personal one also counts here, for its client.
-		counted := ln.limiter.throttleEvents.add(func() { ln.countThrottle(o, client, sent) }, maxThrottleEvents)
+		count := func() { ln.limiter.countThrottle(ln.key, o, client, sent) }
+		counted := ln.limiter.throttleEvents.add(count, maxThrottleEvents)
 		if counted && !o.personal() {
 			return
 		}
@@ -162,18 +163,24 @@ func (ln *lane) handleResponse(o Outcome, client string, sent, now time.Time) {
 }
 
 // countThrottle makes all instances count a response that named no time, or that may concern client alone, and handles
-// the result.
-func (ln *lane) countThrottle(o Outcome, client string, sent time.Time) {
-	ln.lock()
-	streak := ln.ensureHold().streakAt(time.Now())
-	ln.unlock()
-	result, err := ln.limiter.coordinator.CountThrottle(ThrottleEvent{
-		Key: ln.key, Client: client, Sent: sent, Streak: streak, Personal: o.personal(), RetryAfter: o.pauseAsked(),
+// the result. An idle lane may be dropped before the result is there, so countThrottle looks up the lane after it.
+func (l *Limiter) countThrottle(key string, o Outcome, client string, sent time.Time) {
+	streak := 0
+	if ln := l.find(key); ln != nil {
+		ln.lock()
+		streak = ln.ensureHold().streakAt(time.Now())
+		ln.unlock()
+	}
+	result, failed := l.coordinator.CountThrottle(ThrottleEvent{
+		Key: key, Client: client, Sent: sent, Streak: streak, Personal: o.personal(), RetryAfter: o.pauseAsked(),
 	})
-	ln.lock()
+	ln, err := l.lane(key)
+	if err != nil {
+		return // no request for key gets a lane either
+	}
 	defer ln.unlock()
 	switch now := time.Now(); {
-	case err == nil:
+	case failed == nil:
 		ln.counted(result, now)
 	case !o.personal(): // a personal one was counted here
 		ln.throttled(o, client, sent, now)

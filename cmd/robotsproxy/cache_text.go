@@ -75,10 +75,10 @@ func showDetails(w io.Writer, f admin.FileDetails, now time.Time) error {
 	}
 	if f.SHA256 != "" {
 		line("SHA-256", "%s", f.SHA256)
-		line("size", "%d octets", f.Size)
+		line("size", "%d bytes", f.Size)
 	}
 	for _, v := range f.Versions {
-		line("version", "%s  %d octets  %s to %s", shortHash(v.SHA256), v.Size,
+		line("version", "%s  %d bytes  %s to %s", shortHash(v.SHA256), v.Size,
 			v.FirstSeen.Format(time.RFC3339), v.LastSeen.Format(time.RFC3339))
 	}
 	for _, c := range f.Changes {

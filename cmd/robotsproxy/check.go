@@ -237,7 +237,7 @@ func (c *checker) parse(raw string) (target string, o origin.Origin, err error) 
 	}
 	o, err = origin.FromURL(u)
 	if err != nil && !strings.Contains(raw, "://") {
-		err = fmt.Errorf("%q is no URL; did you mean https://%s?", raw, raw)
+		err = fmt.Errorf("%q is not a URL; did you mean https://%s?", raw, raw)
 	}
 	return u.RequestURI(), o, err
 }

@@ -176,7 +176,7 @@ func storeFailed(log *slog.Logger) func(error) {
 	return func(err error) {
 		now, then := time.Now().Unix(), last.Load()
 		if now-then >= 60 && last.CompareAndSwap(then, now) {
-			log.Warn("state.db cannot be used: what cannot be read or written there is fetched again", "err", err)
+			log.Warn("state.db cannot be used: robots.txt files that it cannot return or store are fetched again", "err", err)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func newLimits(cfg *config.Config, log *slog.Logger) proxy.Limits {
 		return l
 	}
 	if most >= minConnections {
-		log.Info("connections are limited to what the granted descriptors allow",
+		log.Info("connections are limited by the granted file descriptors",
 			"descriptors", descriptors, "connections", most, "configured", l.Connections)
 	} else {
 		log.Warn("few descriptors are granted, which limits connections; raise ulimit -n or LimitNOFILE",

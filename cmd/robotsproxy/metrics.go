@@ -36,7 +36,7 @@ func (c *components) gauges() []admin.Gauge {
 		gauge("lanes", "Hosts with a lane.", func() int { return s().Lanes }),
 		gauge("waiting_requests", "Requests that wait for their host's pace.", func() int { return s().Waiting }),
 		counter("throttled", "Requests refused with a time to come back.", func() uint64 { return s().Rejected }),
-		counter("abandoned", "Requests whose client left before they were sent.", func() uint64 { return s().Abandoned }),
+		counter("abandoned", "Requests that their clients abandoned before they were sent.", func() uint64 { return s().Abandoned }),
 		counter("pushed_back", "Responses of origins with status 429 or 503.", func() uint64 { return s().PushedBack }),
 		counter("pauses", "Pauses of hosts that pushed back, begun or extended.", func() uint64 { return s().Paused }),
 		counter("unkept_pauses", "Pauses that could not be stored for a restart.", func() uint64 { return s().Unkept }),

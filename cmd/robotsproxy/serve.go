@@ -208,7 +208,7 @@ func (s *service) drain() error {
 	defer cancel()
 	err := server.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		s.log.Warn("the grace is over; what was still under way is cut off", "grace", s.cfg.Grace)
+		s.log.Warn("the grace period is over; the remaining requests and tunnels are aborted", "grace", s.cfg.Grace)
 		return nil
 	}
 	return err

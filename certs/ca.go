@@ -117,7 +117,7 @@ func caName() string {
 		return "robotsproxy CA " + id
 	}
 	host = strings.Map(func(r rune) rune {
-		if isNameRune(r) || r == '.' || r >= 'A' && r <= 'Z' {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.", r) {
 			return r
 		}
 		return '-'

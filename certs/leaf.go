@@ -5,12 +5,12 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"strings"
 	"time"
+
+	"github.com/robotsproxy/robotsproxy/origin"
 )
 
 const (
@@ -89,8 +89,12 @@ func leafTemplate(host string) (*x509.Certificate, error) {
 		}
 		template.IPAddresses = []net.IP{addr.AsSlice()}
 	} else {
-		if err := checkName(host); err != nil {
+		name, err := origin.Host(host)
+		if err != nil {
 			return nil, err
+		}
+		if name != host {
+			return nil, fmt.Errorf("the name is not in canonical form (%s)", name)
 		}
 		template.DNSNames = []string{host}
 	}
@@ -98,30 +102,4 @@ func leafTemplate(host string) (*x509.Certificate, error) {
 		template.Subject = pkix.Name{CommonName: host}
 	}
 	return template, nil
-}
-
-// checkName accepts labels of lower-case letters, digits, "-" and "_", of 1 to 63 bytes each and 253 in all (RFC 1035
-// section 2.3.4). It refuses a name whose last label is a number: a resolver could take it for an address.
-func checkName(name string) error {
-	if len(name) > 253 {
-		return errors.New("a name has at most 253 bytes")
-	}
-	var last string
-	for label := range strings.SplitSeq(name, ".") {
-		if label == "" || len(label) > 63 {
-			return errors.New("each label of a name has 1 to 63 bytes")
-		}
-		if strings.ContainsFunc(label, func(r rune) bool { return !isNameRune(r) }) {
-			return errors.New("a name has lower-case letters, digits, - and _ only")
-		}
-		last = label
-	}
-	if strings.Trim(last, "0123456789") == "" {
-		return errors.New("the last label of a name is not a number")
-	}
-	return nil
-}
-
-func isNameRune(r rune) bool {
-	return r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' || r == '_'
 }

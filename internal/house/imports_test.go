@@ -20,7 +20,7 @@ var mayImport = map[string][]string{
 	"admin":                {"audit", "robots", "rules", "policy", "origin", "internal/durable", "internal/safetext"},
 	"audit":                {"policy", "robots", "ratelimit", "internal/safetext"},
 	"auth":                 {},
-	"certs":                {"internal/durable"},
+	"certs":                {"origin", "internal/durable"},
 	"cmd/robotsproxy":      {"admin", "audit", "auth", "certs", "config", "egress", "onboarding", "origin", "ownfetch", "policy", "proxy", "ratelimit", "ratelimit/redislease", "robots", "robots/fetch", "rules", "store", "internal/clientenv", "internal/durable", "internal/safetext", "internal/settings"},
 	"config":               {"policy", "rules", "origin", "internal/settings"},
 	"egress":               {"origin"},

@@ -97,10 +97,8 @@ func parsePort(digits string) (uint16, error) {
 	if digits == "" {
 		return 0, nil
 	}
-	for i := range len(digits) {
-		if digits[i] < '0' || digits[i] > '9' {
-			return 0, fmt.Errorf("port %q is not a number", digits)
-		}
+	if strings.Trim(digits, "0123456789") != "" {
+		return 0, fmt.Errorf("port %q is not a number", digits)
 	}
 	trimmed := strings.TrimLeft(digits, "0")
 	port, err := strconv.ParseUint(trimmed, 10, 16)

@@ -26,7 +26,7 @@ var scalars = map[reflect.Type]settings.Scalar{
 	reflect.TypeFor[PortRange]():     settings.Of("a port, a range such as 1024-65535, or any", parsePorts, PortRange.String),
 	reflect.TypeFor[time.Time]():     settings.Of("a date such as 2027-06-30, or a time as in RFC 3339", parseUntil, formatTime),
 	reflect.TypeFor[policy.Mode]():   settings.OneOf(policy.Mode.String, policy.Enforce, policy.Report, policy.Off),
-	reflect.TypeFor[policy.Effect](): settings.OneOf(effectWord, policy.EffectAllow, policy.EffectDeny),
+	reflect.TypeFor[policy.Effect](): settings.OneOf(policy.Effect.String, policy.EffectAllow, policy.EffectDeny),
 	reflect.TypeFor[rules.Dialect](): settings.OneOf(rules.Dialect.String, rules.Dialects()...),
 	reflect.TypeFor[slog.Level]():    settings.OneOf(levelWord, slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError),
 	reflect.TypeFor[Treatment]():     settings.OneOf(word, Allow, Refuse),
@@ -45,13 +45,6 @@ var scalars = map[reflect.Type]settings.Scalar{
 func word[T ~string](v T) string { return string(v) }
 
 func levelWord(l slog.Level) string { return strings.ToLower(l.String()) }
-
-func effectWord(e policy.Effect) string {
-	if e == policy.EffectAllow {
-		return "allow"
-	}
-	return "deny"
-}
 
 func parseBool(s string) (bool, error) {
 	if s != "true" && s != "false" {

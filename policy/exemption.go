@@ -18,6 +18,11 @@ const (
 	EffectAllow               // forward requests that robots.txt disallows; they are still paced
 )
 
+var effects = [...]string{EffectDeny: "deny", EffectAllow: "allow"}
+
+// String returns "deny" or "allow".
+func (e Effect) String() string { return effects[e] }
+
 // Exemption is an operator's exception to robots.txt, for some paths of some hosts. It has a reason and an owner, so
 // that an auditor can ask.
 type Exemption struct {
@@ -35,11 +40,7 @@ func (e *Exemption) expired(now time.Time) bool { return !e.Until.IsZero() && !n
 
 // String returns the name of e for a record: its effect, host, path, reason and owner.
 func (e *Exemption) String() string {
-	effect := "deny"
-	if e.Effect == EffectAllow {
-		effect = "allow"
-	}
-	return fmt.Sprintf("%s %s%s: %s (%s)", effect, e.Host, e.Path, e.Reason, e.Owner)
+	return fmt.Sprintf("%s %s%s: %s (%s)", e.Effect, e.Host, e.Path, e.Reason, e.Owner)
 }
 
 // exemption is an Exemption with a compiled path pattern. Patterns have the syntax of robots.txt, so package rules

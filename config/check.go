@@ -33,9 +33,12 @@ func (l *loader) check(now time.Time) {
 	atMost(l, "limits.requests_per_client", &c.Limits.RequestsPerClient, "limits.requests", orMax(c.Limits.Requests))
 	atMost(l, "limits.request_memory_per_client", &c.Limits.RequestMemoryPerClient,
 		"limits.request_memory", c.Limits.RequestMemory)
-	l.checkTogether("intercept.ca_cert", c.Intercept.CACert, "intercept.ca_key", c.Intercept.CAKey)
+	l.checkNeeds("intercept.ca_cert", c.Intercept.CACert, "intercept.ca_key", c.Intercept.CAKey)
+	l.checkNeeds("intercept.ca_key", c.Intercept.CAKey, "intercept.ca_cert", c.Intercept.CACert)
+	l.checkNeeds("egress.upstream_proxy_credentials_file", c.Egress.UpstreamProxyCredentialsFile,
+		"egress.upstream_proxy", c.Egress.UpstreamProxy)
 	l.checkOneOf("redis.url", c.Redis.URL, "redis.url_file", c.Redis.URLFile)
-	l.checkEgress()
+	l.checkAddresses()
 	l.checkPaceKey()
 	l.checkAuth()
 	l.checkRefusal()
@@ -66,15 +69,11 @@ func orMax(limit int) int {
 	return limit
 }
 
-// checkTogether reports, at the place of the other, that one of two keys is missing that are only useful together.
-func (l *loader) checkTogether(a, valueA, b, valueB string) {
-	if !l.OK(a, b) || (valueA == "") == (valueB == "") {
-		return
+// checkNeeds reports, at the place of key, that another key is missing without which key does nothing.
+func (l *loader) checkNeeds(key, value, other, otherValue string) {
+	if value != "" && otherValue == "" && l.OK(other) {
+		l.RejectAt(l.At(key), other, "found none, expected one beside %s", key)
 	}
-	if valueA == "" {
-		a, b = b, a
-	}
-	l.RejectAt(l.At(a), b, "found none, expected one beside %s", a)
 }
 
 // checkOneOf reports that both of two alternatives are set.
@@ -132,12 +131,9 @@ func samePort(a, b string) bool {
 	return portA == portB && portA != "0" && (hostA == hostB || wildcard(hostA) || wildcard(hostB))
 }
 
-func (l *loader) checkEgress() {
+// checkAddresses reports a network that is both allowed and denied.
+func (l *loader) checkAddresses() {
 	e := l.cfg.Egress
-	if e.UpstreamProxyCredentialsFile != "" && e.UpstreamProxy == "" && l.OK("egress.upstream_proxy") {
-		l.RejectAt(l.At("egress.upstream_proxy_credentials_file"), "egress.upstream_proxy",
-			"found none, expected one beside egress.upstream_proxy_credentials_file")
-	}
 	if !l.OK("egress.allow_addresses", "egress.deny_addresses") {
 		return
 	}

@@ -177,7 +177,8 @@ func (h *Handler) showVersion(r *http.Request) (any, error) {
 			}
 		}
 	}
-	return nil, &statusError{http.StatusNotFound, fmt.Errorf("no version of %s is kept whose SHA-256 begins with %.64q", r.FormValue("host"), begin)}
+	return nil, &statusError{http.StatusNotFound, fmt.Errorf("no version of %s is kept whose SHA-256 begins with %.64q",
+		r.FormValue("host"), begin)}
 }
 
 // refreshFiles fetches the files of all origins now, even if some fail. An origin without a stored file must be given
@@ -239,7 +240,8 @@ func (h *Handler) isOwn(o origin.Origin) bool { return len(h.options.Files.Own(o
 func (h *Handler) refuseOwn(origins []origin.Origin) error {
 	for _, o := range origins {
 		if h.isOwn(o) {
-			return &statusError{http.StatusConflict, fmt.Errorf("%s is judged by your own robots_file, which is read when robotsproxy starts", o.Host())}
+			return &statusError{http.StatusConflict, fmt.Errorf("%s is judged by your own robots_file, which is read when "+
+				"robotsproxy starts", o.Host())}
 		}
 	}
 	return nil

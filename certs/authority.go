@@ -65,7 +65,7 @@ type Authority struct {
 	clock    func() time.Time
 	log      *slog.Logger
 
-	ring    atomic.Pointer[ring]
+	state   atomic.Pointer[state]
 	reading sync.Mutex // held to store another state
 
 	leafKey *ecdsa.PrivateKey
@@ -109,7 +109,7 @@ func (a *Authority) openOwn(certFile, keyFile string) error {
 	}
 	ca, err := match(certFile, certs, keyFile, a.now())
 	a.certFile = certFile
-	a.ring.Store(&ring{active: ca})
+	a.state.Store(&state{active: ca})
 	return err
 }
 
@@ -121,11 +121,11 @@ func (a *Authority) openDir(dir string, existing bool) (err error) {
 			return err
 		}
 	}
-	r, err := readRing(dir, a.now())
+	r, err := readState(dir, a.now())
 	if err != nil {
 		return err
 	}
-	a.ring.Store(r)
+	a.state.Store(r)
 	a.announce(a.current(a.now()))
 	return nil
 }

@@ -51,7 +51,8 @@ func TestMake(t *testing.T) {
 		t.Errorf("public key: got %T, want one on P-256", cert.PublicKey)
 	}
 	if !cert.IsCA || cert.MaxPathLen != 0 || !cert.MaxPathLenZero {
-		t.Errorf("IsCA, MaxPathLen, MaxPathLenZero = %v, %d, %v; want true, 0, true", cert.IsCA, cert.MaxPathLen, cert.MaxPathLenZero)
+		t.Errorf("IsCA, MaxPathLen, MaxPathLenZero = %v, %d, %v; want true, 0, true",
+			cert.IsCA, cert.MaxPathLen, cert.MaxPathLenZero)
 	}
 	if want := x509.KeyUsageCertSign | x509.KeyUsageCRLSign; cert.KeyUsage != want {
 		t.Errorf("KeyUsage = %b, want %b", cert.KeyUsage, want)
@@ -116,7 +117,8 @@ func TestOpenAfterCrashBetweenTheFiles(t *testing.T) {
 	a := open(t, Options{Dir: dir})
 	after, err := os.ReadFile(filepath.Join(dir, keyName))
 	if err != nil || !bytes.Equal(key, after) || !a.Created() {
-		t.Errorf("Open without ca.pem: key kept %v, Created() %v, %v; want true, true", bytes.Equal(key, after), a.Created(), err)
+		t.Errorf("Open without ca.pem: key kept %v, Created() %v, %v; want true, true",
+			bytes.Equal(key, after), a.Created(), err)
 	}
 	verify(t, a, "a.example", time.Now())
 }

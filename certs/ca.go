@@ -43,7 +43,7 @@ func (p *pair) cert() *x509.Certificate { return p.certs[0] }
 func complete(dir string, now time.Time) (created bool, err error) {
 	certFile, keyFile := filepath.Join(dir, certName), filepath.Join(dir, keyName)
 	if _, err := os.Lstat(certFile); !errors.Is(err, fs.ErrNotExist) {
-		return false, nil // readRing checks it
+		return false, nil // readState checks it
 	}
 	if _, err := os.Lstat(keyFile); errors.Is(err, fs.ErrNotExist) {
 		if err := createKey(keyFile); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -125,12 +125,13 @@ func caName() string {
 	return fmt.Sprintf("robotsproxy CA %s %s", host[:min(len(host), 40)], id) // 62 at most; see maxCommonName
 }
 
-// match returns the pair of the certificates in certFile and the key in keyFile. It returns an error if clients would not
-// accept the leaves of the pair now.
+// match returns the pair of the certificates in certFile and the key in keyFile. It returns an error if clients would
+// not accept the leaves of the pair now.
 func match(certFile string, certs []*x509.Certificate, keyFile string, now time.Time) (*pair, error) {
 	key, err := loadKey(keyFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: the key of %s is missing: put it back, or move the certificate away and start again with another CA", err, certFile)
+		return nil, fmt.Errorf("%w: the key of %s is missing: put it back, or move the certificate away and start again "+
+			"with another CA", err, certFile)
 	}
 	if err != nil {
 		return nil, err
@@ -139,7 +140,8 @@ func match(certFile string, certs []*x509.Certificate, keyFile string, now time.
 		return nil, fmt.Errorf("%s: %w", certFile, err)
 	}
 	if !belongs(key, certs[0]) {
-		return nil, fmt.Errorf("%s is not the key of %s: put back the one that belongs to it, or move both away and start again with another CA", keyFile, certFile)
+		return nil, fmt.Errorf("%s is not the key of %s: put back the one that belongs to it, or move both away and start "+
+			"again with another CA", keyFile, certFile)
 	}
 	return &pair{certs: certs, key: key}, nil
 }
@@ -165,7 +167,8 @@ func check(cert *x509.Certificate, now time.Time) error {
 }
 
 func expired(cert *x509.Certificate) error {
-	return fmt.Errorf("the CA's certificate ended on %s: move it and its key away, start again with another CA, and let clients trust that", date(cert.NotAfter))
+	return fmt.Errorf("the CA's certificate ended on %s: move it and its key away, start again with another CA, and let "+
+		"clients trust that", date(cert.NotAfter))
 }
 
 func date(t time.Time) string { return t.UTC().Format(time.RFC3339) }
@@ -185,7 +188,8 @@ func parseCerts(path string, data []byte) ([]*x509.Certificate, error) {
 	var certs []*x509.Certificate
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
 		if strings.Contains(block.Type, "PRIVATE KEY") {
-			return nil, fmt.Errorf("reading %s: it holds a private key: move the key to another file, since clients receive this one", path)
+			return nil, fmt.Errorf("reading %s: it holds a private key: move the key to another file, since clients receive "+
+				"this one", path)
 		}
 		if block.Type != "CERTIFICATE" {
 			continue
@@ -197,7 +201,8 @@ func parseCerts(path string, data []byte) ([]*x509.Certificate, error) {
 		certs = append(certs, cert)
 	}
 	if len(certs) == 0 {
-		return nil, fmt.Errorf("reading %s: the file contains no PEM block of type CERTIFICATE: put back the CA's certificate, or move it and its key away and start again with another CA", path)
+		return nil, fmt.Errorf("reading %s: the file contains no PEM block of type CERTIFICATE: put back the CA's "+
+			"certificate, or move it and its key away and start again with another CA", path)
 	}
 	return certs, nil
 }
@@ -218,7 +223,8 @@ func loadKey(path string) (crypto.Signer, error) {
 		}
 		return key, nil
 	}
-	return nil, fmt.Errorf("reading %s: the file contains no PEM block of type PRIVATE KEY: put back the CA's key, or move it and the certificate away and start again with another CA", path)
+	return nil, fmt.Errorf("reading %s: the file contains no PEM block of type PRIVATE KEY: put back the CA's key, or "+
+		"move it and the certificate away and start again with another CA", path)
 }
 
 func parseKey(block *pem.Block) (crypto.Signer, error) {

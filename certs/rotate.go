@@ -32,10 +32,11 @@ func (a *Authority) rotate(overlap time.Duration, now time.Time) error {
 		return fmt.Errorf("an overlap of %s: it must not be negative", overlap)
 	}
 	r := a.current(now)
-	follow := &ring{active: r.active, next: r.next, from: now.Add(overlap).Truncate(time.Second)}
+	follow := &state{active: r.active, next: r.next, from: now.Add(overlap).Truncate(time.Second)}
 	switch end := r.active.cert().NotAfter; {
 	case r.next != nil && overlap > 0:
-		return fmt.Errorf("a rotation is under way: %q signs from %s (rotate without an overlap to end it)", r.next.cert().Subject.CommonName, date(r.from))
+		return fmt.Errorf("a rotation is under way: %q signs from %s (rotate without an overlap to end it)",
+			r.next.cert().Subject.CommonName, date(r.from))
 	case follow.from.After(end):
 		return fmt.Errorf("the CA ends on %s, before an overlap of %s is over: choose a shorter one", date(end), overlap)
 	case r.next == nil:

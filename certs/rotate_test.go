@@ -237,7 +237,7 @@ func TestRotateBrokenOff(t *testing.T) {
 			t.Fatal(err)
 		}
 		check("the new key", old)
-		rotating := &ring{active: a.ring.Load().active, next: next, from: time.Now().Add(overlap)}
+		rotating := &state{active: a.state.Load().active, next: next, from: time.Now().Add(overlap)}
 		if err := os.WriteFile(path(certName), rotating.encode(), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -268,18 +268,18 @@ func TestNextCAWithoutItsKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	rotate(t, a, overlap)
-	if err := os.Remove(rotatedKeyFile(dir, a.ring.Load().next.cert())); err != nil {
+	if err := os.Remove(rotatedKeyFile(dir, a.state.Load().next.cert())); err != nil {
 		t.Fatal(err)
 	}
 	_, err = Open(Options{Dir: dir})
-	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "put it back, or call the rotation off: remove the line \""+mark) {
+	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "put it back, or call the rotation off: remove the line \""+nextCAPrefix) {
 		t.Errorf("Open without the next CA's key: %v", err)
 	}
 	text, err := os.ReadFile(a.certFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, _, _ := bytes.Cut(text, []byte(mark))
+	own, _, _ := bytes.Cut(text, []byte(nextCAPrefix))
 	if err := os.WriteFile(a.certFile, own, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -342,7 +342,7 @@ func TestServingOutlivesABrokenFile(t *testing.T) {
 	for name, spoil := range map[string]func(path string) error{
 		"gone":   os.Remove,
 		"empty":  func(path string) error { return os.WriteFile(path, nil, 0o644) },
-		"no end": func(path string) error { return appendText(path, mark) },
+		"no end": func(path string) error { return appendText(path, nextCAPrefix) },
 		"no key": func(path string) error {
 			other, err := makePair(filepath.Dir(path)+"2", time.Now())
 			return errors.Join(err, os.WriteFile(path, encodeAll(other.certs), 0o644))

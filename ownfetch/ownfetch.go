@@ -130,7 +130,8 @@ func (v *visit) judge(ctx context.Context) error {
 	}
 	if until := o.Limiter.Paused(v.lane); until.After(v.hop.Until) {
 		v.decide(policy.Decision{Outcome: policy.Throttle, Reason: policy.ReasonBackoff})
-		return v.refuse(until, "%s has pushed back, and is left alone for another %v", v.hop.To.Host(), time.Until(until).Round(time.Second))
+		return v.refuse(until, "%s has pushed back, and is left alone for another %v",
+			v.hop.To.Host(), time.Until(until).Round(time.Second))
 	}
 	snap, err := o.Rules.ToJudge(ctx, v.hop.To, v.hop.Asker)
 	if err != nil {
@@ -197,11 +198,14 @@ func (v *visit) refusal() error {
 	d, file := v.decision, v.hop.To.String()+"/robots.txt"
 	switch d.Reason {
 	case policy.ReasonRobots:
-		return v.refuse(time.Time{}, "line %d of %s disallows that for %s: %.500s", d.Verdict.Line, file, d.Agent, d.Verdict.Rule)
+		return v.refuse(time.Time{}, "line %d of %s disallows that for %s: %.500s",
+			d.Verdict.Line, file, d.Agent, d.Verdict.Rule)
 	case policy.ReasonRobotsUnreachable:
-		return v.refuse(time.Time{}, "%s, which says whether that is allowed, could not be fetched: %s", file, v.snap.UnreachableText())
+		return v.refuse(time.Time{}, "%s, which says whether that is allowed, could not be fetched: %s",
+			file, v.snap.UnreachableText())
 	case policy.ReasonPace:
-		return v.refuse(time.Time{}, "%s asks for %v between requests, which is more than max_crawl_delay allows", v.hop.To.Host(), d.Delay)
+		return v.refuse(time.Time{}, "%s asks for %v between requests, which is more than max_crawl_delay allows",
+			v.hop.To.Host(), d.Delay)
 	case policy.ReasonExemption:
 		return v.refuse(time.Time{}, "the operator of the proxy refuses that: %s", d.Exemption)
 	default:

@@ -100,7 +100,8 @@ func CheckHostPattern(pattern string) error {
 	}
 	canonical = origin.Key(canonical)
 	if canonical != name {
-		return fmt.Errorf("policy: host pattern %q is written %q in canonical form", pattern, strings.TrimSuffix(pattern, name)+canonical)
+		return fmt.Errorf("policy: host pattern %q is written %q in canonical form",
+			pattern, strings.TrimSuffix(pattern, name)+canonical)
 	}
 	return nil
 }

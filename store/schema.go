@@ -35,7 +35,8 @@ func migrate(ctx context.Context, db *sql.DB) error {
 		return err
 	}
 	if done > len(files) {
-		return fmt.Errorf("a newer robotsproxy wrote it (version %d of the tables; this one supports %d): run that one, or move the file away", done, len(files))
+		return fmt.Errorf("a newer robotsproxy wrote it (version %d of the tables; this one supports %d): run that one, or "+
+			"move the file away", done, len(files))
 	}
 	for _, file := range files[done:] {
 		if err := apply(ctx, tx, file); err != nil {

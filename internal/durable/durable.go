@@ -107,7 +107,8 @@ func ReadSecret(path string) ([]byte, error) {
 		return nil, fmt.Errorf("reading %s: it is not a regular file", path)
 	}
 	if perm := info.Mode().Perm(); perm&0o077 != 0 && runtime.GOOS != "windows" {
-		return nil, fmt.Errorf("reading %s: users other than its owner may use it (mode %04o); run: chmod 600 %s", path, perm, path)
+		return nil, fmt.Errorf("reading %s: users other than its owner may use it (mode %04o); run: chmod 600 %s",
+			path, perm, path)
 	}
 	return io.ReadAll(f)
 }

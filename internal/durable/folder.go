@@ -29,7 +29,8 @@ func CheckFolder(dir string, patterns ...string) error {
 		return fmt.Errorf("%s is not a folder", dir)
 	}
 	if folder.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("users other than its owner may write to the folder %s (mode %04o) and replace its files; run: chmod go-w %s", dir, octal(folder.Mode()), dir)
+		return fmt.Errorf("users other than its owner may write to the folder %s (mode %04o) and replace its files; run: "+
+			"chmod go-w %s", dir, octal(folder.Mode()), dir)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -56,13 +57,15 @@ func checkFile(path string, folder fs.FileInfo) error {
 	case err != nil:
 		return err
 	case info.Mode()&fs.ModeSymlink != 0:
-		return fmt.Errorf("%s is a symbolic link, which others may have made; put the file itself there, or run: rm %s", path, path)
+		return fmt.Errorf("%s is a symbolic link, which others may have made; put the file itself there, or run: rm %s",
+			path, path)
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("%s is not a regular file; run: rm -r %s", path, path)
 	}
 	owner, known := ownerOf(info)
 	if want, _ := ownerOf(folder); known && owner != want && owner != os.Geteuid() && owner != 0 {
-		return fmt.Errorf("%s belongs to the user %d, and its folder to the user %d; if you trust the file run: chown %d %s", path, owner, want, want, path)
+		return fmt.Errorf("%s belongs to the user %d, and its folder to the user %d; if you trust the file run: chown %d %s",
+			path, owner, want, want, path)
 	}
 	return nil
 }
@@ -79,7 +82,8 @@ func CheckOwner(dir string) error {
 	}
 	user := os.Geteuid()
 	if owner, known := ownerOf(folder); known && owner != user && owner != 0 {
-		return fmt.Errorf("the folder %s (mode %04o) belongs to the user %d, who may write to it; run as that user, or run: chown -R %d %s", dir, octal(folder.Mode()), owner, user, dir)
+		return fmt.Errorf("the folder %s (mode %04o) belongs to the user %d, who may write to it; run as that user, or "+
+			"run: chown -R %d %s", dir, octal(folder.Mode()), owner, user, dir)
 	}
 	return nil
 }

@@ -101,11 +101,11 @@ func (a *authority) sign(name string) (*tls.Certificate, error) {
 	case "wrong-name":
 		template.DNSNames = []string{"other.invalid"}
 	case "untrusted":
-		stranger, err := newAuthority()
+		other, err := newAuthority()
 		if err != nil {
 			return nil, err
 		}
-		issuer = stranger
+		issuer = other
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, issuer.cert, a.leafKey.Public(), issuer.key)
 	if err != nil {

@@ -27,17 +27,17 @@ func Reset(w http.ResponseWriter, _ *http.Request) {
 // Truncate responds 200 with part of a chunked body, and closes the connection before the next chunk.
 func Truncate(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	breakOff(w)
+	abort(w)
 }
 
 // serveTruncateLength sends a Content-Length of 1000 and part of the body.
 func serveTruncateLength(w http.ResponseWriter, _ *http.Request, _ string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Content-Length", "1000")
-	breakOff(w)
+	abort(w)
 }
 
-func breakOff(w http.ResponseWriter) {
+func abort(w http.ResponseWriter) {
 	write(w, "this is not the wh")
 	_ = http.NewResponseController(w).Flush()
 	panic(http.ErrAbortHandler)

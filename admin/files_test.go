@@ -211,7 +211,7 @@ func TestFileVersion(t *testing.T) {
 	})
 }
 
-// Nobody sees or changes a file without the token, nor does a page of another site with it.
+// Without the token, no request reads or changes a file. A page of another site does not either, even with the token.
 func TestFilesAreProtected(t *testing.T) {
 	h := newFilesHandler(t)
 	for _, path := range []string{"/api/cache", "/api/cache/file?host=a.example", "/api/cache/version?host=a.example&sha256=0"} {

@@ -167,7 +167,7 @@ func TestTornLineIsMended(t *testing.T) {
 	}
 }
 
-// failing is a disk that is full until it is told otherwise, and takes only part of a write before it says so.
+// failing is a disk that is full until the test frees it. It writes a part of the data before it returns the error.
 type failing struct {
 	mu   sync.Mutex
 	full bool

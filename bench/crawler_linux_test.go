@@ -95,7 +95,7 @@ func secureTunnel(conn net.Conn, p *process, authority string) (*tls.Conn, error
 	if _, err := fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", authority, authority); err != nil {
 		return nil, err
 	}
-	// Nothing stands behind the answer that the reader could swallow: the server does not speak first in TLS.
+	// The reader cannot have buffered bytes after the answer: a TLS server does not send first.
 	resp, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: http.MethodConnect})
 	if err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func secureTunnel(conn net.Conn, p *process, authority string) (*tls.Conn, error
 	return secure, secure.Handshake()
 }
 
-// tunnels opens a tunnel for every request and closes it behind the answer.
+// tunnels opens a tunnel for each request and closes it after the answer.
 type tunnels struct {
 	proxy           *process
 	authority, path string

@@ -26,7 +26,7 @@ func Example() {
 		return
 	}
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(ca.PEM()) // what a client is told to trust
+	roots.AppendCertsFromPEM(ca.PEM()) // the certificates that clients must trust
 	cert, err := x509.ParseCertificate(leaf.Certificate[0])
 	if err != nil {
 		fmt.Println(err)

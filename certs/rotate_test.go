@@ -260,7 +260,7 @@ func TestRotateBrokenOff(t *testing.T) {
 }
 
 // Of rotations at the same moment one counts, and the CA works before and after its turn.
-// A next CA whose key is gone is told with what can be done, and what is said helps.
+// If the key of the next CA is missing, the error names a remedy, and the remedy works.
 func TestNextCAWithoutItsKey(t *testing.T) {
 	dir := t.TempDir()
 	a, err := Open(Options{Dir: dir})
@@ -337,7 +337,7 @@ func TestRotateUnderLoad(t *testing.T) {
 	})
 }
 
-// What cannot be read does not stop who is serving, and is told once.
+// A file that cannot be read does not stop a running Authority, and is logged once.
 func TestServingOutlivesABrokenFile(t *testing.T) {
 	for name, spoil := range map[string]func(path string) error{
 		"gone":   os.Remove,
@@ -380,7 +380,7 @@ func appendText(path, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// A folder that cannot be written is told of; the next CA signs all the same.
+// A folder that cannot be written is logged, and the next CA signs nevertheless.
 func TestTurnWithoutTheDisk(t *testing.T) {
 	now := time.Now()
 	var log bytes.Buffer

@@ -58,7 +58,7 @@ func (s *State) Plan(ctx context.Context, text string) (steps []string, err erro
 	}, "EXPLAIN QUERY PLAN "+text, make([]any, strings.Count(text, "?"))...)
 }
 
-// Exec runs text where it can write, as nobody but a test does.
+// Exec runs text on the connection that writes.
 func (s *State) Exec(ctx context.Context, text string, args ...any) error {
 	_, err := s.write.ExecContext(ctx, text, args...)
 	return err

@@ -308,7 +308,7 @@ func TestAnotherWrites(t *testing.T) {
 	}
 }
 
-// Who waits for another process goes when his context ends, and is told why he waited.
+// A call that waits for another process returns when its context ends, with an error that names the reason.
 func TestWaitEndsWithItsContext(t *testing.T) {
 	path, ctx := filepath.Join(t.TempDir(), "state.db"), context.Background()
 	const wait = time.Minute

@@ -18,7 +18,8 @@ func TestImageIsBuiltAsTheBinaryIs(t *testing.T) {
 	}
 }
 
-// Each line of the Dockerfile is an instruction, and it ends as nobody, with the binary of this module.
+// TestDockerfileIsWellFormed checks that each line of the Dockerfile is an instruction, and that the image does not run
+// as root.
 func TestDockerfileIsWellFormed(t *testing.T) {
 	instruction := regexp.MustCompile(`^(FROM|WORKDIR|COPY|RUN|ARG|VOLUME|EXPOSE|USER|ENTRYPOINT|CMD) \S`)
 	user := ""

@@ -115,7 +115,7 @@ func boundaries(octets []byte) (sound int, ends []int) {
 	return len(octets), ends
 }
 
-// skipEmptyLine does as net/http's server does behind a POST.
+// skipEmptyLine skips an empty line after a POST, as net/http's server does.
 func skipEmptyLine(in *bufio.Reader) {
 	if next, _ := in.Peek(2); string(next) == "\r\n" {
 		in.Discard(2)

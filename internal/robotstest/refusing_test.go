@@ -9,7 +9,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
-// Nobody is there, and nobody can come.
+// No server listens on the port, and none can.
 func TestRefusing(t *testing.T) {
 	addr := robotstest.Refusing(t)
 	for range 2 {

@@ -84,7 +84,7 @@ func (c *linter) all(ctx context.Context, names []string, show func(io.Writer, [
 	var unread error // reported after the findings in the other files
 	for _, name := range names {
 		one, err := c.one(ctx, name)
-		if missing := (*missingError)(nil); errors.As(err, &missing) {
+		if exit := (*exitError)(nil); errors.As(err, &exit) && exit.code == exitUnknown {
 			fmt.Fprintf(c.std.err, "robotsproxy: %s\n", safetext.Text(err.Error()))
 			unknown = true
 			continue
@@ -111,11 +111,6 @@ func (c *linter) all(ctx context.Context, names []string, show func(io.Writer, [
 	}
 	return nil
 }
-
-// missingError is the error for a robots.txt that could not be fetched.
-type missingError struct{ url, cause string }
-
-func (e *missingError) Error() string { return fmt.Sprintf("fetching %s: %s", e.url, e.cause) }
 
 func (c *linter) one(ctx context.Context, name string) (linted, error) {
 	var body []byte
@@ -159,9 +154,9 @@ func (c *linter) fetch(ctx context.Context, raw string) (name string, body []byt
 	snap, err := c.lookUp(ctx, o)
 	switch {
 	case err != nil:
-		return "", nil, &missingError{name, err.Error()}
+		return "", nil, &exitError{exitUnknown, fmt.Errorf("fetching %s: %w", name, err)}
 	case snap.Availability != robots.Found && snap.Flags&robots.WebPage == 0:
-		return "", nil, &missingError{name, cause(snap)}
+		return "", nil, &exitError{exitUnknown, fmt.Errorf("fetching %s: %s", name, cause(snap))}
 	}
 	return name, snap.Body, nil
 }

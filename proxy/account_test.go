@@ -27,8 +27,8 @@ func (r *rig) clientFrom(addr string) *http.Client {
 	return &http.Client{Transport: t}
 }
 
-// A host pushes back in answer to a request with credentials. That client is refused for the time that the response names,
-// and all clients are if a second one gets the same.
+// A host pushes back in answer to a request with credentials. That client is refused for the time that the response
+// names, and all clients are if a second one gets the same.
 func TestAccountQuota(t *testing.T) {
 	quota := answering(200, "RateLimit-Remaining", "0", "RateLimit-Reset", "1000")
 	for _, test := range []struct {

@@ -14,8 +14,8 @@ import (
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
-// newAddressRig returns a rig that paces by address, with a Crawl-delay of 1000 s for all hosts and no patience, and the
-// server that resolves their names.
+// newAddressRig returns a rig that paces by address, with a Crawl-delay of 1000 s for all hosts and no patience, and
+// the server that resolves their names.
 func newAddressRig(t *testing.T, change func(*Options)) (*rig, *dnstest.Server) {
 	t.Helper()
 	names := dnstest.New(t)
@@ -39,7 +39,8 @@ func (r *rig) ask(host string) string {
 	return fmt.Sprintf("%d %s", resp.StatusCode, resp.Header.Get("Robotsproxy-Reason"))
 }
 
-// TestHostsAtOneAddressShareALane paces by address: two names of one address share a lane, and so does the address itself.
+// TestHostsAtOneAddressShareALane paces by address: two names of one address share a lane, and so does the address
+// itself.
 func TestHostsAtOneAddressShareALane(t *testing.T) {
 	r, names := newAddressRig(t, nil)
 	names.Set("a.example", []string{"127.0.0.1"})
@@ -69,8 +70,8 @@ func TestHostsAtOneAddressAreReported(t *testing.T) {
 	}
 }
 
-// TestAddressOfTheLaneIsDialled has a name change its address after the look-up for the lane: the request goes to the address
-// by which it was paced, on both ways to an origin.
+// TestAddressOfTheLaneIsDialled has a name change its address after the look-up for the lane: the request goes to the
+// address by which it was paced, on both ways to an origin.
 func TestAddressOfTheLaneIsDialled(t *testing.T) {
 	for _, raw := range []bool{false, true} {
 		t.Run(fmt.Sprint("raw tunnel ", raw), func(t *testing.T) {

@@ -64,8 +64,8 @@ func (r *rig) uploads(c *http.Client, scheme string, body io.Reader) (end func()
 	}
 }
 
-// A client blocks its own request. Another client waits for one second and the Delay, and the record of the blocked request
-// has the deviation overlap.
+// A client blocks its own request. Another client waits for one second and the Delay, and the record of the blocked
+// request has the deviation overlap.
 func TestBlockedRequestsLetOthersGo(t *testing.T) {
 	for _, way := range ways {
 		for _, block := range blocks {

@@ -135,8 +135,8 @@ func TestStreamsOnTheWire(t *testing.T) {
 	}
 }
 
-// What the origin's answer lacks the client's lacks too, and the answer's own fields are kept. Nothing that has come is held
-// back for the rest of a body whose length is known.
+// What the origin's answer lacks the client's lacks too, and the answer's own fields are kept. Nothing that has come is
+// held back for the rest of a body whose length is known.
 func TestAnswerOnTheWire(t *testing.T) {
 	for _, inTunnel := range []bool{false, true} {
 		t.Run(fmt.Sprintf("tunnel %t", inTunnel), func(t *testing.T) {

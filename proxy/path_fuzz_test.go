@@ -53,8 +53,8 @@ func (s *sink) take() []string {
 	return seen
 }
 
-// Whatever octets come, in front or in a tunnel: no panic, and what reaches the origin was judged, is recorded as it was
-// sent, and is not disallowed. HOST in the octets stands for the origin's authority.
+// Whatever octets come, in front or in a tunnel: no panic, and what reaches the origin was judged, is recorded as it
+// was sent, and is not disallowed. HOST in the octets stands for the origin's authority.
 func FuzzRequestPath(f *testing.F) {
 	seeds := []string{
 		"GET http://HOST/page/1 HTTP/1.1\r\nHost: HOST\r\n\r\nGET http://HOST/private/x HTTP/1.1\r\nHost: HOST\r\n\r\n",

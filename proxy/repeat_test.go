@@ -105,8 +105,8 @@ func refuseOnce(f *flaky, conn net.Conn) {
 
 const repeatDelay = 1500 * time.Millisecond // of which a busy machine may take half
 
-// TestRepeatsArePaced has net/http send a request again by itself: the origin sees it once more, and not before the Delay
-// has passed.
+// TestRepeatsArePaced has net/http send a request again by itself: the origin sees it once more, and not before the
+// Delay has passed.
 func TestRepeatsArePaced(t *testing.T) {
 	f := newFlaky(t, serveOnce)
 	r := newRig(t, func(o *Options) { o.Snapshots = fixed("User-agent: *\nCrawl-delay: 1.5\n") })
@@ -130,8 +130,8 @@ func TestRepeatsArePaced(t *testing.T) {
 	}
 }
 
-// checkRepeated has the last two of the records be those of two sendings of one request, at the times when the origin saw
-// them, of which the first had no answer.
+// checkRepeated has the last two of the records be those of two sendings of one request, at the times when the origin
+// saw them, of which the first had no answer.
 func (r *rig) checkRepeated(came []time.Time) {
 	r.t.Helper()
 	r.last(len(came))
@@ -195,8 +195,8 @@ func TestRepeatsTellTheWholeWait(t *testing.T) {
 	}
 }
 
-// What is sent again by itself is recorded before, or not sent; it is judged again; and it does not go to a host that was
-// stopped meanwhile.
+// What is sent again by itself is recorded before, or not sent; it is judged again; and it does not go to a host that
+// was stopped meanwhile.
 func TestRepeatsThatMayNotBeSent(t *testing.T) {
 	for name, row := range map[string]struct {
 		change func(*rig)

@@ -77,8 +77,8 @@ func isRefused(resp *http.Response, status int) bool {
 		resp.Header.Get("Robotsproxy-Request-Id") != "" && resp.Header.Get("Cache-Control") == "no-store"
 }
 
-// What is ambiguous is refused in the contract of every refusal, recorded, and followed by the end of the connection. The
-// origin sees no request complete that was in it.
+// What is ambiguous is refused in the contract of every refusal, recorded, and followed by the end of the connection.
+// The origin sees no request complete that was in it.
 func TestSmuggling(t *testing.T) {
 	for _, way := range connections {
 		t.Run(way.name, func(t *testing.T) {
@@ -375,7 +375,8 @@ func TestUnreadBodyIsNoRequest(t *testing.T) {
 	}
 }
 
-// Who speaks no HTTP through a tunnel, or waits for the other side to speak first, comes to a clean end, and a record says so.
+// Who speaks no HTTP through a tunnel, or waits for the other side to speak first, comes to a clean end, and a record
+// says so.
 func TestTunnelsWithoutHTTP(t *testing.T) {
 	for name, octets := range map[string]string{"silent": "", "a TLS record that never ends": "\x16\x03\x01\x02"} {
 		t.Run(name, func(t *testing.T) {

@@ -21,7 +21,8 @@ import (
 
 const trickyRules = "User-agent: *\nDisallow: /private/\nDisallow: /caf%C3%A9\nDisallow: /~me\nDisallow: /q?x\nDisallow: /*.pdf$\nDisallow: /$\n"
 
-// targetTricks are ways to write a target. Where sent is empty the origin sees nothing of it; else it sees exactly that.
+// targetTricks are ways to write a target. Where sent is empty the origin sees nothing of it; else it sees exactly
+// that.
 var targetTricks = []struct{ name, target, sent string }{
 	{"as it is", "/private/x", ""},
 	{"not below it", "/private", "/private"},
@@ -351,7 +352,8 @@ func TestOtherUpgrades(t *testing.T) {
 	}
 }
 
-// HTTP/2 has its own ways to name things twice. HEADERS frames are written by hand, since a client would set them right.
+// HTTP/2 has its own ways to name things twice. HEADERS frames are written by hand, since a client would set them
+// right.
 func TestHTTP2Tricks(t *testing.T) {
 	r := newRig(t, nil)
 	r.site.SetRobots("", robotstest.Robots{Body: trickyRules})
@@ -477,8 +479,8 @@ func TestNoWayThroughTheFrontDoor(t *testing.T) {
 	}
 }
 
-// A target of the proxy itself whose path a router would clean is refused: a redirect of "//host/x" would look as if it were
-// another request's.
+// A target of the proxy itself whose path a router would clean is refused: a redirect of "//host/x" would look as if it
+// were another request's.
 func TestPathsOfTheProxyItself(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Snapshots, o.Onboarding = fixed(""), ownPages() })
 	rows := map[string]int{
@@ -536,8 +538,9 @@ func ownPages() http.Handler {
 	return mux
 }
 
-// TestOwnPages checks that the pages of the proxy itself are reached through the proxy by http and https, over any version
-// of HTTP, whatever other tunnels may do, and that unknown paths of robots.proxy are not sent to another server.
+// TestOwnPages checks that the pages of the proxy itself are reached through the proxy by http and https, over any
+// version of HTTP, whatever other tunnels may do, and that unknown paths of robots.proxy are not sent to another
+// server.
 func TestOwnPages(t *testing.T) {
 	for _, how := range []policy.Interception{policy.Intercept, policy.Tunnel, policy.NoTunnel} {
 		r := &rig{t: t}

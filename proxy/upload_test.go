@@ -48,7 +48,8 @@ type sending struct {
 	coded        bool   // in chunks
 }
 
-// eachUpload runs test for every way, length and framing. The proxy of a way is the same for all, and page is the origin.
+// eachUpload runs test for every way, length and framing. The proxy of a way is the same for all, and page is the
+// origin.
 func eachUpload(t *testing.T, page http.HandlerFunc, test func(*testing.T, *rig, *sending)) {
 	for _, way := range uploads {
 		t.Run(way.name, func(t *testing.T) {
@@ -129,7 +130,8 @@ func (s *sending) answer(t *testing.T) (*http.Response, string) {
 	return resp, string(body)
 }
 
-// next sends another request. Nothing but its answer stands behind the first one, or the connection's end where that may be.
+// next sends another request. Nothing but its answer stands behind the first one, or the connection's end where that
+// may be.
 func (s *sending) next(t *testing.T, mayEnd bool) {
 	t.Helper()
 	fmt.Fprintf(s.conn, "GET %s/page/1 HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", s.target, s.host)
@@ -168,8 +170,8 @@ var manners = []struct {
 	}},
 }
 
-// An origin that answers at once and goes on reading misses nothing, and its client has what is answered before it sends the
-// rest.
+// An origin that answers at once and goes on reading misses nothing, and its client has what is answered before it
+// sends the rest.
 func TestOriginReadsOnAmidItsAnswer(t *testing.T) {
 	arrived := make(chan []byte, 1)
 	eachUpload(t, func(w http.ResponseWriter, req *http.Request) {
@@ -204,8 +206,8 @@ func TestOriginReadsOnAmidItsAnswer(t *testing.T) {
 	})
 }
 
-// An origin that answers and wants no more leaves its client with the whole answer, whatever that does first, and with a
-// connection that is sound or closed. One of HTTP/2 resets its stream with NO_ERROR.
+// An origin that answers and wants no more leaves its client with the whole answer, whatever that does first, and with
+// a connection that is sound or closed. One of HTTP/2 resets its stream with NO_ERROR.
 func TestOriginWantsNoMore(t *testing.T) {
 	for _, manner := range manners {
 		t.Run(manner.name, func(t *testing.T) {
@@ -332,8 +334,8 @@ func (e *early) open(t *testing.T, n int, coded bool) (*rig, *sending) {
 	return r, newSending(r.raw(""), "http://"+authority, authority, n, coded)
 }
 
-// Whatever an origin does behind a complete answer, its client has that whole. The origin has all of the body, or sees it
-// break off.
+// Whatever an origin does behind a complete answer, its client has that whole. The origin has all of the body, or sees
+// it break off.
 func TestAnswerIsCompleteBeforeItsRequest(t *testing.T) {
 	for _, e := range []early{
 		{status: 200, known: true, reads: true},
@@ -466,7 +468,8 @@ func TestEndlessUploadThatNobodyWants(t *testing.T) {
 	r.eventually("the end", func() bool { return r.server.Active() == 0 && r.server.Connections() == 0 })
 }
 
-// A client that leaves is noticed, whether the origin has its body and thinks, or has begun to answer before the body's end.
+// A client that leaves is noticed, whether the origin has its body and thinks, or has begun to answer before the body's
+// end.
 func TestUploaderLeaves(t *testing.T) {
 	for _, answers := range []bool{false, true} {
 		t.Run(fmt.Sprintf("amid the answer %t", answers), func(t *testing.T) {

@@ -158,8 +158,8 @@ func failing(t *testing.T, site *robotstest.Site) *http.Transport {
 	return transport
 }
 
-// nameServer knows no name. To those that begin with "slow" it answers when the test ends, since a resolver that is still
-// waiting then would be a leak.
+// nameServer knows no name. To those that begin with "slow" it answers when the test ends, since a resolver that is
+// still waiting then would be a leak.
 func nameServer(t *testing.T) (addr string) {
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {

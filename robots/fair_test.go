@@ -64,8 +64,8 @@ func (c *crowd) visit(client string, o origin.Origin) time.Duration {
 	return time.Since(start)
 }
 
-// TestHostileClient has a client that asks for tarpits take no place that another client needs, while it asks and after it
-// has left.
+// TestHostileClient has a client that asks for tarpits take no place that another client needs, while it asks and after
+// it has left.
 func TestHostileClient(t *testing.T) {
 	for _, tarpits := range []int{70, 1100, 30_000} {
 		t.Run(fmt.Sprint(tarpits), func(t *testing.T) {
@@ -214,8 +214,8 @@ func (c *crowd) askAll(client, form string, n int) (leave func()) {
 	}
 }
 
-// TestAskAndLeave has a client ask and leave again and again. A fetch without waiting requests goes on until its place is
-// wanted. Then it is a failure for that client, for as long as other failures are, and for no other client.
+// TestAskAndLeave has a client ask and leave again and again. A fetch without waiting requests goes on until its place
+// is wanted. Then it is a failure for that client, for as long as other failures are, and for no other client.
 func TestAskAndLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, web := newWeb(t, robots.CacheOptions{MaxFetches: 2})
@@ -307,7 +307,8 @@ func TestJoinAbandoned(t *testing.T) {
 	})
 }
 
-// TestLeaveShared has one of two clients leave that wait for the same file. Its line gets shorter, and the other waits on.
+// TestLeaveShared has one of two clients leave that wait for the same file. Its line gets shorter, and the other waits
+// on.
 func TestLeaveShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t, robots.CacheOptions{MaxFetches: 1})
@@ -367,8 +368,8 @@ func TestAbandonedIsNoFailureForOthers(t *testing.T) {
 	})
 }
 
-// TestSharedFetch has an innocent client wait for a file that the hostile one asked for before, in the middle of a long line
-// or as the last that was refused.
+// TestSharedFetch has an innocent client wait for a file that the hostile one asked for before, in the middle of a long
+// line or as the last that was refused.
 func TestSharedFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t, robots.CacheOptions{MaxFetches: 16, MaxQueue: 50})
@@ -404,7 +405,8 @@ func TestHostTurns(t *testing.T) {
 	})
 }
 
-// TestTurnIsNotHeldInLine has the hostile client wait in its line with a port of a host. Other clients can fetch from that host.
+// TestTurnIsNotHeldInLine has the hostile client wait in its line with a port of a host. Other clients can fetch from
+// that host.
 func TestTurnIsNotHeldInLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t, robots.CacheOptions{MaxFetches: 16})
@@ -418,7 +420,8 @@ func TestTurnIsNotHeldInLine(t *testing.T) {
 	})
 }
 
-// TestBodies has the hostile client ask for bodies that do not end. Few are read at once, and the other client's at once.
+// TestBodies has the hostile client ask for bodies that do not end. Few are read at once, and the other client's at
+// once.
 func TestBodies(t *testing.T) {
 	for _, n := range []int{70, 1100} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -442,7 +445,8 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// TestSlowBodyGivesWay has more clients read slow bodies than there are places. One that reads none waits a second at most.
+// TestSlowBodyGivesWay has more clients read slow bodies than there are places. One that reads none waits a second at
+// most.
 func TestSlowBodyGivesWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := newWeb(t, robots.CacheOptions{MaxBodies: 4})
@@ -495,8 +499,8 @@ func TestBusyUntil(t *testing.T) {
 	})
 }
 
-// TestLoadsTakeTurns has the hostile client ask for many files that are in the Store and not in memory. The Store takes four
-// at a time, each for 10 ms.
+// TestLoadsTakeTurns has the hostile client ask for many files that are in the Store and not in memory. The Store takes
+// four at a time, each for 10 ms.
 func TestLoadsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newShelf()
@@ -523,8 +527,8 @@ func TestLoadsTakeTurns(t *testing.T) {
 	})
 }
 
-// TestSavesTakeTurns has many files of the hostile client come in at once, and a Store that takes one at a time, each in 10
-// ms.
+// TestSavesTakeTurns has many files of the hostile client come in at once, and a Store that takes one at a time, each
+// in 10 ms.
 func TestSavesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newShelf()

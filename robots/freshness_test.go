@@ -132,7 +132,8 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// TestSlowFailure counts the time to keep a failure from its end: else one that took longer would be over when it begins.
+// TestSlowFailure counts the time to keep a failure from its end: else one that took longer would be over when it
+// begins.
 func TestSlowFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := roundTripper(func(r *http.Request) (*http.Response, error) {

@@ -180,8 +180,8 @@ func TestSpacedWaitHoldsNoPlace(t *testing.T) {
 	})
 }
 
-// TestNothingSentIsNotSpaced has a paused host's older copy serve: nothing was sent that the next fetch would have to keep
-// away from.
+// TestNothingSentIsNotSpaced has a paused host's older copy serve: nothing was sent that the next fetch would have to
+// keep away from.
 func TestNothingSentIsNotSpaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var v visits
@@ -233,8 +233,8 @@ func TestManySpacedPorts(t *testing.T) {
 	})
 }
 
-// TestSpacedPortsTakeTurns has one client ask for ports of a host without end: another one that asks for one waits for one
-// turn of the first, or two if one is under way.
+// TestSpacedPortsTakeTurns has one client ask for ports of a host without end: another one that asks for one waits for
+// one turn of the first, or two if one is under way.
 func TestSpacedPortsTakeTurns(t *testing.T) {
 	for name, elsewhere := range map[string]int{"idle": 0, "busy at other hosts": 50} {
 		t.Run(name, func(t *testing.T) { testSpacedPortsTakeTurns(t, elsewhere) })
@@ -290,7 +290,8 @@ func testSpacedPortsTakeTurns(t *testing.T, elsewhere int) {
 	})
 }
 
-// TestSpacedHostOfAbandoned has a client leave that fetches from a host, while another one waits for it and for its Delay.
+// TestSpacedHostOfAbandoned has a client leave that fetches from a host, while another one waits for it and for its
+// Delay.
 func TestSpacedHostOfAbandoned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCache(t, robots.CacheOptions{Spacing: every(time.Second), Fetch: func(ctx context.Context, r fetch.Request) (*robots.Answer, error) {

@@ -58,9 +58,9 @@ func (h hostile) most() uint64 {
 	return 2 << 20
 }
 
-// TestMemoryOfFetch has origins send as much as they can, and measures all that the fetch allocates, whether it is still
-// held at the end or not. The origins' own part is made before. What compiling takes comes on top for files that are all
-// rules, but only one a processor is compiled at a time.
+// TestMemoryOfFetch has origins send as much as they can, and measures all that the fetch allocates, whether it is
+// still held at the end or not. The origins' own part is made before. What compiling takes comes on top for files that
+// are all rules, but only one a processor is compiled at a time.
 func TestMemoryOfFetch(t *testing.T) {
 	if raceEnabled {
 		t.Skip("it measures memory")

@@ -30,7 +30,8 @@ func (w *fakeWay) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(file)), Request: r}, nil
 }
 
-// A failure on the way says nothing of the file: it is told, met again for a moment without another try, and kept nowhere.
+// A failure on the way says nothing of the file: it is told, met again for a moment without another try, and kept
+// nowhere.
 func TestOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		way, store := &fakeWay{broken: true}, newShelf()

@@ -38,8 +38,8 @@ func TestPurge(t *testing.T) {
 	}
 }
 
-// TestPurgeMeanwhile purges while a fetch is under way, which may not bring back what it is to forget. Who asked gets an
-// answer.
+// TestPurgeMeanwhile purges while a fetch is under way, which may not bring back what it is to forget. Who asked gets
+// an answer.
 func TestPurgeMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, store := mustOrigin(t, "http://a.example"), newShelf()

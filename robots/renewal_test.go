@@ -73,8 +73,8 @@ func TestRenewalHangs(t *testing.T) {
 	})
 }
 
-// TestStaleHangs has a site that answers nothing while an older copy counts: nobody waits, and it is asked no sooner than
-// before.
+// TestStaleHangs has a site that answers nothing while an older copy counts: nobody waits, and it is asked no sooner
+// than before.
 func TestStaleHangs(t *testing.T) {
 	const timeout, retry = 10 * time.Second, time.Minute
 	for _, row := range []struct {

@@ -51,8 +51,8 @@ func TestUnsaved(t *testing.T) {
 	})
 }
 
-// TestLostIsNotOlder has a file change that cannot be saved, and leave the memory: the older one does not count again, not
-// even while its origin is down. When the Store works again, it is given the latest, and read again.
+// TestLostIsNotOlder has a file change that cannot be saved, and leave the memory: the older one does not count again,
+// not even while its origin is down. When the Store works again, it is given the latest, and read again.
 func TestLostIsNotOlder(t *testing.T) {
 	third := has("User-agent: *\nDisallow: /open/third\n")
 	for name, then := range map[string]func(*robots.Answer){"it changes again": third, "it is down": down} {

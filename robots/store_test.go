@@ -289,8 +289,8 @@ func TestStoreFails(t *testing.T) {
 	}
 }
 
-// TestStoreIsLocked has every Save wait for another process. The first look-up waits a little, those that follow do not, and
-// what is fetched later is kept again.
+// TestStoreIsLocked has every Save wait for another process. The first look-up waits a little, those that follow do
+// not, and what is fetched later is kept again.
 func TestStoreIsLocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var locked atomic.Bool
@@ -398,8 +398,8 @@ func TestRulesOfStore(t *testing.T) {
 	}
 }
 
-// TestOtherOptions opens what was stored with other options: what would not count so today is asked for again, and nothing
-// else is.
+// TestOtherOptions opens what was stored with other options: what would not count so today is asked for again, and
+// nothing else is.
 func TestOtherOptions(t *testing.T) {
 	refuse := func(o *fetch.Options) { o.UnauthorizedRefuses, o.HTMLRefuses = true, true }
 	hour := func(o *fetch.Options) { o.TTL = time.Hour }

@@ -217,8 +217,8 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
-// TestTroubleChanges has an origin that is by turns behind a wall and not to be reached: the old copy does not count for
-// ever.
+// TestTroubleChanges has an origin that is by turns behind a wall and not to be reached: the old copy does not count
+// for ever.
 func TestTroubleChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		steps := []step{{has(file), 24}}

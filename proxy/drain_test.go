@@ -241,8 +241,8 @@ func TestPasswordsAreNotRepeated(t *testing.T) {
 	}
 }
 
-// A handler that begins after Close does nothing: the parts of the proxy may be closed by then. net/http starts one if it had
-// read the request just before its connection was closed.
+// A handler that begins after Close does nothing: the parts of the proxy may be closed by then. net/http starts one if
+// it had read the request just before its connection was closed.
 func TestNothingBeginsAfterClose(t *testing.T) {
 	asked := 0
 	r := newRig(t, func(o *Options) {

@@ -133,8 +133,8 @@ func (ex *exchange) close() {
 }
 
 // recoverPanic turns a panic into one 500, one line in the log and one record. The 500 does not describe the panic. If
-// the answer has begun, recoverPanic aborts it. It is the only recover of this package and must be deferred directly, in
-// each handler and in each goroutine that calls a part from Options.
+// the answer has begun, recoverPanic aborts it. It is the only recover of this package and must be deferred directly,
+// in each handler and in each goroutine that calls a part from Options.
 func (ex *exchange) recoverPanic(r *http.Request) {
 	v := recover()
 	switch v {
@@ -338,9 +338,9 @@ func (ex *exchange) end(cause error) {
 	ex.complete(now, cause)
 }
 
-// abort ends an exchange that has not ended, with the cause if it is known, and else with err: the proxy is stopping, the
-// request took too long, a WebSocket was idle, or the client left or sent a malformed body. A WebSocket ends without an
-// error when either side closes it.
+// abort ends an exchange that has not ended, with the cause if it is known, and else with err: the proxy is stopping,
+// the request took too long, a WebSocket was idle, or the client left or sent a malformed body. A WebSocket ends
+// without an error when either side closes it.
 func (ex *exchange) abort(err error) {
 	switch ended := context.Cause(ex.ctx); {
 	case errors.Is(ended, errStopping), errors.Is(ended, errTooLong), errors.Is(ended, errSilent):

@@ -27,8 +27,8 @@ func answering(status int, fields ...string) http.HandlerFunc {
 	}
 }
 
-// TestBackoffIsForEverybody has one client's request answered 503 with a Retry-After: every other is refused for as long,
-// and nothing reaches the origin.
+// TestBackoffIsForEverybody has one client's request answered 503 with a Retry-After: every other is refused for as
+// long, and nothing reaches the origin.
 func TestBackoffIsForEverybody(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -217,8 +217,8 @@ func TestSubresourcesHaveNoDelay(t *testing.T) {
 	}
 }
 
-// TestSubresourcesInReportMode has a browser load two pages at once. In mode enforce, the second would wait and its part
-// would not.
+// TestSubresourcesInReportMode has a browser load two pages at once. In mode enforce, the second would wait and its
+// part would not.
 func TestSubresourcesInReportMode(t *testing.T) {
 	mode := policy.Report
 	r := newRig(t, func(o *Options) {
@@ -246,8 +246,8 @@ func TestSubresourcesInReportMode(t *testing.T) {
 	}
 }
 
-// TestDelayOverTheMaximum has a site ask for a longer Delay than the operator allows: nobody is told to come back to a host
-// that is not visited at all, and nothing deviates from what the site asked.
+// TestDelayOverTheMaximum has a site ask for a longer Delay than the operator allows: nobody is told to come back to a
+// host that is not visited at all, and nothing deviates from what the site asked.
 func TestDelayOverTheMaximum(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Snapshots = fixed("User-agent: *\nCrawl-delay: 1000\n") })
 	r.server.options.Policy = r.newPolicy(policy.Options{MaxCrawlDelay: time.Second, RefuseOverMax: true})
@@ -266,8 +266,8 @@ func TestDelayOverTheMaximum(t *testing.T) {
 	}
 }
 
-// TestFullLineSaysSo has more requests come than may wait: the answer speaks of those that wait, and not of a limit that
-// the wait is far below.
+// TestFullLineSaysSo has more requests come than may wait: the answer speaks of those that wait, and not of a limit
+// that the wait is far below.
 func TestFullLineSaysSo(t *testing.T) {
 	r := newRig(t, func(o *Options) {
 		o.Snapshots = fixed("User-agent: *\nCrawl-delay: 100\n")

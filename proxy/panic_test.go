@@ -192,7 +192,8 @@ func (r *rig) closes() {
 	}
 }
 
-// A Recorder that panics again while the first panic is recorded must not leave a CONNECT counted: Close would never return.
+// A Recorder that panics again while the first panic is recorded must not leave a CONNECT counted: Close would never
+// return.
 func TestPanicTwiceAtARawTunnel(t *testing.T) {
 	r := pinned(t, policy.Options{}, func(o *Options) { o.Snapshots = fixed("") })
 	r.server.options.Recorder = brokenRecorder{r.records, true}
@@ -203,7 +204,8 @@ func TestPanicTwiceAtARawTunnel(t *testing.T) {
 	r.closes()
 }
 
-// A panic of the Recorder at the end of a tunnel happens apart from any handler of net/http, and must not end the process.
+// A panic of the Recorder at the end of a tunnel happens apart from any handler of net/http, and must not end the
+// process.
 func TestPanicAtTheEndOfARawTunnel(t *testing.T) {
 	r := pinned(t, policy.Options{}, func(o *Options) { o.Snapshots = fixed("") })
 	r.server.options.Recorder = brokenRecorder{r.records, false}

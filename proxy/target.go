@@ -70,8 +70,8 @@ func targetRefusal(err error) *refusal {
 }
 
 // readOrigin returns the origin of r. Outside a tunnel it reads the absolute target and ignores Host (RFC 9112 section
-// 3.2.2). Inside, it returns the origin of the tunnel, and the target and Host must agree with it. (net/http drops a Host
-// beside an absolute target; http1 has checked it.)
+// 3.2.2). Inside, it returns the origin of the tunnel, and the target and Host must agree with it. (net/http drops a
+// Host beside an absolute target; http1 has checked it.)
 func (ex *exchange) readOrigin(r *http.Request) (origin.Origin, error) {
 	if ex.tunnel == nil {
 		return origin.FromURL(r.URL)

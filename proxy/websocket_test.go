@@ -82,8 +82,8 @@ func TestSilentWebSocketIsClosed(t *testing.T) {
 	}
 }
 
-// A WebSocket whose origin does not listen, so that what the client says is stuck, ends as every other: when it is idle,
-// when it takes too long, and when the proxy stops.
+// A WebSocket whose origin does not listen, so that what the client says is stuck, ends as every other: when it is
+// idle, when it takes too long, and when the proxy stops.
 func TestDeafWebSocket(t *testing.T) {
 	for name, row := range map[string]struct {
 		change func(*Options)

@@ -163,8 +163,8 @@ func newClub(tb testing.TB, n int, takes time.Duration) (*club, []*Limiter) {
 	return c, limiters
 }
 
-// However requests arrive, wait, leave and end in several instances, one is sent at a time, each a Delay after the end of
-// the one before, and none waits for ever.
+// However requests arrive, wait, leave and end in several instances, one is sent at a time, each a Delay after the end
+// of the one before, and none waits for ever.
 func TestSharedLanesKeepOneDelay(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		instances := rapid.IntRange(1, 4).Draw(rt, "instances")
@@ -342,8 +342,8 @@ func TestSharedThrottleEvents(t *testing.T) {
 	})
 }
 
-// A host names a time to one instance, and no time to another one with a request in flight. The latter learns the source
-// of the pause, and changes nothing.
+// A host names a time to one instance, and no time to another one with a request in flight. The latter learns the
+// source of the pause, and changes nothing.
 func TestThrottleEventInAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, in := newClub(t, 2, time.Millisecond)
@@ -377,8 +377,8 @@ func TestSharedCancel(t *testing.T) {
 	})
 }
 
-// TestPlacesDoNotCrowd has places kept for those that do not wait: the others are asked ahead of time when twice as many wait
-// here as they know of, and not for the places.
+// TestPlacesDoNotCrowd has places kept for those that do not wait: the others are asked ahead of time when twice as
+// many wait here as they know of, and not for the places.
 func TestPlacesDoNotCrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, in := newClub(t, 1, time.Millisecond)
@@ -412,8 +412,8 @@ func TestPlacesDoNotCrowd(t *testing.T) {
 	})
 }
 
-// TestSharedPlaceThatIsLate has a client that bears no wait come back when it was told, to a place that is late since another
-// instance sent something: it is held for a moment as it is where there is no other instance.
+// TestSharedPlaceThatIsLate has a client that bears no wait come back when it was told, to a place that is late since
+// another instance sent something: it is held for a moment as it is where there is no other instance.
 func TestSharedPlaceThatIsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, in := newClub(t, 2, time.Millisecond)
@@ -445,8 +445,8 @@ func TestSharedUnavailable(t *testing.T) {
 	})
 }
 
-// TestSharedParts sends parts in one instance while documents wait in both: they start at once, and the documents of both
-// instances count their Delay from the last part.
+// TestSharedParts sends parts in one instance while documents wait in both: they start at once, and the documents of
+// both instances count their Delay from the last part.
 func TestSharedParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, in := newClub(t, 2, time.Millisecond)
@@ -509,7 +509,8 @@ func (lateClub) CountThrottle(ThrottleEvent) (ThrottleResult, error) {
 	return ThrottleResult{Paused: time.Hour, PauseSource: Backoff, Streak: 1}, nil
 }
 
-// TestPauseOfADroppedLane has a lane dropped while the other instances count an event: the pause holds for the next lane.
+// TestPauseOfADroppedLane has a lane dropped while the other instances count an event: the pause holds for the next
+// lane.
 func TestPauseOfADroppedLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{Coordinator: lateClub{&club{}}})
@@ -577,7 +578,8 @@ func TestWakeAfterReleaseAfter(t *testing.T) {
 	}
 }
 
-// A foreseen wait includes the requests of other instances. They count as sent, one in each step, until the next result.
+// A foreseen wait includes the requests of other instances. They count as sent, one in each step, until the next
+// result.
 func TestForeseenWithRivals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const delay = 10 * time.Second

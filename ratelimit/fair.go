@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// debts holds the debts of the clients that have held the lane while others waited: how much longer than the others each
-// has held it. They decide which client has the next turn.
+// debts holds the debts of the clients that have held the lane while others waited: how much longer than the others
+// each has held it. They decide which client has the next turn.
 //
 // The clients that wait for a lane take turns such that each holds the lane for about the same time. The next turn goes
 // to the client that has held the lane for the shortest time. If several have, it goes to the one that was served the

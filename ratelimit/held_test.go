@@ -19,8 +19,8 @@ func blocked(t *testing.T, l *Limiter, r Request) (Grant, *ClientTime) {
 	return g, r.ClientTime
 }
 
-// A client blocks its request: another client waits for one second and its Delay, and the overlap is recorded. If no other
-// client waits, the blocked request holds the lane to its end.
+// A client blocks its request: another client waits for one second and its Delay, and the overlap is recorded. If no
+// other client waits, the blocked request holds the lane to its end.
 func TestBlockedRequestGivesTheLaneBack(t *testing.T) {
 	for _, delay := range []time.Duration{0, 10 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -101,8 +101,8 @@ func TestBlockedNowAndThen(t *testing.T) {
 	}
 }
 
-// For its own client, a blocked request holds the lane until its end or for ReleaseAfter, and without a Delay one place of
-// MaxConcurrent. Other clients have their turns meanwhile.
+// For its own client, a blocked request holds the lane until its end or for ReleaseAfter, and without a Delay one place
+// of MaxConcurrent. Other clients have their turns meanwhile.
 func TestBlockedRequestHoldsBackItsOwnClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{})
@@ -306,7 +306,8 @@ func TestNewcomerTakesTurns(t *testing.T) {
 	})
 }
 
-// A client that once held the lane for a long time has its next turn after 32 of the other client, and normal turns after that.
+// A client that once held the lane for a long time has its next turn after 32 of the other client, and normal turns
+// after that.
 func TestOldDebtEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{ReleaseAfter: time.Hour})

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestConcurrentMoves has clients come and leave at one lane while an operator stops, slows and lifts it and the options
-// change, with real goroutines: at most one request is in flight, and none starts in a lane that is stopped.
+// TestConcurrentMoves has clients come and leave at one lane while an operator stops, slows and lifts it and the
+// options change, with real goroutines: at most one request is in flight, and none starts in a lane that is stopped.
 func TestConcurrentMoves(t *testing.T) {
 	l := newLimiter(t, Options{})
 	var inFlight, started atomic.Int64

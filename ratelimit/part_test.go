@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestPartsPass sends parts while documents of the same client and of another wait, and while there is a reservation: the
-// parts wait only for MaxConcurrent, and the documents count their Delay from the last part.
+// TestPartsPass sends parts while documents of the same client and of another wait, and while there is a reservation:
+// the parts wait only for MaxConcurrent, and the documents count their Delay from the last part.
 func TestPartsPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, Options{MaxConcurrent: 2})

@@ -152,8 +152,8 @@ func TestErrorIsNotKept(t *testing.T) {
 	}
 }
 
-// TestExpiry asks every second for a day: nobody but the first waits for a fetch, since each copy is renewed in its last
-// minutes.
+// TestExpiry asks every second for a day: nobody but the first waits for a fetch, since each copy is renewed in its
+// last minutes.
 func TestExpiry(t *testing.T) {
 	o := mustOrigin(t, "http://a.example")
 	synctest.Test(t, func(t *testing.T) {

@@ -150,7 +150,8 @@ func lookUps(t *testing.T, c *robots.Cache, origins ...string) []string {
 	return outlines
 }
 
-// TestJudgedHops has hosts redirect to pages of one another, through a Cache with room for one fetch: nobody waits for ever.
+// TestJudgedHops has hosts redirect to pages of one another, through a Cache with room for one fetch: nobody waits for
+// ever.
 func TestJudgedHops(t *testing.T) {
 	const refused, found = "unreachable 302 http_request_denied", "found 200 /open"
 	for _, row := range []struct {
@@ -399,8 +400,8 @@ func TestToJudgeByAnOlderCopy(t *testing.T) {
 	})
 }
 
-// TestNoTurnForAHop has one client told when to come back: nothing is kept, the host is not asked again before that for that
-// client, and another client may ask.
+// TestNoTurnForAHop has one client told when to come back: nothing is kept, the host is not asked again before that for
+// that client, and another client may ask.
 func TestNoTurnForAHop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		web := newFakeWeb(map[string]string{"http://a.example/robots.txt": "-> http://b.example/x", "http://b.example/x": file})
@@ -709,8 +710,8 @@ func (b endlessBody) Read([]byte) (int, error) {
 
 func (endlessBody) Close() error { return nil }
 
-// TestPacedHopWaitsInItsTime has a redirect to a page wait for the place of its body: the page's host has given it a place
-// in its pace, which is not held for longer than the fetch may take.
+// TestPacedHopWaitsInItsTime has a redirect to a page wait for the place of its body: the page's host has given it a
+// place in its pace, which is not held for longer than the fetch may take.
 func TestPacedHopWaitsInItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		web := roundTripper(func(r *http.Request) (*http.Response, error) {

@@ -70,8 +70,8 @@ type inflight struct {
 var errAgain = errors.New("the fetch ended for reasons of other callers")
 
 // start returns the job under way for j's origin, or starts j. If waits is true, the caller must wait for done or call
-// pass.removeCaller. Jobs with the purpose toJudge are in a pool of their own: the others may follow redirects that such a job
-// judges, so two of them would wait for each other if each origin redirects to the other.
+// pass.removeCaller. Jobs with the purpose toJudge are in a pool of their own: the others may follow redirects that
+// such a job judges, so two of them would wait for each other if each origin redirects to the other.
 func (c *Cache) start(j job, waits bool) *inflight {
 	pool := c.pool(j)
 	pool.mu.Lock()

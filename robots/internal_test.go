@@ -225,8 +225,8 @@ func TestSaverIsBounded(t *testing.T) {
 	}
 }
 
-// TestSaverDropsTheLatest has no room for the second Snapshot of an origin: the Save of the first does not make the Store
-// one that may be read.
+// TestSaverDropsTheLatest has no room for the second Snapshot of an origin: the Save of the first does not make the
+// Store one that may be read.
 func TestSaverDropsTheLatest(t *testing.T) {
 	snap := (&Snapshot{Answer: Answer{Origin: originOf(t, "a.example")}}).prepare()
 	s := newSaver(snap.size())

@@ -126,7 +126,8 @@ func (p *pass) addCaller(client string) {
 	}
 }
 
-// removeCaller undoes an addCaller. If no caller is left, the job ends, unless it fetches and no ticket needs its place.
+// removeCaller undoes an addCaller. If no caller is left, the job ends, unless it fetches and no ticket needs its
+// place.
 func (p *pass) removeCaller(client string) {
 	q := p.queue
 	q.mu.Lock()

@@ -64,7 +64,8 @@ func TestRefresh(t *testing.T) {
 	})
 }
 
-// TestRefreshOfStore refreshes while a fetch is under way that ends with what the Store has: that is not what was asked.
+// TestRefreshOfStore refreshes while a fetch is under way that ends with what the Store has: that is not what was
+// asked.
 func TestRefreshOfStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, site, store := mustOrigin(t, "http://a.example"), &scripted{say: missing}, newShelf()

@@ -505,7 +505,7 @@ func TestLoadsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newShelf()
 		readers := make(chan struct{}, 4)
-		store.before = func(ctx context.Context, call string) error {
+		store.setBefore(func(ctx context.Context, call string) error {
 			if call != "Load" {
 				return nil
 			}
@@ -517,7 +517,7 @@ func TestLoadsTakeTurns(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 			<-readers
 			return nil
-		}
+		})
 		c, _ := newWeb(t, robots.CacheOptions{Store: store})
 		c.askAll("one", "%d.example", 400)
 		if got := c.visit("other", mustOrigin(t, "http://a.example")); got > 20*time.Millisecond {
@@ -533,7 +533,7 @@ func TestSavesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newShelf()
 		writer := make(chan struct{}, 1)
-		store.before = func(ctx context.Context, call string) error {
+		store.setBefore(func(ctx context.Context, call string) error {
 			if call != "Save" {
 				return nil
 			}
@@ -545,7 +545,7 @@ func TestSavesTakeTurns(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 			<-writer
 			return nil
-		}
+		})
 		c, _ := newWeb(t, robots.CacheOptions{Store: store})
 		start := time.Now()
 		c.askAll("one", "%d.example", 200)

@@ -126,7 +126,7 @@ func TestRefreshJoinsPause(t *testing.T) {
 		lookUp(t, c, o)
 		time.Sleep(2 * time.Hour)
 		pause.until = time.Now().Add(time.Hour)
-		store.before = func(context.Context, string) error { time.Sleep(time.Second); return nil }
+		store.setBefore(func(context.Context, string) error { time.Sleep(time.Second); return nil })
 		var all sync.WaitGroup
 		all.Go(func() {
 			if got := outline(lookUp(t, c, o)); got != "stale 200 destination_unavailable /open" {

@@ -29,7 +29,7 @@ func TestPurge(t *testing.T) {
 		t.Errorf("%d fetches, want one before Purge and one after", got)
 	}
 	broken := errors.New("the disk is full")
-	store.before = func(context.Context, string) error { return broken }
+	store.setBefore(func(context.Context, string) error { return broken })
 	if err := c.Purge(t.Context(), o); !errors.Is(err, broken) {
 		t.Errorf("Purge of a Store that fails: %v, want %v", err, broken)
 	}
@@ -62,13 +62,13 @@ func TestAskMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, store := mustOrigin(t, "http://a.example"), newShelf()
 		broken := errors.New("the disk is full")
-		store.before = func(_ context.Context, call string) error {
+		store.setBefore(func(_ context.Context, call string) error {
 			if call != "Delete" {
 				return nil
 			}
 			time.Sleep(time.Second)
 			return broken
-		}
+		})
 		c := newCache(t, robots.CacheOptions{Store: store, Fetch: slowly})
 		var all sync.WaitGroup
 		all.Go(func() {

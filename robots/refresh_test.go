@@ -70,7 +70,7 @@ func TestRefreshOfStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, site, store := mustOrigin(t, "http://a.example"), &scripted{say: missing}, newShelf()
 		store.kept[o] = onPaper(robots.Parsed(found(o, file, time.Hour)))
-		store.before = func(context.Context, string) error { time.Sleep(time.Second); return nil }
+		store.setBefore(func(context.Context, string) error { time.Sleep(time.Second); return nil })
 		c := newCache(t, robots.CacheOptions{Fetch: site.fetch, Store: store})
 		var all sync.WaitGroup
 		all.Go(func() {

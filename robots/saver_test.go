@@ -19,7 +19,7 @@ func TestUnsaved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		store := newShelf()
-		store.before = func(ctx context.Context, call string) error {
+		store.setBefore(func(ctx context.Context, call string) error {
 			if call == "Save" {
 				select {
 				case <-release:
@@ -28,7 +28,7 @@ func TestUnsaved(t *testing.T) {
 				}
 			}
 			return nil
-		}
+		})
 		c := newCache(t, robots.CacheOptions{Fetch: finds, Store: store})
 		a, b := mustOrigin(t, "http://a.example"), mustOrigin(t, "http://b.example")
 		lookUp(t, c, a)
@@ -105,12 +105,12 @@ func TestLostIsNotOlder(t *testing.T) {
 // onDisk is a Store whose Save fails while the disk is full.
 func onDisk(full *atomic.Bool) *shelf {
 	store := newShelf()
-	store.before = func(_ context.Context, call string) error {
+	store.setBefore(func(_ context.Context, call string) error {
 		if full.Load() && call == "Save" {
 			return errors.New("the disk is full")
 		}
 		return nil
-	}
+	})
 	return store
 }
 
@@ -119,12 +119,12 @@ func TestSlowSaveCostsNoFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var saves atomic.Int64
 		store := newShelf()
-		store.before = func(ctx context.Context, call string) error {
+		store.setBefore(func(ctx context.Context, call string) error {
 			if call == "Save" && saves.Add(1) == 1 {
 				<-ctx.Done()
 			}
 			return ctx.Err()
-		}
+		})
 		c := newCache(t, robots.CacheOptions{Store: store, MaxBytes: 2 << 20, Fetch: func(_ context.Context, r fetch.Request) (*robots.Answer, error) {
 			return found(r.Origin, ownFile(r.Origin, 3000), 24*time.Hour), nil
 		}})
@@ -147,14 +147,14 @@ func TestCloseSaves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := newShelf()
-				store.before = func(ctx context.Context, _ string) error {
+				store.setBefore(func(ctx context.Context, _ string) error {
 					select {
 					case <-time.After(takes):
 						return nil
 					case <-ctx.Done():
 						return ctx.Err()
 					}
-				}
+				})
 				o := mustOrigin(t, "http://a.example")
 				c, err := robots.NewCache(robots.CacheOptions{Fetch: finds, Store: store})
 				if err != nil {
@@ -178,7 +178,7 @@ func TestCloseSaves(t *testing.T) {
 func TestChangesAreSavedInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		site, store := &scripted{say: has(file)}, newShelf()
-		store.before = func(context.Context, string) error { time.Sleep(100 * time.Millisecond); return nil }
+		store.setBefore(func(context.Context, string) error { time.Sleep(100 * time.Millisecond); return nil })
 		c := newCache(t, robots.CacheOptions{Fetch: site.fetch, Store: store})
 		o := mustOrigin(t, "http://a.example")
 		for _, body := range []string{file, "User-agent: *\nDisallow: /second\n", "User-agent: *\nDisallow: /third\n"} {
@@ -203,12 +203,12 @@ func TestChangesAreSavedInOrder(t *testing.T) {
 func TestSaverWhileBusy(t *testing.T) {
 	var calls atomic.Int64
 	store := newShelf()
-	store.before = func(context.Context, string) error {
+	store.setBefore(func(context.Context, string) error {
 		if calls.Add(1)%3 == 0 {
 			return errors.New("now and then")
 		}
 		return nil
-	}
+	})
 	c := newCache(t, robots.CacheOptions{Store: store, MaxBytes: 64 << 10, Fetch: func(_ context.Context, r fetch.Request) (*robots.Answer, error) {
 		return found(r.Origin, ownFile(r.Origin, 500), 24*time.Hour), nil
 	}})

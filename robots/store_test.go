@@ -22,9 +22,8 @@ import (
 
 // shelf is a Store in memory. Before each call it does what its test says.
 type shelf struct {
-	before func(ctx context.Context, call string) error
-
 	mu      sync.Mutex
+	before  func(ctx context.Context, call string) error
 	kept    map[origin.Origin]*robots.Snapshot
 	changes []robots.Change
 	client  string // of the last Save
@@ -38,11 +37,19 @@ func newShelf() *shelf {
 func (s *shelf) call(ctx context.Context, name string) error {
 	s.mu.Lock()
 	s.calls[name]++
+	before := s.before
 	s.mu.Unlock()
-	if s.before == nil {
+	if before == nil {
 		return nil
 	}
-	return s.before(ctx, name)
+	return before(ctx, name)
+}
+
+// setBefore sets before. A write of the Cache may be under way.
+func (s *shelf) setBefore(before func(ctx context.Context, call string) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before = before
 }
 
 func (s *shelf) called(name string) int {
@@ -265,7 +272,7 @@ func TestStoreFails(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var told []error
 				store := newShelf()
-				store.before = row.before
+				store.setBefore(row.before)
 				c := newCache(t, robots.CacheOptions{Fetch: finds, Store: store, StoreFailed: func(err error) { told = append(told, err) }})
 				o := mustOrigin(t, "http://a.example")
 				for range 3 {
@@ -296,13 +303,13 @@ func TestStoreIsLocked(t *testing.T) {
 		var locked atomic.Bool
 		locked.Store(true)
 		store := newShelf()
-		store.before = func(ctx context.Context, call string) error {
+		store.setBefore(func(ctx context.Context, call string) error {
 			if !locked.Load() || call != "Save" {
 				return nil
 			}
 			<-ctx.Done()
 			return ctx.Err()
-		}
+		})
 		c := newCache(t, robots.CacheOptions{Fetch: finds, Store: store})
 		begin := time.Now()
 		for i := range 100 {
@@ -327,7 +334,7 @@ func TestStoreIsLocked(t *testing.T) {
 func TestErrorsOfSaveAreNoLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newShelf()
-		store.before = func(_ context.Context, call string) error { return map[string]error{"Save": errors.New("no")}[call] }
+		store.setBefore(func(_ context.Context, call string) error { return map[string]error{"Save": errors.New("no")}[call] })
 		c := newCache(t, robots.CacheOptions{Fetch: finds, Store: store})
 		for i := range 10 {
 			lookUp(t, c, mustOrigin(t, fmt.Sprintf("http://h%d.example", i)))
@@ -462,21 +469,21 @@ func utf16(s string) string {
 func TestStorePanics(t *testing.T) {
 	o, store := mustOrigin(t, "http://a.example"), newShelf()
 	c := newCache(t, robots.CacheOptions{Fetch: finds, Store: store})
-	store.before = func(context.Context, string) error { panic("a fault of ours") }
+	store.setBefore(func(context.Context, string) error { panic("a fault of ours") })
 	if err := c.Purge(t.Context(), o); err == nil || !strings.Contains(err.Error(), "a fault of ours") {
 		t.Errorf("Purge: %v, want the panic as an error", err)
 	}
 	if snap, err := c.Snapshot(t.Context(), o, robots.Asker{}); snap != nil || err == nil {
 		t.Errorf("Snapshot = %v, %v, want the panic as an error", snap, err)
 	}
-	store.before = nil
+	store.setBefore(nil)
 	lookUp(t, c, o)
 }
 
 // TestCallerLeavesStore has a caller of Peek leave, which is no fault of the Store.
 func TestCallerLeavesStore(t *testing.T) {
 	store := newShelf()
-	store.before = func(ctx context.Context, _ string) error { return ctx.Err() }
+	store.setBefore(func(ctx context.Context, _ string) error { return ctx.Err() })
 	c := newCache(t, robots.CacheOptions{Fetch: finds, Store: store})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -49,7 +49,7 @@ func TestChecks(t *testing.T) {
 		{"a pace by address through an upstream proxy", "pacing: {key: ip}\negress: {upstream_proxy: \"http://proxy.example:3128\"}", "f:1:15: pacing.key: found ip, expected host or domain beside egress.upstream_proxy (f:2:26), which resolves the names itself"},
 		{"a removed key", "pacing: {redirects: ride}", "f:1:10: pacing.redirects: removed key: a request that follows a redirect waits for the Delay as every other; delete the key"},
 		{"a removed delay", "pacing: {ip_delay: 1s}", "f:1:10: pacing.ip_delay: removed key: use pacing.key: ip, with which all hosts at one address share one pace"},
-		{"another removed key", "pacing: {visit_time: obey}", "f:1:10: pacing.visit_time: removed key: Visit-time is not obeyed any more, only lint shows it; delete the key"},
+		{"another removed key", "pacing: {visit_time: obey}", "f:1:10: pacing.visit_time: removed key: Visit-time is not obeyed any more; delete the key"},
 		{"no contact", "clients: [{name: a, cidr: [10.0.0.1]}]\nlisten: :3128", "f:2:9: identity.contact: found none, expected a URL such as https://example.org/crawler, or mailto:crawler@example.org: owners of sites must be able to reach the operator of a proxy that others can use (listen is :3128)"},
 		{"one port twice", "listen: 127.0.0.1:3129", "admin.listen: found 127.0.0.1:3129, expected another port than that of listen, 127.0.0.1:3129 (f:1:9)"},
 		{"free ports", "listen: 127.0.0.1:0\nadmin: {listen: 127.0.0.1:0}", ""},

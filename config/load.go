@@ -36,7 +36,7 @@ var schema = settings.NewSchema(Config{}, scalars, texts).WithRemoved(map[string
 	"pacing.ip_delay":   "use pacing.key: ip, with which all hosts at one address share one pace",
 	"pacing.ip_exempt":  "delete the key; pacing.key: ip, which replaces pacing.ip_delay, has no exceptions",
 	"pacing.redirects":  "a request that follows a redirect waits for the Delay as every other; delete the key",
-	"pacing.visit_time": "Visit-time is not obeyed any more, only lint shows it; delete the key",
+	"pacing.visit_time": "Visit-time is not obeyed any more; delete the key",
 })
 
 // Load returns the Config of o. Its error wraps settings.Problems, which holds all problems, unless the file cannot be

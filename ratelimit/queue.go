@@ -14,7 +14,7 @@ type waiter struct {
 	delay   time.Duration // its own; the floor of the lane may be longer
 	maxWait time.Duration
 	arrived time.Time
-	due     time.Time // predicted start; for a reservation, the moment that the client was told
+	due     time.Time // predicted start; for a reservation, the moment of its Retry-After
 	part    bool      // see Request.Part
 
 	ready    chan struct{} // of capacity 1; a value says that granted or err is set

@@ -29,9 +29,9 @@ var silence = sync.OnceFunc(logging.Disable)
 //	redis://host:26379/0?master_name=main&addr=other:26379       servers watched by Sentinel
 //	redis://host:6379?addr=other:6379&addr=third:6379            a Cluster
 //
-// with further parameters of go-redis, such as the password of the server behind a Sentinel, or skip_verify. The client
-// tries nothing twice, except that of a Cluster: see unrepeated. It calls onConnect with each new connection. No error
-// contains raw, which may hold a password.
+// with further parameters of go-redis, such as the password of the server that a Sentinel names, or skip_verify. The
+// client tries nothing twice, except that of a Cluster: see unrepeated. It calls onConnect with each new connection. No
+// error contains raw, which may hold a password.
 func dial(raw string, onConnect func(context.Context, *redis.Conn) error) (redis.UniversalClient, error) {
 	silence()
 	u, err := url.Parse(raw)

@@ -12,9 +12,9 @@ import (
 
 const robotsPath = "/robots.txt"
 
-// errBadTarget is the error of a redirect to a URL that cannot be requested. The file behind it is as unknown as that
+// errBadTarget is the error of a redirect to a URL that cannot be requested. Its file is as unknown as that
 // of an origin that does not answer.
-var errBadTarget = errors.New("a redirect leads to what is no HTTP URL")
+var errBadTarget = errors.New("a redirect leads to a URL that is not HTTP")
 
 // location returns the URL to which resp redirects, without userinfo and fragment. It is empty if resp is not a
 // redirect or has no Location.

@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/audit"
@@ -61,14 +62,22 @@ type Options struct {
 
 // Fetches judges, paces and records requests for robots.txt files. Its methods may be called by many goroutines at
 // once.
-type Fetches struct{ options Options }
+type Fetches struct{ options atomic.Pointer[Options] }
 
 // New returns Fetches with these parts.
 func New(o Options) *Fetches {
+	f := &Fetches{}
+	f.Reload(o)
+	return f
+}
+
+// Reload replaces the Options for fetches that begin from now on. A redirect that waits for its place is judged by the
+// new Policy when it has one.
+func (f *Fetches) Reload(o Options) {
 	if o.Key == nil {
 		o.Key = origin.Key
 	}
-	return &Fetches{o}
+	f.options.Store(&o)
 }
 
 // retryLater is the time after which a fetch that the proxy could not make now is tried again.
@@ -76,11 +85,12 @@ const retryLater = 5 * time.Second
 
 // Admit is fetch.Options.Admit. It returns an error if the request must not be sent.
 func (f *Fetches) Admit(ctx context.Context, hop fetch.Hop) (fetch.Visit, error) {
-	v := &visit{fetches: f, hop: hop, rec: f.record(hop)}
+	o := f.options.Load()
+	v := &visit{fetches: f, options: o, hop: hop, rec: o.record(hop)}
 	if !hop.Page {
 		return v, nil
 	}
-	v.stopKey = f.options.Key(hop.To.Host())
+	v.stopKey = o.Key(hop.To.Host())
 	if err := v.judge(ctx); err != nil {
 		return nil, v.recordError(ctx, err)
 	}
@@ -88,12 +98,12 @@ func (f *Fetches) Admit(ctx context.Context, hop fetch.Hop) (fetch.Visit, error)
 }
 
 // record returns the record of a request that is allowed.
-func (f *Fetches) record(hop fetch.Hop) *audit.Record {
+func (o *Options) record(hop fetch.Hop) *audit.Record {
 	path, query, _ := strings.Cut(hop.Target, "?")
 	return &audit.Record{
 		Time: time.Now(), Client: hop.Asker.Name, UserAgent: cut(hop.UserAgent, 1024), Via: audit.Robots,
 		Method: http.MethodGet, Scheme: hop.To.Scheme(), Host: hop.To.Host(), Port: hop.To.Port(),
-		Path: cut(f.options.Query.Path(path), 8192), Query: cut(f.options.Query.Apply(query), 8192), Decision: policy.Allow,
+		Path: cut(o.Query.Path(path), 8192), Query: cut(o.Query.Apply(query), 8192), Decision: policy.Allow,
 	}
 }
 
@@ -103,6 +113,7 @@ func cut(s string, n int) string { return s[:min(len(s), n)] }
 // visit is one request of a fetch.
 type visit struct {
 	fetches *Fetches
+	options *Options // read at the beginning, and after a wait
 	hop     fetch.Hop
 	rec     *audit.Record
 	begun   bool // rec is
@@ -117,7 +128,7 @@ type visit struct {
 // judge decides on a redirect to a page. It fetches the robots.txt of that host only if nothing else refuses the
 // redirect.
 func (v *visit) judge(ctx context.Context) error {
-	o := &v.fetches.options
+	o := v.options
 	if err := o.Limiter.Stopped(v.stopKey); err != nil {
 		return v.unpaced(ctx, err)
 	}
@@ -144,7 +155,7 @@ func (v *visit) judge(ctx context.Context) error {
 // findLane sets the lane. The dial resolves the name again, as that of a robots.txt does.
 func (v *visit) findLane(ctx context.Context) error {
 	v.lane = v.stopKey
-	resolve := v.fetches.options.Addr
+	resolve := v.options.Addr
 	if resolve == nil {
 		return nil
 	}
@@ -158,12 +169,12 @@ func (v *visit) findLane(ctx context.Context) error {
 }
 
 func (v *visit) request() policy.Request {
-	return policy.Request{Client: v.fetches.options.Client, Origin: v.hop.To, Target: v.hop.Target}
+	return policy.Request{Client: v.options.Client, Origin: v.hop.To, Target: v.hop.Target}
 }
 
 // judgeBy decides by v.snap.
 func (v *visit) judgeBy() error {
-	v.decide(v.fetches.options.Policy.Judge(v.request(), v.snap, time.Now()))
+	v.decide(v.options.Policy.Judge(v.request(), v.snap, time.Now()))
 	if v.decision.Action == policy.Refuse {
 		return v.refusal()
 	}
@@ -216,7 +227,7 @@ func (v *visit) refusal() error {
 // recordError records that the redirect is not followed because of err, and returns err.
 func (v *visit) recordError(ctx context.Context, err error) error {
 	if v.begin(ctx) == nil {
-		v.rec.Error = v.fetches.options.Query.Text(err.Error())
+		v.rec.Error = v.options.Query.Text(err.Error())
 		v.end()
 	}
 	return err
@@ -224,7 +235,7 @@ func (v *visit) recordError(ctx context.Context, err error) error {
 
 // begin begins the record.
 func (v *visit) begin(ctx context.Context) error {
-	o := &v.fetches.options
+	o := v.options
 	if o.Recorder == nil {
 		return nil
 	}
@@ -241,7 +252,7 @@ func (v *visit) end() {
 	v.rec.EndedAt = time.Now()
 	if v.begun {
 		v.begun = false
-		v.fetches.options.Recorder.End(v.rec)
+		v.options.Recorder.End(v.rec)
 	}
 }
 
@@ -265,7 +276,7 @@ func (v *visit) Begin(ctx context.Context) error {
 func (v *visit) pace(ctx context.Context) error {
 	for {
 		delay := v.decision.Delay
-		grant, err := v.fetches.options.Limiter.Acquire(ctx, v.asked(delay))
+		grant, err := v.options.Limiter.Acquire(ctx, v.asked(delay))
 		if err != nil {
 			return v.unpaced(ctx, err)
 		}
@@ -290,10 +301,11 @@ func (v *visit) asked(delay time.Duration) ratelimit.Request {
 }
 
 func (v *visit) judgeAgain(ctx context.Context) error {
-	if err := v.fetches.options.Limiter.Stopped(v.stopKey); err != nil {
+	v.options = v.fetches.options.Load()
+	if err := v.options.Limiter.Stopped(v.stopKey); err != nil {
 		return v.unpaced(ctx, err)
 	}
-	if kept := v.fetches.options.Rules.Kept(v.hop.To); kept != nil {
+	if kept := v.options.Rules.Kept(v.hop.To); kept != nil {
 		v.snap = kept
 	}
 	return v.judgeBy()
@@ -341,7 +353,7 @@ func (v *visit) End(o fetch.Outcome) {
 		v.rec.UpstreamAddr = o.Addr.String()
 	}
 	if o.Err != nil {
-		v.rec.Error = v.fetches.options.Query.Text(o.Err.Error())
+		v.rec.Error = v.options.Query.Text(o.Err.Error())
 	}
 	v.end()
 	v.renew()
@@ -349,7 +361,7 @@ func (v *visit) End(o fetch.Outcome) {
 
 // renew prepares v for another sending of the request by net/http.
 func (v *visit) renew() {
-	v.rec, v.grant = v.fetches.record(v.hop), ratelimit.Grant{}
+	v.rec, v.grant = v.options.record(v.hop), ratelimit.Grant{}
 	if v.lane != "" {
 		v.decide(v.decision)
 	}

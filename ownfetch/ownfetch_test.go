@@ -375,7 +375,7 @@ func TestPaceByAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFetchRig(t, paceOf5, policy.Options{})
 		var err error
-		r.options.Addr = func(context.Context, origin.Origin) (netip.Addr, error) {
+		r.options.Load().Addr = func(context.Context, origin.Origin) (netip.Addr, error) {
 			return netip.MustParseAddr("192.0.2.1"), err
 		}
 		r.mustVisit(r.hop("a", "/x"))

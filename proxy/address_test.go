@@ -58,7 +58,7 @@ func TestHostsAtOneAddressShareALane(t *testing.T) {
 // TestHostsAtOneAddressAreReported reckons by address in mode report.
 func TestHostsAtOneAddressAreReported(t *testing.T) {
 	r, names := newAddressRig(t, nil)
-	r.server.options.Policy = r.newPolicy(policy.Options{Mode: policy.Report})
+	r.change(func(o *Options) { o.Policy = r.newPolicy(policy.Options{Mode: policy.Report}) })
 	names.Set("a.example", []string{"127.0.0.1"})
 	names.Set("b.example", []string{"127.0.0.1"})
 	r.ask("a.example")
@@ -78,7 +78,7 @@ func TestAddressOfTheLaneIsDialled(t *testing.T) {
 			r, names := newAddressRig(t, nil)
 			names.Set("a.example", []string{"127.0.0.1"}, []string{"127.0.0.2"}) // the second is prohibited
 			if raw {
-				r.server.options.Policy = r.newPolicy(policy.Options{Interception: policy.Tunnel})
+				r.change(func(o *Options) { o.Policy = r.newPolicy(policy.Options{Interception: policy.Tunnel}) })
 				resp, conn, _ := r.connect(r.site.Port(), "", "")
 				conn.Close()
 				if resp.StatusCode != 200 {

@@ -73,14 +73,14 @@ func as(c *http.Client, user, password string) *http.Client {
 
 // The user, the addresses, or both identify a client, which is asked for credentials only if they can help.
 func TestAddressesOfClients(t *testing.T) {
-	s := &Server{options: Options{Clients: []Client{{Client: policy.Client{Name: "lab"}, Prefixes: []netip.Prefix{
+	s := &settings{Options: Options{Clients: []Client{{Client: policy.Client{Name: "lab"}, Prefixes: []netip.Prefix{
 		netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("fe80::/10"),
 	}}}}}
 	for from, want := range map[string]bool{
 		"192.0.2.1:80": true, "[::ffff:192.0.2.1]:80": true, "[::ffff:c000:201%lo]:80": true, "[fe80::1]:80": true, "[fe80::1%lo]:80": true,
 		"192.0.3.1:80": false, "[64:ff9b::c000:201]:80": false, "[::192.0.2.1]:80": false, "[2001:db8::1%lo]:80": false,
 	} {
-		if c, ref := s.identify(&http.Request{RemoteAddr: from}); (c != nil) != want || ref != nil {
+		if _, c, ref := s.identify(&http.Request{RemoteAddr: from}); (c != nil) != want || ref != nil {
 			t.Errorf("who comes from %s is a client: %t, %v; want %t", from, c != nil, ref, want)
 		}
 	}

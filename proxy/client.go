@@ -63,41 +63,62 @@ func clientsByUser(users *auth.Users) map[string]*Client {
 	return clients
 }
 
-// identify returns the client that sends r: the first that matches, or, if no clients are listed, the user or local. It
-// returns nil for an unknown client. It refuses wrong credentials, and asks an unknown client without credentials for
-// them.
-func (s *Server) identify(r *http.Request) (*Client, *refusal) {
-	from, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return nil, nil
-	}
-	addr := from.Addr().WithZone("").Unmap()
-	user, ref := s.authenticate(r, addr)
-	if ref != nil {
-		return nil, ref
-	}
-	if c := s.match(user, addr); c != nil {
-		return c, nil
-	}
-	if user == "" && s.options.Users != nil {
-		return nil, authRefusal(errNoCredentials)
-	}
-	return nil, nil
+// identity is what a connection has shown of its sender.
+type identity struct {
+	user string     // whose password it knows; empty if it sent no credentials
+	addr netip.Addr // without a zone; zero if unknown
 }
 
-func (s *Server) match(user string, addr netip.Addr) *Client {
-	if len(s.options.Clients) == 0 {
-		if user == "" {
+// identify returns the identity and the client of the sender of r: the first client that matches, or, if no clients are
+// listed, the user or local. The client is nil if it is unknown. It refuses wrong credentials, and asks an unknown client
+// without credentials for them.
+func (s *settings) identify(r *http.Request) (identity, *Client, *refusal) {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return identity{}, nil, nil
+	}
+	id := identity{addr: from.Addr().WithZone("").Unmap()}
+	var ref *refusal
+	if id.user, ref = s.authenticate(r, id.addr); ref != nil {
+		return id, nil, ref
+	}
+	if c := s.match(id); c != nil {
+		return id, c, nil
+	}
+	if id.user == "" && s.Users != nil {
+		return id, nil, authRefusal(errNoCredentials)
+	}
+	return id, nil, nil
+}
+
+func (s *settings) match(id identity) *Client {
+	if len(s.Clients) == 0 {
+		if id.user == "" {
 			return local
 		}
-		return s.byUser[user]
+		return s.byUser[id.user]
 	}
-	for i := range s.options.Clients {
-		if c := &s.options.Clients[i]; c.matches(user, addr) {
+	for i := range s.Clients {
+		if c := &s.Clients[i]; c.matches(id.user, id.addr) {
 			return c
 		}
 	}
 	return nil
+}
+
+// matchAgain returns the client of an identity that was found by other settings. It is nil if the user has been removed,
+// or if credentials are required since.
+func (s *settings) matchAgain(id identity) *Client {
+	switch {
+	case s.Users == nil:
+		id.user = ""
+	case id.user == "" && s.AuthRequired, id.user != "" && !s.Users.Has(id.user):
+		return nil
+	}
+	if !id.addr.IsValid() {
+		return nil
+	}
+	return s.match(id)
 }
 
 var (
@@ -107,12 +128,12 @@ var (
 
 // authenticate returns the user in the credentials of r, or "" if r has no credentials and does not need any. Without
 // configured users it ignores Proxy-Authorization, which is never forwarded.
-func (s *Server) authenticate(r *http.Request, addr netip.Addr) (user string, _ *refusal) {
+func (s *settings) authenticate(r *http.Request, addr netip.Addr) (user string, _ *refusal) {
 	field := r.Header["Proxy-Authorization"]
 	switch {
-	case s.options.Users == nil:
+	case s.Users == nil:
 		return "", nil
-	case len(field) == 0 && s.options.AuthRequired:
+	case len(field) == 0 && s.AuthRequired:
 		return "", authRefusal(errNoCredentials)
 	case len(field) == 0:
 		return "", nil
@@ -121,7 +142,7 @@ func (s *Server) authenticate(r *http.Request, addr netip.Addr) (user string, _ 
 	if !ok {
 		return "", authRefusal(errBadCredentials)
 	}
-	if err := s.options.Users.Check(r.Context(), addr, user, password); err != nil {
+	if err := s.Users.Check(r.Context(), addr, user, password); err != nil {
 		return "", authRefusal(err)
 	}
 	return user, nil
@@ -135,8 +156,9 @@ func basic(field []string) (user, password string, ok bool) {
 	return (&http.Request{Header: http.Header{"Authorization": field}}).BasicAuth()
 }
 
-// requester is the sender of a request. It does not change after identify.
+// requester is the sender of a request. It changes after identify only if the settings have changed.
 type requester struct {
+	identity
 	client *Client     // nil if unknown
 	denied *refusal    // of credentials; nil if they are right or were not checked
 	share  string      // see Client.share
@@ -145,17 +167,42 @@ type requester struct {
 	http10 bool        // the client speaks HTTP/1.0
 }
 
-// identify finds the client that sent r. Inside a tunnel it is the client that opened the tunnel.
+// identify finds the client that sent r. Inside a tunnel it is the client that opened the tunnel, or, if the settings
+// have changed since, the one that would open it now.
 func (ex *exchange) identify(r *http.Request) {
-	if t := ex.tunnel; t != nil {
-		ex.client, ex.share = t.client, t.share
-	} else {
-		ex.client, ex.denied = ex.server.identify(r)
+	switch t := ex.tunnel; {
+	case t == nil:
+		ex.identity, ex.client, ex.denied = ex.settings.identify(r)
+		ex.share = ex.client.share(r.RemoteAddr)
+	case t.version == ex.settings.version:
+		ex.identity, ex.client, ex.share = t.identity, t.client, t.share
+	default:
+		ex.identity, ex.client = t.identity, ex.settings.matchAgain(t.identity)
 		ex.share = ex.client.share(r.RemoteAddr)
 	}
+	ex.noteClient()
+}
+
+// noteClient records the client.
+func (ex *exchange) noteClient() {
 	if ex.client != nil {
 		ex.rec.Client, ex.rec.Purpose = ex.client.Name, ex.client.Purpose
 	}
+}
+
+// adopt replaces the settings of a request that has waited, if they have changed since it began, and finds its client
+// among the new ones. It keeps the share, by which the request has waited. It reports whether there is such a client.
+func (ex *exchange) adopt(s *settings) bool {
+	if s == ex.settings {
+		return true
+	}
+	ex.settings, ex.client = s, s.matchAgain(ex.identity)
+	if ex.client == nil {
+		return false
+	}
+	ex.noteClient()
+	ex.judged.request.Client = ex.client.Client
+	return true
 }
 
 // unknownClient returns the refusal for an unknown client.

@@ -94,7 +94,7 @@ func TestConnectionCredentials(t *testing.T) {
 	for _, mode := range []policy.Mode{policy.Enforce, policy.Report, policy.Off} {
 		t.Run(mode.String(), func(t *testing.T) {
 			r := newRig(t, func(o *Options) { o.Snapshots = fixed("") })
-			r.server.options.Policy = r.newPolicy(policy.Options{Mode: mode})
+			r.change(func(o *Options) { o.Policy = r.newPolicy(policy.Options{Mode: mode}) })
 			origin := &connAuthOrigin{challenge: "WWW-Authenticate: Basic realm=\"x\"\r\n"}
 			authority := origin.start(r)
 			rows := []string{

@@ -72,7 +72,7 @@ func TestRequestTimeout(t *testing.T) {
 				t.Errorf("a quick request behind them: %s", resp.Status)
 			}
 			c.CloseIdleConnections()
-			r.server.options.Transport.(siteTransport).CloseIdleConnections()
+			r.server.settings.Load().Transport.(siteTransport).CloseIdleConnections()
 			r.eventually("the end of all", func() bool { return r.server.Active() == 0 && runtime.NumGoroutine() <= before+4 })
 		})
 	}

@@ -33,7 +33,8 @@ var (
 // and each step can end it with a refusal instead. The embedded parts hold the state of its phases: the requester does
 // not change after read, the turn ends when the header of the answer is there, and the entry ends last.
 type exchange struct {
-	server *Server
+	server   *Server
+	settings *settings // read once, at the beginning, and after a wait: see adopt
 	requester
 	turn
 	entry
@@ -51,17 +52,17 @@ type exchange struct {
 // newExchange returns the exchange of r, a request inside t if t is not nil. The caller must identify its sender.
 func (s *Server) newExchange(w http.ResponseWriter, r *http.Request, t *tunnel) *exchange {
 	now := time.Now()
-	ex := &exchange{server: s, ctx: r.Context()}
+	ex := &exchange{server: s, settings: s.settings.Load(), ctx: r.Context()}
 	ex.requester = requester{tunnel: t, conn: http1.From(r.Context()), http10: !r.ProtoAtLeast(1, 1)}
 	ex.response = response{ResponseWriter: w, ex: ex}
-	ex.entry.recorder, ex.entry.query = s.options.Recorder, s.options.Query
+	ex.entry.recorder, ex.entry.query = ex.settings.Recorder, ex.settings.Query
 	via := audit.Plain
 	if t != nil {
 		via = audit.Intercepted
 	}
 	ex.rec = audit.Record{
 		ID: s.ids.Next(now), Time: now, Via: via, Method: cut(r.Method, 64),
-		ClientAddr: r.RemoteAddr, UserAgent: s.options.Query.Text(cut(r.UserAgent(), 1024)),
+		ClientAddr: r.RemoteAddr, UserAgent: ex.settings.Query.Text(cut(r.UserAgent(), 1024)),
 		Tag: cut(r.Header.Get(fields.OwnPrefix+"Tag"), 256),
 	}
 	return ex
@@ -87,7 +88,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, t *tunnel) {
 	defer s.active.Add(-1)
 	ex := s.newExchange(w, r, t)
 	ex.ctx, ex.cancel = context.WithCancelCause(r.Context()) // net/http cancels it after the request, if nothing has
-	ex.startDeadline(s.options.Limits.RequestTimeout)
+	ex.startDeadline(ex.settings.Limits.RequestTimeout)
 	defer ex.close()
 	defer ex.recoverPanic(r)
 	if ref := ex.read(r); ref != nil {
@@ -194,13 +195,13 @@ func (ex *exchange) admit(req *http.Request) *refusal {
 	if ref := ex.reserve(req); ref != nil {
 		return ref
 	}
-	if err := ex.server.options.Guard.Check(ex.origin); err != nil {
+	if err := ex.settings.Guard.Check(ex.origin); err != nil {
 		return egressRefusal(ex, err)
 	}
 	if scheme := fields.ConnectionScheme(req.Header); scheme != "" && !ex.isRawTunnel() {
 		return connectionAuthRefusal(scheme)
 	}
-	ex.stopKey = ex.server.options.Pace.Key(ex.origin.Host())
+	ex.stopKey = ex.settings.Pace.Key(ex.origin.Host())
 	if ref := ex.stopped(); ref != nil {
 		return ref
 	}
@@ -264,7 +265,7 @@ func (ex *exchange) forward(req *http.Request) (*http.Response, error) {
 		ex.attachBody(req)
 	}
 	fields.CleanRequestTrailer(req)
-	resp, err := ex.server.options.Transport.RoundTrip(ex.pin(req))
+	resp, err := ex.settings.Transport.RoundTrip(ex.pin(req))
 	now := time.Now()
 	ex.response.endInterim()
 	if err != nil {
@@ -282,7 +283,7 @@ func (ex *exchange) forward(req *http.Request) (*http.Response, error) {
 // refuse ends the exchange with ref, and returns the answer. If the refusal cannot be recorded, the answer is 503
 // instead.
 func (ex *exchange) refuse(req *http.Request, ref *refusal) *http.Response {
-	ref.complete(ex.server.options.RefusalStatus)
+	ref.complete(ex.settings.RefusalStatus)
 	ex.noteRefusal(ref)
 	if err := ex.begin(ex.ctx); err != nil {
 		ref = unrecordedRefusal(err)

@@ -64,7 +64,7 @@ func TestRequestOnTheWire(t *testing.T) {
 				if inTunnel {
 					conn, target = r.tunnelTo(authority), ""
 				}
-				names := strings.NewReplacer("TARGET", target, "AUTHORITY", authority, "US", r.server.options.Pseudonym)
+				names := strings.NewReplacer("TARGET", target, "AUTHORITY", authority, "US", r.server.settings.Load().Pseudonym)
 				io.WriteString(conn, names.Replace(row.sent))
 				origin := <-arrived
 				defer origin.Close()
@@ -154,7 +154,7 @@ func TestAnswerOnTheWire(t *testing.T) {
 				t.Fatal(err)
 			}
 			io.WriteString(origin, "HTTP/1.1 200 OK\r\nDate: Sat, 01 Jan 2000 00:00:00 GMT\r\nConnection: keep-alive, X-Mine\r\nX-Mine: 1\r\nKeep-Alive: timeout=5\r\nTE: trailers\r\nX-Twice: 1\r\nContent-Length: 17\r\nX-Twice: 2\r\n\r\n<p>is")
-			exactly(t, conn, "HTTP/1.1 200 OK\r\nContent-Length: 17\r\nDate: Sat, 01 Jan 2000 00:00:00 GMT\r\nVia: 1.1 "+r.server.options.Pseudonym+"\r\nX-Twice: 1\r\nX-Twice: 2\r\n\r\n<p>is")
+			exactly(t, conn, "HTTP/1.1 200 OK\r\nContent-Length: 17\r\nDate: Sat, 01 Jan 2000 00:00:00 GMT\r\nVia: 1.1 "+r.server.settings.Load().Pseudonym+"\r\nX-Twice: 1\r\nX-Twice: 2\r\n\r\n<p>is")
 			io.WriteString(origin, " it ")
 			exactly(t, conn, " it ")
 			io.WriteString(origin, "HTML?</p")

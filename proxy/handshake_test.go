@@ -168,7 +168,7 @@ func TestHandshakeThatTheOriginDeclines(t *testing.T) {
 	if all, err := answers(client); err != nil || len(all) != 1 || all[0].StatusCode != 403 {
 		t.Errorf("the next request: %v, %v", all, err)
 	}
-	r.server.options.Transport.(siteTransport).CloseIdleConnections()
+	r.server.settings.Load().Transport.(siteTransport).CloseIdleConnections()
 	if rest, _ := io.ReadAll(origin); len(rest) > 0 {
 		t.Errorf("behind the handshake the origin got %q", rest)
 	}

@@ -78,6 +78,14 @@ func newRig(t testing.TB, change func(*Options)) *rig {
 	return r
 }
 
+// change replaces options that the next requests read. It does not check them, as Reload does.
+func (r *rig) change(with func(*Options)) {
+	now := r.server.settings.Load()
+	o := now.Options
+	with(&o)
+	r.server.settings.Store(newSettings(o, now.version+1))
+}
+
 func (r *rig) newCache(transport http.RoundTripper) *robots.Cache {
 	fetcher, err := fetch.New(fetch.Options{Transport: transport, UserAgent: "robotsproxy/test", Prohibited: egress.Prohibited, UpstreamFailed: egress.UpstreamFailed})
 	if err != nil {

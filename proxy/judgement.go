@@ -27,9 +27,9 @@ func (ex *exchange) judge(req *http.Request) *refusal {
 	j.request = policy.Request{
 		Client: ex.client.Client, Origin: ex.origin, Target: ex.target, UserAgent: req.UserAgent(), Tunnel: ex.isRawTunnel(),
 	}
-	if ex.server.options.Policy.Mode(ex.origin.Host(), ex.client.Client) != policy.Off {
+	if ex.settings.Policy.Mode(ex.origin.Host(), ex.client.Client) != policy.Off {
 		asker := robots.Asker{Client: ex.share, Name: ex.client.Name, Token: ex.client.ProductToken}
-		snap, err := ex.server.options.Snapshots.Snapshot(ex.ctx, ex.origin, asker)
+		snap, err := ex.settings.Snapshots.Snapshot(ex.ctx, ex.origin, asker)
 		if err != nil {
 			return lookUpRefusal(ex, err)
 		}
@@ -38,15 +38,19 @@ func (ex *exchange) judge(req *http.Request) *refusal {
 	return ex.decide()
 }
 
-// judgeAgain decides once more about a request that may have waited, unless its judgement still holds. It uses the
-// Snapshot in memory: a fetch would hold up the lane.
+// judgeAgain decides once more about a request that may have waited, by the settings in force now, unless its judgement
+// still holds. It uses the Snapshot in memory: a fetch would hold up the lane.
 func (ex *exchange) judgeAgain() *refusal {
 	j, now := &ex.judged, time.Now()
-	snap := ex.server.options.Snapshots.Kept(ex.origin)
+	before := ex.settings
+	if !ex.adopt(ex.server.settings.Load()) {
+		return ex.unknownClient()
+	}
+	snap := ex.settings.Snapshots.Kept(ex.origin)
 	if snap == nil {
 		snap = j.snap
 	}
-	if snap == j.snap && now.Sub(j.at) < lasting {
+	if snap == j.snap && ex.settings == before && now.Sub(j.at) < lasting {
 		return nil
 	}
 	j.snap, j.at = snap, now
@@ -64,7 +68,7 @@ func (ex *exchange) decide() *refusal {
 		}
 		defer release()
 	}
-	j.Decision = ex.server.options.Policy.Decide(j.request, j.snap, j.at)
+	j.Decision = ex.settings.Policy.Decide(j.request, j.snap, j.at)
 	ex.rec.SetDecision(j.Decision, j.snap)
 	if j.Action == policy.Refuse {
 		return decisionRefusal(ex)
@@ -76,7 +80,7 @@ func (ex *exchange) decide() *refusal {
 // crawler then sees the rules that are enforced, and the origin gets one request less.
 func (ex *exchange) servesRobots(req *http.Request) bool {
 	snap := ex.judged.snap
-	return ex.server.options.ServeRobots && ex.judged.Mode == policy.Enforce &&
+	return ex.settings.ServeRobots && ex.judged.Mode == policy.Enforce &&
 		snap != nil && snap.Availability != robots.Unreachable &&
 		(req.Method == http.MethodGet || req.Method == http.MethodHead)
 }

@@ -24,7 +24,9 @@ func TestIdleTunnelIsSmall(t *testing.T) {
 			r := newRig(t, nil)
 			port := r.site.TLSPort()
 			if name == "unread" {
-				r.server.options.Policy = r.newPolicy(policy.Options{Mode: policy.Off, Interception: policy.Tunnel})
+				r.change(func(o *Options) {
+					o.Policy = r.newPolicy(policy.Options{Mode: policy.Off, Interception: policy.Tunnel})
+				})
 				port = silent(t)
 			}
 			hold := func() {

@@ -35,7 +35,8 @@ type Recorder interface {
 	End(r *audit.Record)
 }
 
-// Options are the parts that a Server works with, and its settings. Those without a default are required.
+// Options are the parts that a Server works with, and its settings. Those without a default are required. Most can be
+// changed while the Server serves: see Server.Reload.
 type Options struct {
 	Snapshots Snapshots
 	Policy    *policy.Policy
@@ -138,4 +139,16 @@ func (o *Options) complete() error {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return nil
+}
+
+// settings are Options in force, and what follows from them. They do not change: Reload makes others.
+type settings struct {
+	Options
+	version int                // the number of the settings that were in force before
+	byUser  map[string]*Client // the clients if Options.Clients is nil
+}
+
+// newSettings returns the settings of complete Options.
+func newSettings(o Options, version int) *settings {
+	return &settings{o, version, clientsByUser(o.Users)}
 }

@@ -43,11 +43,11 @@ func TestBackoffIsForEverybody(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			r := newRig(t, func(o *Options) { o.Snapshots, o.MaxWait = fixed(""), time.Second })
 			r.site.SetPage("a.example", "/busy", test.answer)
-			r.server.options.Policy = r.newPolicy(policy.Options{Mode: test.mode})
+			r.change(func(o *Options) { o.Policy = r.newPolicy(policy.Options{Mode: test.mode}) })
 			if resp, _ := r.get(r.client(true), r.url("http", "/busy")); resp.StatusCode != test.status {
 				t.Fatalf("status %d, want the origin's %d", resp.StatusCode, test.status)
 			}
-			r.server.options.Policy = r.newPolicy(policy.Options{})
+			r.change(func(o *Options) { o.Policy = r.newPolicy(policy.Options{}) })
 			resp, _ := r.get(r.client(true), r.url("https", "/page/1"))
 			h := resp.Header
 			if resp.StatusCode != 429 || h.Get("Robotsproxy-Reason") != "backoff" || h.Get("RateLimit") != `"default";r=0;t=`+h.Get("Retry-After") {
@@ -111,7 +111,7 @@ func TestStoppedHost(t *testing.T) {
 	}
 	stopped("a request that waited", <-waiting)
 	for _, mode := range []policy.Mode{policy.Enforce, policy.Report, policy.Off} {
-		r.server.options.Policy = r.newPolicy(policy.Options{Mode: mode})
+		r.change(func(o *Options) { o.Policy = r.newPolicy(policy.Options{Mode: mode}) })
 		resp, _ := r.get(r.client(true), r.url("http", "/page/3"))
 		stopped("a request in mode "+mode.String(), resp)
 	}
@@ -121,7 +121,7 @@ func TestStoppedHost(t *testing.T) {
 	if err := r.limiter.Lift("a.example"); err != nil {
 		t.Fatal(err)
 	}
-	r.server.options.Policy = r.newPolicy(policy.Options{Mode: policy.Off})
+	r.change(func(o *Options) { o.Policy = r.newPolicy(policy.Options{Mode: policy.Off}) })
 	if resp, _ := r.get(r.client(true), r.url("http", "/page/4")); resp.StatusCode != 200 {
 		t.Errorf("status %d after the stop was lifted, want 200", resp.StatusCode)
 	}
@@ -250,7 +250,9 @@ func TestSubresourcesInReportMode(t *testing.T) {
 // host that is not visited at all, and nothing deviates from what the site asked.
 func TestDelayOverTheMaximum(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Snapshots = fixed("User-agent: *\nCrawl-delay: 1000\n") })
-	r.server.options.Policy = r.newPolicy(policy.Options{MaxCrawlDelay: time.Second, RefuseOverMax: true})
+	r.change(func(o *Options) {
+		o.Policy = r.newPolicy(policy.Options{MaxCrawlDelay: time.Second, RefuseOverMax: true})
+	})
 	resp, body := r.get(r.client(true), r.url("http", "/page/1"))
 	if h := resp.Header; resp.StatusCode != 403 || h.Get("Robotsproxy-Reason") != "pace" || h.Get("Retry-After") != "" || h.Get("RateLimit") != "" {
 		t.Errorf("status %d, fields %v; want 403, the reason pace and no time to come back", resp.StatusCode, h)
@@ -286,7 +288,7 @@ func TestFullLineSaysSo(t *testing.T) {
 			resp.Body.Close()
 		}
 	}()
-	r.eventually("a request that waits", func() bool { return r.server.options.Limiter.Stats().Waiting == 1 })
+	r.eventually("a request that waits", func() bool { return r.server.settings.Load().Limiter.Stats().Waiting == 1 })
 	resp, body := r.get(r.client(true), r.url("http", "/page/3"))
 	if resp.StatusCode != 429 || !strings.Contains(string(body), "As many requests wait for a.example as may") {
 		t.Errorf("status %d, want 429 and word of those that wait:\n%s", resp.StatusCode, body)

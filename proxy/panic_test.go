@@ -69,7 +69,7 @@ func TestPanicInAnyStage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, func(o *Options) { o.Snapshots = fixed("") })
-			change(&r.server.options, r.records)
+			r.change(func(o *Options) { change(o, r.records) })
 			for i, way := range ways {
 				resp, body := r.get(r.client(way.http1), r.url(way.scheme, "/page/1"))
 				if resp.StatusCode != 500 || resp.Header.Get("Robotsproxy-Reason") != "internal" || strings.Contains(string(body), fault) {
@@ -117,7 +117,7 @@ func TestPanicAmidAnUpload(t *testing.T) {
 // A panic while a client is identified is recovered too, also at a CONNECT, which gives its slots back.
 func TestPanicAtIdentification(t *testing.T) {
 	r := newRig(t, nil)
-	r.server.options.Users = &auth.Users{} // its zero value is not usable
+	r.change(func(o *Options) { o.Users = &auth.Users{} }) // its zero value is not usable
 	for i, target := range []string{r.url("http", "/page/1"), "a.example:443"} {
 		method := []string{"GET ", "CONNECT "}[i]
 		conn := r.raw(method + target + " HTTP/1.1\r\nHost: a\r\nProxy-Authorization: Basic eDp5\r\nConnection: close\r\n\r\n")
@@ -196,7 +196,7 @@ func (r *rig) closes() {
 // return.
 func TestPanicTwiceAtARawTunnel(t *testing.T) {
 	r := pinned(t, policy.Options{}, func(o *Options) { o.Snapshots = fixed("") })
-	r.server.options.Recorder = brokenRecorder{r.records, true}
+	r.change(func(o *Options) { o.Recorder = brokenRecorder{r.records, true} })
 	conn := r.raw(fmt.Sprintf("CONNECT a.example:%d HTTP/1.1\r\nHost: a.example\r\n\r\n", r.site.TLSPort()))
 	if all, _ := answers(conn); len(all) > 0 && all[0].StatusCode == 200 {
 		t.Errorf("answer: %v", all)
@@ -208,7 +208,7 @@ func TestPanicTwiceAtARawTunnel(t *testing.T) {
 // process.
 func TestPanicAtTheEndOfARawTunnel(t *testing.T) {
 	r := pinned(t, policy.Options{}, func(o *Options) { o.Snapshots = fixed("") })
-	r.server.options.Recorder = brokenRecorder{r.records, false}
+	r.change(func(o *Options) { o.Recorder = brokenRecorder{r.records, false} })
 	resp, conn, _ := r.connect(r.site.TLSPort(), "", "")
 	if resp.StatusCode != 200 {
 		t.Fatal(resp.Status)
@@ -226,7 +226,7 @@ func TestPanicAtTheEndOfARawTunnel(t *testing.T) {
 // The same holds for a WebSocket without traffic, which ends by its timer.
 func TestPanicAtTheEndOfAWebSocket(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Snapshots, o.IdleTimeout = fixed(""), 100*time.Millisecond })
-	r.server.options.Recorder = brokenRecorder{r.records, false}
+	r.change(func(o *Options) { o.Recorder = brokenRecorder{r.records, false} })
 	r.site.SetPage("a.example", "/silent", func(w http.ResponseWriter, req *http.Request) {
 		if conn, err := websocket.Accept(w, req, nil); err == nil {
 			conn.Read(context.WithoutCancel(req.Context()))
@@ -245,7 +245,7 @@ func TestPanicAtTheEndOfAWebSocket(t *testing.T) {
 // A panic in the TLS handshake of a tunnel closes the connection, which net/http does not do after a hijack.
 func TestPanicInAHandshake(t *testing.T) {
 	r := newRig(t, nil)
-	r.server.options.Authority = nil // its methods panic
+	r.change(func(o *Options) { o.Authority = nil }) // its methods panic
 	if _, err := r.client(true).Get(r.url("https", "/page/1")); err == nil {
 		t.Error("the handshake succeeded")
 	}
@@ -264,7 +264,7 @@ func TestPanicInAHandshake(t *testing.T) {
 func TestPanicInARefusal(t *testing.T) {
 	for _, data := range []string{"GET /\n\n", "GET //a.example/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"} {
 		r := newRig(t, nil)
-		r.server.options.Recorder = faultyRecorder{r.records, make(map[audit.ID]bool)}
+		r.change(func(o *Options) { o.Recorder = faultyRecorder{r.records, make(map[audit.ID]bool)} })
 		if all, err := answers(r.raw(data)); err != nil || len(all) != 1 || all[0].StatusCode != 500 {
 			t.Errorf("%q: %v, %v", data, all, err)
 		}

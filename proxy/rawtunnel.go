@@ -79,7 +79,7 @@ func (s *Server) openRawTunnel(w *hijackWriter, ex *exchange, r *http.Request) (
 	ex.rec.Status = http.StatusOK
 	ex.response.ResponseWriter = nil                           // to free its buffers
 	ex.grant.Release(ratelimit.Outcome{Status: http.StatusOK}) // as after an upgrade: the tunnel may last for hours
-	return &rawTunnel{ex: ex, client: client, origin: origin, idle: s.options.IdleTimeout, began: time.Now()}
+	return &rawTunnel{ex: ex, client: client, origin: origin, idle: ex.settings.IdleTimeout, began: time.Now()}
 }
 
 // dial opens the connection to the origin. The guard checks its address.
@@ -88,7 +88,7 @@ func (s *Server) dial(r *http.Request, ex *exchange) (net.Conn, *refusal) {
 		return nil, ref
 	}
 	ex.rec.SentAt = time.Now()
-	c, err := s.options.Guard.DialContext(ex.pin(r).Context(), "tcp", ex.origin.HostPort())
+	c, err := ex.settings.Guard.DialContext(ex.pin(r).Context(), "tcp", ex.origin.HostPort())
 	if err != nil {
 		return nil, upstreamRefusal(ex, err)
 	}

@@ -124,7 +124,7 @@ func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	w.hijacked = newWebSocket(conn, w.upgraded, w.ex, w.ex.server.options.IdleTimeout)
+	w.hijacked = newWebSocket(conn, w.upgraded, w.ex, w.ex.settings.IdleTimeout)
 	w.ex.server.track(w.hijacked)
 	return w.hijacked, rw, nil
 }
@@ -256,7 +256,7 @@ func (ex *exchange) receiveHeader(resp *http.Response, webSocket bool) {
 	if ex.preference != "" {
 		resp.Header.Set("Preference-Applied", ex.preference)
 	}
-	if ex.server.options.ResponseFields {
+	if ex.settings.ResponseFields {
 		resp.Header.Set("Robotsproxy-Request-Id", ex.rec.ID.String())
 		resp.Header.Set("Robotsproxy-Waited", fmt.Sprintf("%.3f", time.Duration(ex.waitedBefore+ex.rec.Waited).Seconds()))
 	}

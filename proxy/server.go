@@ -52,11 +52,10 @@ var (
 
 // Server is a forward proxy. Its methods may be called by many goroutines at once.
 type Server struct {
-	options  Options
+	settings atomic.Pointer[settings] // in force; an exchange reads them once
 	log      *slog.Logger
 	ids      *audit.Sequence
-	byUser   map[string]*Client // the clients if Options.Clients is nil
-	via      egress.Via         // the name of this process in Via fields
+	via      egress.Via // the name of this process in Via fields
 	goproxy  *goproxy.ProxyHttpServer
 	tls      *tls.Config
 	front    *http.Server // reads requests outside tunnels
@@ -90,22 +89,43 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		options: o, log: o.Logger, ids: o.IDs, via: egress.NewVia(o.Pseudonym),
+		log: o.Logger, ids: o.IDs, via: egress.NewVia(o.Pseudonym),
 		tunnels: newConnQueue(), conns: make(map[net.Conn]struct{}), handlers: newInflight(),
 		connLimit: o.Limits.connections("limits", o.Logger), tunnelLimit: o.Limits.tunnels(o.Logger),
 		requests: o.Limits.requests(o.Logger), memory: o.Limits.memory(o.Logger),
 		caRejections: newCARejections(o.Logger), costly: limit.NewSlots(runtime.GOMAXPROCS(0) - 1),
 	}
-	s.byUser = clientsByUser(o.Users)
+	s.settings.Store(newSettings(o, 0))
 	s.base, s.cancel = context.WithCancelCause(context.Background())
 	s.goproxy = s.newGoproxy()
 	s.tls = s.tlsConfig()
-	s.front, s.inner = s.newHTTPServer(s.serveFront), s.newHTTPServer(s.serveInner)
+	s.front, s.inner = s.newHTTPServer(o, s.serveFront), s.newHTTPServer(o, s.serveInner)
 	s.inner.TLSConfig = s.tls // makes net/http speak HTTP/2 to a client that chose it in the handshake
 	s.inner.ConnContext = innerContext
 	http1.Install(s.front)
 	http1.Install(s.inner)
 	return s, nil
+}
+
+// Reload replaces the Options. Requests that began before keep theirs, except that a request that waits is judged by
+// the new ones when it has its place, as the client that it is by then. Connections stay open, and a client may hold
+// more than new Limits allow until it has given some back.
+//
+// Reload keeps Pseudonym, IDs, Logger, HeaderTimeout and IdleTimeout. It returns an error and changes nothing if o is
+// invalid. The caller must not change what o refers to afterwards, and must serialise calls.
+func (s *Server) Reload(o Options) error {
+	now := s.settings.Load()
+	o.Pseudonym, o.IDs, o.Logger = now.Pseudonym, now.IDs, now.Logger
+	o.HeaderTimeout, o.IdleTimeout = now.HeaderTimeout, now.IdleTimeout
+	if err := o.complete(); err != nil {
+		return err
+	}
+	s.settings.Store(newSettings(o, now.version+1))
+	s.connLimit.SetMax(o.Limits.Connections, o.Limits.ConnectionsPerClient)
+	s.tunnelLimit.SetMax(o.Limits.Tunnels, 0)
+	s.requests.SetMax(o.Limits.Requests, o.Limits.RequestsPerClient)
+	s.memory.SetMax(o.Limits.RequestMemory, o.Limits.RequestMemoryPerClient)
+	return nil
 }
 
 // newGoproxy configures goproxy to pass each request to the RoundTrip of its exchange, and each CONNECT to openTunnel.
@@ -132,12 +152,12 @@ func newHTTP2Config() *http.HTTP2Config {
 	}
 }
 
-func (s *Server) newHTTPServer(h http.HandlerFunc) *http.Server {
+func (s *Server) newHTTPServer(o Options, h http.HandlerFunc) *http.Server {
 	return &http.Server{
 		Handler:                      h,
 		BaseContext:                  func(net.Listener) context.Context { return s.base },
-		ReadHeaderTimeout:            s.options.HeaderTimeout,
-		IdleTimeout:                  s.options.IdleTimeout,
+		ReadHeaderTimeout:            o.HeaderTimeout,
+		IdleTimeout:                  o.IdleTimeout,
 		MaxHeaderBytes:               http1.MaxHeaderBytes,
 		HTTP2:                        newHTTP2Config(),
 		ErrorLog:                     slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
@@ -147,7 +167,7 @@ func (s *Server) newHTTPServer(h http.HandlerFunc) *http.Server {
 
 // Serve accepts connections from l until Shutdown or Close, and then returns nil.
 func (s *Server) Serve(l net.Listener) error {
-	s.options.Guard.Protect(l.Addr())
+	s.settings.Load().Guard.Protect(l.Addr())
 	innerEnded := make(chan struct{})
 	go func() {
 		defer close(innerEnded)
@@ -273,7 +293,7 @@ func (s *Server) serveOnboarding(w http.ResponseWriter, r *http.Request, t *tunn
 	if t != nil {
 		r.URL.Scheme, r.URL.Host = "http", r.Host // absolute, as in every request through the proxy
 	}
-	s.options.Onboarding.ServeHTTP(w, r)
+	s.settings.Load().Onboarding.ServeHTTP(w, r)
 }
 
 // isClean reports whether http.ServeMux takes an escaped path as it is. An empty path is that of "/".

@@ -447,7 +447,7 @@ func TestRefusedTargets(t *testing.T) {
 func TestLoop(t *testing.T) {
 	r := newRig(t, nil)
 	req, _ := http.NewRequest("GET", r.url("http", "/page/1"), nil)
-	req.Header.Set("Via", "1.1 other, 1.1 "+r.server.options.Pseudonym)
+	req.Header.Set("Via", "1.1 other, 1.1 "+r.server.settings.Load().Pseudonym)
 	resp, err := r.client(true).Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -668,7 +668,7 @@ func TestLookUpErrorRefuses(t *testing.T) {
 
 func TestReportChangesNothing(t *testing.T) {
 	r := newRig(t, nil)
-	r.server.options.Policy = r.newPolicy(policy.Options{Mode: policy.Report})
+	r.change(func(o *Options) { o.Policy = r.newPolicy(policy.Options{Mode: policy.Report}) })
 	r.site.SetRobots("a.example", robotstest.Robots{Body: "User-agent: *\nDisallow: /private/\nCrawl-delay: 1000\n"})
 	c := r.client(true)
 	for i, path := range []string{"/private/1", "/page/1", "/page/2"} {

@@ -41,7 +41,7 @@ func (ex *exchange) normalise(r *http.Request) *refusal {
 	r.Host = r.URL.Host
 	ex.target = r.URL.RequestURI()
 	path, query, _ := strings.Cut(ex.target, "?")
-	ex.rec.Path, ex.rec.Query = cut(ex.server.options.Query.Path(path), 8192), cut(ex.server.options.Query.Apply(query), 8192)
+	ex.rec.Path, ex.rec.Query = cut(ex.settings.Query.Path(path), 8192), cut(ex.settings.Query.Apply(query), 8192)
 	if ex.server.via.In(r.Header) {
 		return &refusal{Reason: policy.ReasonLoop, Detail: "This request has passed this proxy before."}
 	}

@@ -463,7 +463,7 @@ func TestNoWayThroughTheFrontDoor(t *testing.T) {
 		"CONNECT /x HTTP/1.1\r\nHost: HOST\r\n\r\n":                            400,
 		"CONNECT 0x7f.1:443 HTTP/1.1\r\nHost: HOST\r\n\r\n":                    400,
 	} {
-		names := strings.NewReplacer("HOST", fmt.Sprintf("a.example:%d", r.site.Port()), "PROXY", r.addr, "US", r.server.options.Pseudonym)
+		names := strings.NewReplacer("HOST", fmt.Sprintf("a.example:%d", r.site.Port()), "PROXY", r.addr, "US", r.server.settings.Load().Pseudonym)
 		resp, err := answers(r.raw(names.Replace(strings.Replace(request, "\r\n\r\n", "\r\nConnection: close\r\n\r\n", 1))))
 		if err != nil || len(resp) != 1 || resp[0].StatusCode != status {
 			t.Errorf("%q: %v, %v; want %d", request, resp, err, status)

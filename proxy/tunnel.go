@@ -27,12 +27,14 @@ import (
 // tunnel is the target of a CONNECT and the client that sent it. Every request inside the tunnel is for this host and
 // port.
 type tunnel struct {
-	client *Client
-	share  string // see Client.share
-	host   string
-	port   uint16
-	clear  origin.Origin // of requests without TLS
-	secure origin.Origin // of requests over TLS
+	identity
+	client  *Client // nil if unknown
+	share   string  // see Client.share
+	version int     // of the settings by which client was found
+	host    string
+	port    uint16
+	clear   origin.Origin // of requests without TLS
+	secure  origin.Origin // of requests over TLS
 }
 
 func newTunnel(host string, port uint16) (t *tunnel, err error) {
@@ -101,7 +103,7 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer hw.releaseUnused()
-	if s.interception(hw.tunnel) == policy.Tunnel {
+	if ex.settings.interception(hw.tunnel) == policy.Tunnel {
 		s.serveRawTunnel(hw, ex, r)
 		return
 	}
@@ -110,11 +112,11 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 }
 
 // interception returns how t is handled. A tunnel to the proxy itself is always decrypted.
-func (s *Server) interception(t *tunnel) policy.Interception {
+func (s *settings) interception(t *tunnel) policy.Interception {
 	if t.isOnboarding() {
 		return policy.Intercept
 	}
-	return s.options.Policy.Interception(t.host)
+	return s.Policy.Interception(t.host)
 }
 
 // isOnboarding reports whether requests inside t are for the proxy itself.
@@ -181,13 +183,14 @@ func (w *hijackWriter) authorize(ex *exchange, r *http.Request) *refusal {
 		ex.setTunnelTarget(t)
 	}
 	ex.identify(r)
-	w.tunnel.client, w.tunnel.share = ex.client, ex.share
+	w.tunnel.identity, w.tunnel.client, w.tunnel.share = ex.identity, ex.client, ex.share
+	w.tunnel.version = ex.settings.version
 	switch {
 	case err != nil:
 		return targetRefusal(err)
 	case ex.denied != nil:
 		return ex.denied
-	case w.server.interception(t) == policy.NoTunnel:
+	case ex.settings.interception(t) == policy.NoTunnel:
 		return &refusal{Reason: policy.ReasonIntercept, Detail: "The operator of this proxy lets no tunnel to " + t.host + " through."}
 	}
 	if w.slot = w.server.tunnelLimit.Take(netip.Addr{}, 1); w.slot == nil {
@@ -241,7 +244,7 @@ func (s *Server) openTunnel(_ *http.Request, conn net.Conn, _ *goproxy.ProxyCtx)
 
 // established answers the CONNECT. The client has HeaderTimeout to send its first byte.
 func (s *Server) established(c net.Conn) error {
-	if err := c.SetDeadline(time.Now().Add(s.options.HeaderTimeout)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(s.settings.Load().HeaderTimeout)); err != nil {
 		return err
 	}
 	_, err := io.WriteString(c, "HTTP/1.1 200 Connection established\r\n\r\n")
@@ -278,7 +281,7 @@ func (s *Server) upgrade(c *tunnelConn) (net.Conn, error) {
 // handshake terminates the client's TLS, within another HeaderTimeout. The inner server could do it, but would not
 // report why a handshake failed.
 func (s *Server) handshake(c *tunnelConn) (net.Conn, error) {
-	if err := c.SetDeadline(time.Now().Add(s.options.HeaderTimeout)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(s.settings.Load().HeaderTimeout)); err != nil {
 		return nil, err
 	}
 	c.inHandshake = true
@@ -308,7 +311,7 @@ func (s *Server) tlsConfig() *tls.Config {
 		NextProtos:         []string{"h2", "http/1.1", "http/1.0"},
 		GetConfigForClient: s.checkServerName,
 		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-			return s.options.Authority.Leaf(hello.Conn.(*tunnelConn).tunnel.host)
+			return s.settings.Load().Authority.Leaf(hello.Conn.(*tunnelConn).tunnel.host)
 		},
 	}
 }

@@ -66,7 +66,7 @@ func (ex *exchange) pace(req *http.Request) *refusal {
 
 // findLane returns the name of the lane. If requests are paced by address, it resolves the origin.
 func (ex *exchange) findLane() (string, error) {
-	resolve := ex.server.options.Pace.Addr
+	resolve := ex.settings.Pace.Addr
 	if resolve == nil {
 		return ex.stopKey, nil
 	}
@@ -95,7 +95,7 @@ func (ex *exchange) ask(req *http.Request, lane string) {
 // maxWait returns how long the request may wait: as long as its client or the server is configured for, unless it
 // prefers less, or more up to the cap (Prefer: wait, RFC 7240 section 4.3).
 func (ex *exchange) maxWait(h http.Header) time.Duration {
-	configured := ex.server.options.MaxWait
+	configured := ex.settings.MaxWait
 	if ex.client.MaxWait != nil {
 		configured = *ex.client.MaxWait
 	}
@@ -103,7 +103,7 @@ func (ex *exchange) maxWait(h http.Header) time.Duration {
 	if !ok {
 		return configured
 	}
-	wait = min(wait, max(configured, ex.server.options.MaxWaitCap))
+	wait = min(wait, max(configured, ex.settings.MaxWaitCap))
 	ex.preference = "wait=" + strconv.Itoa(int(wait/time.Second))
 	return wait
 }
@@ -173,7 +173,7 @@ func (ex *exchange) awaitPlace() (ratelimit.Grant, *refusal) {
 // immediate refusal takes.
 func (ex *exchange) acquire() (ratelimit.Grant, error) {
 	began := time.Now()
-	limiter, preferred := ex.server.options.Limiter, ex.preference != ""
+	limiter, preferred := ex.settings.Limiter, ex.preference != ""
 	grant, err := ex.server.timeouts.acquire(ex.ctx, limiter, ex.asked, ex.program(), preferred)
 	if err != nil {
 		ex.rec.Waited += audit.Millis(time.Since(began).Truncate(time.Millisecond))
@@ -198,7 +198,7 @@ func (ex *exchange) noteSubresource() {
 // stopped refuses a request to a host that the operator has stopped. The lane refuses it too, but only a request that
 // waits.
 func (ex *exchange) stopped() *refusal {
-	if err := ex.server.options.Limiter.Stopped(ex.stopKey); err != nil {
+	if err := ex.settings.Limiter.Stopped(ex.stopKey); err != nil {
 		return paceRefusal(ex, err)
 	}
 	return nil
@@ -207,7 +207,7 @@ func (ex *exchange) stopped() *refusal {
 // report records the wait that there would have been, and changes nothing.
 func (ex *exchange) report() {
 	ex.reported = true
-	wait, gap, ok := ex.server.options.Limiter.Reckon(ex.asked)
+	wait, gap, ok := ex.settings.Limiter.Reckon(ex.asked)
 	ex.rec.Waited = audit.Millis(wait)
 	if gap >= 0 {
 		ex.rec.SetGap(gap)
@@ -229,7 +229,7 @@ func (ex *exchange) hear(resp *http.Response, now time.Time) {
 	o.Credentials = len(sent["Authorization"]) > 0 || len(sent["Cookie"]) > 0 // the limits may be those of one account
 	ex.grant.Hear(o)
 	if ex.reported {
-		ex.server.options.Limiter.Hear(ex.asked.Key, ex.share, o)
+		ex.settings.Limiter.Hear(ex.asked.Key, ex.share, o)
 	}
 }
 

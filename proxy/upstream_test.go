@@ -188,7 +188,7 @@ func checkAsked(t *testing.T, scheme string, asked []string, r *rig) {
 func TestRawConnectionThroughTheUpstreamProxy(t *testing.T) {
 	u := newUpstreamProxy(t, "http")
 	r := behind(t, u.upstream(t), egress.Options{})
-	conn, err := r.server.options.Guard.DialContext(t.Context(), "tcp", fmt.Sprintf("a.example:%d", r.site.Port()))
+	conn, err := r.server.settings.Load().Guard.DialContext(t.Context(), "tcp", fmt.Sprintf("a.example:%d", r.site.Port()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,11 +36,11 @@ type components struct {
 	state     *store.State
 	files     *files
 	limiter   *ratelimit.Limiter
-	policy    *policy.Policy
 	records   *audit.JSONL
 	ids       audit.Sequence // of the records
 	fetches   *ownfetch.Fetches
 	server    *proxy.Server
+	control   *control
 }
 
 // observer is called with each record when it is complete. It must return quickly and must not keep the record.
@@ -83,41 +83,24 @@ func newComponents(cfg *config.Config, log *slog.Logger, observe observer) (_ *c
 	if c.limiter, err = newLimiter(cfg, c.redis, c.state); err != nil {
 		return nil, err
 	}
-	if c.policy, err = newPolicy(cfg); err != nil {
-		return nil, err
-	}
 	if c.records, err = newRecords(cfg, log); err != nil {
 		return nil, err
 	}
 	if c.files, err = newFiles(cfg, transport, c.state, c.paused(cfg), log, c.fetchOptions(cfg)); err != nil {
 		return nil, err
 	}
-	pace := c.pace(cfg)
-	c.fetches = ownfetch.New(ownfetch.Options{
-		Rules: c.files, Policy: c.policy, Client: ownClient(cfg), Limiter: c.limiter, Key: pace.Key, Addr: pace.Addr,
-		Recorder: observedRecorder{c.records, observe}, IDs: &c.ids, Query: audit.QueryMode(cfg.Audit.Query),
-	})
-	c.server, err = c.newServer(cfg, transport, pace, pseudonym, log, observe)
-	return c, err
-}
-
-func (c *components) newServer(
-	cfg *config.Config, transport *egress.Transport, pace proxy.Pace, pseudonym string, log *slog.Logger, observe observer,
-) (*proxy.Server, error) {
-	users, err := newUsers(cfg)
-	if err != nil {
-		return nil, err
+	pace, recorder := c.pace(cfg), observedRecorder{c.records, observe}
+	c.control = &control{log: log}
+	c.control.parts = proxy.Options{
+		Snapshots: c.files, Limiter: c.limiter, Authority: c.ca, Recorder: recorder, Guard: c.guard, Transport: transport,
+		Pace: pace, Pseudonym: pseudonym, IDs: &c.ids, Onboarding: onboarding.Handler(c.ca), Logger: log,
+		HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout,
 	}
-	return proxy.New(proxy.Options{
-		Snapshots: c.files, Policy: c.policy, Limiter: c.limiter, Authority: c.ca,
-		Recorder: observedRecorder{c.records, observe}, Guard: c.guard, Transport: transport,
-		Clients: newClients(cfg), Users: users, AuthRequired: cfg.Auth.Required,
-		Pace: pace, MaxWait: explicitZero(cfg.Pacing.MaxWait), MaxWaitCap: cfg.Pacing.MaxWaitCap,
-		Pseudonym: pseudonym, RefusalStatus: cfg.Refusal.Status, ResponseFields: cfg.ResponseFields,
-		ServeRobots:   cfg.Robots.ServeFromCache,
-		HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout, Limits: newLimits(cfg, log),
-		IDs: &c.ids, Query: audit.QueryMode(cfg.Audit.Query), Onboarding: onboarding.Handler(c.ca), Logger: log,
-	})
+	c.control.ownParts = ownfetch.Options{
+		Rules: c.files, Limiter: c.limiter, Key: pace.Key, Addr: pace.Addr, Recorder: recorder, IDs: &c.ids,
+	}
+	c.server, c.fetches, err = c.control.start(inputs{cfg: cfg})
+	return c, err
 }
 
 // instanceNumber returns the number of this instance in the ids of its records. If none is configured, it differs from
@@ -249,7 +232,7 @@ func (c *components) spacing(cfg *config.Config) func(o origin.Origin, snap *rob
 		var delay time.Duration
 		if snap != nil {
 			request := policy.Request{Client: ownClient(cfg), Origin: o, Target: "/robots.txt"}
-			delay = c.policy.Judge(request, snap, time.Now()).Delay
+			delay = c.control.policy().Judge(request, snap, time.Now()).Delay
 		}
 		if view, ok := c.limiter.Peek(key(o.Host())); ok {
 			delay = max(delay, view.Floor)
@@ -283,18 +266,20 @@ func newRecords(cfg *config.Config, log *slog.Logger) (*audit.JSONL, error) {
 	})
 }
 
-func newPolicy(cfg *config.Config) (*policy.Policy, error) {
+func newPolicy(cfg *config.Config) (*policy.Policy, error) { return policy.New(policyOptions(cfg)) }
+
+func policyOptions(cfg *config.Config) policy.Options {
 	hosts := make([]policy.Host, len(cfg.Hosts))
 	for i, h := range cfg.Hosts {
 		hosts[i] = policy.Host{
 			Pattern: h.Host, Mode: h.Mode, Dialect: h.Dialect, Delay: h.Delay, Interception: h.Intercept,
 		}
 	}
-	return policy.New(policy.Options{
+	return policy.Options{
 		Mode: cfg.Mode, Dialect: cfg.Robots.Dialect, Hosts: hosts, Exemptions: cfg.Exemptions,
 		Interception: cfg.Intercept.Mode, TunnelHosts: cfg.Intercept.TunnelHosts,
 		MaxCrawlDelay: cfg.Pacing.MaxCrawlDelay, RefuseOverMax: cfg.Pacing.OverMax == config.OverMaxRefuse,
-	})
+	}
 }
 
 func newClients(cfg *config.Config) []proxy.Client {

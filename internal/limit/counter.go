@@ -39,7 +39,7 @@ type Counter[K comparable] struct {
 	mu        sync.Mutex // guards the fields below
 	all, each Bound
 	used      int
-	byClient  map[K]int // only if each is a limit
+	byClient  map[K]int // of the shares that were taken while each was a limit
 
 	refused atomic.Int64
 }
@@ -50,11 +50,20 @@ func NewCounter[K comparable](log *slog.Logger, label string, all, each Bound) *
 	return &Counter[K]{log: log, label: label, all: all, each: each, byClient: make(map[K]int)}
 }
 
+// SetMax replaces the bounds. Shares that were taken stay taken, even if they exceed a new bound. A bound for each
+// client does not count the shares that were taken while there was none.
+func (c *Counter[K]) SetMax(all, each int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all.Max, c.each.Max = all, each
+}
+
 // Share is an amount that a client holds. A nil Share is of nothing.
 type Share[K comparable] struct {
 	of       *Counter[K]
 	client   K
 	n        int
+	byClient bool // it counts in Counter.byClient
 	released atomic.Bool
 }
 
@@ -88,8 +97,9 @@ func (c *Counter[K]) take(client K, n int, now time.Time) (s *Share[K], toLog Bo
 		}
 		return nil, toLog
 	}
-	c.addLocked(client, n)
-	return &Share[K]{of: c, client: client, n: n}, toLog
+	s = &Share[K]{of: c, client: client, n: n, byClient: c.each.Max != 0}
+	c.addLocked(s, n)
+	return s, toLog
 }
 
 // exceededLocked returns the bound that client would exceed with n more, or nil.
@@ -103,13 +113,13 @@ func (c *Counter[K]) exceededLocked(client K, n int) *Bound {
 	return nil
 }
 
-func (c *Counter[K]) addLocked(client K, n int) {
+func (c *Counter[K]) addLocked(s *Share[K], n int) {
 	c.used += n
-	if c.each.Max == 0 {
+	if !s.byClient {
 		return
 	}
-	if c.byClient[client] += n; c.byClient[client] == 0 {
-		delete(c.byClient, client)
+	if c.byClient[s.client] += n; c.byClient[s.client] == 0 {
+		delete(c.byClient, s.client)
 	}
 }
 
@@ -120,7 +130,7 @@ func (s *Share[K]) Release() {
 	}
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
-	s.of.addLocked(s.client, -s.n)
+	s.of.addLocked(s, -s.n)
 }
 
 // InUse returns how much is held now.

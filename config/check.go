@@ -198,6 +198,7 @@ func (l *loader) checkClients() {
 		l.Warn("clients", "no client can use the proxy: listen is %s, "+
 			"and no client has an address of this machine (127.0.0.1)", c.Listen)
 	}
+	l.warnShadowedClients()
 }
 
 func overlapsLoopback(p netip.Prefix) bool {
@@ -211,38 +212,11 @@ func (l *loader) require(key string, present bool, expected string) {
 	}
 }
 
-// checkHosts reports an entry that never applies because an earlier one matches the same hosts.
 func (l *loader) checkHosts() {
-	first := map[string]int{}
 	for i, h := range l.cfg.Hosts {
-		key := settings.Join(settings.Item("hosts", i), "host")
-		l.require(key, h.Host != "", texts["pattern"].Expected())
-		if !l.OK(key) {
-			continue
-		}
-		for _, wider := range covering(h.Host) {
-			if j, covered := first[wider]; covered {
-				l.Reject(key, "%s never applies: %s matches first (%s)", h.Host, wider, settings.Item("hosts", j))
-				break
-			}
-		}
-		if _, twice := first[h.Host]; !twice {
-			first[h.Host] = i
-		}
+		l.require(settings.Join(settings.Item("hosts", i), "host"), h.Host != "", texts["pattern"].Expected())
 	}
-}
-
-// covering returns the patterns that match all hosts of pattern: pattern, "*." with each name above it, and "*".
-func covering(pattern string) []string {
-	all := []string{pattern}
-	name := strings.TrimPrefix(pattern, "*.")
-	for {
-		_, above, more := strings.Cut(name, ".")
-		if !more {
-			return append(all, "*")
-		}
-		all, name = append(all, "*."+above), above
-	}
+	l.warnShadowedHosts()
 }
 
 func (l *loader) checkExemptions(now time.Time) {

@@ -91,12 +91,7 @@ func TestChecks(t *testing.T) {
 			"f:1:11: clients[0].cidr: found none, expected a list of addresses or networks, such as [10.0.0.0/8], or a user, by which the client is known"},
 		{"one name twice", "clients: [{name: a, cidr: [127.0.0.1]}, {name: a, cidr: [10.0.0.1]}]", `f:1:48: clients[1].name: "a" is clients[0] already`},
 		{"max_crawl_delay 0 is not that of pacing", "clients: [{name: a, cidr: [127.0.0.1], max_crawl_delay: 0s}]", "f:1:57: clients[0].max_crawl_delay: found 0s, expected at least 1ms"},
-		{"host twice", "hosts: [{host: a.example}, {host: A.EXAMPLE.}]", "f:1:35: hosts[1].host: a.example never applies: a.example matches first (hosts[0])"},
 		{"name of the admin listener with a port", "admin: {hosts: [\"a.example:3129\"]}", `f:1:17: admin.hosts[0]: found "a.example:3129", expected a host such as a.example; write the host alone, without scheme, port and path`},
-		{"IPv4-mapped host", "hosts: [{host: 192.0.2.1}, {host: \"::ffff:192.0.2.1\"}]", "f:1:35: hosts[1].host: 192.0.2.1 never applies: 192.0.2.1 matches first (hosts[0])"},
-		{"NAT64 host", "hosts: [{host: 192.0.2.1}, {host: \"64:ff9b::c000:201\"}]", "f:1:35: hosts[1].host: 192.0.2.1 never applies: 192.0.2.1 matches first (hosts[0])"},
-		{"host behind a wider pattern", "hosts: [{host: \"*.example\"}, {host: \"*.a.example\"}]", "f:1:37: hosts[1].host: *.a.example never applies: *.example matches first (hosts[0])"},
-		{"host behind every host", "hosts: [{host: \"*\"}, {host: a.example}]", "f:1:29: hosts[1].host: a.example never applies: * matches first (hosts[0])"},
 		{"the name itself is not below itself", "hosts: [{host: \"*.example\"}, {host: example}]", ""},
 		{"star within a name", "hosts: [{host: \"a*.example\"}]", `f:1:16: hosts[0].host: found "a*.example", expected a host such as a.example, or *.example for every host below it; host "a*.example": '*' does not belong in a name`},
 		{"exemption without anything", "exemptions: [{}]", "config: 4 faults\n" +
@@ -130,6 +125,7 @@ func TestChecks(t *testing.T) {
 }
 
 func TestWarnings(t *testing.T) {
+	const htpasswd = "auth: {htpasswd_file: robotsproxy.yaml}\n"
 	const exemption = "exemptions: [{host: a.example, effect: allow, reason: r, owner: o, until: %s}]\n"
 	tests := []struct{ name, text, want string }{
 		{"admin for others", "admin: {listen: 0.0.0.0:3129}", "f:1:17: admin.listen: 0.0.0.0:3129 can be reached by others, who can see which hosts you crawl if they learn the token; 127.0.0.1 is for this machine alone"},
@@ -139,6 +135,18 @@ func TestWarnings(t *testing.T) {
 		{"until yesterday", strings.ReplaceAll(exemption, "%s", "2026-05-31"), "f:1:75: exemptions[0].until: this exemption stopped working at 2026-06-01T00:00:00Z"},
 		{"until today, to its end in UTC", strings.ReplaceAll(exemption, "%s", "2026-06-01"), ""},
 		{"until this moment", strings.ReplaceAll(exemption, "%s", "2026-06-01T14:00:00+02:00"), "f:1:75: exemptions[0].until: this exemption stopped working at 2026-06-01T12:00:00Z"},
+		{"host twice", "hosts: [{host: a.example}, {host: A.EXAMPLE.}]", "f:1:35: hosts[1].host: a.example never applies: a.example matches first (hosts[0], f:1:16)"},
+		{"IPv4-mapped host", "hosts: [{host: 192.0.2.1}, {host: \"::ffff:192.0.2.1\"}]", "f:1:35: hosts[1].host: 192.0.2.1 never applies: 192.0.2.1 matches first (hosts[0], f:1:16)"},
+		{"NAT64 host", "hosts: [{host: 192.0.2.1}, {host: \"64:ff9b::c000:201\"}]", "f:1:35: hosts[1].host: 192.0.2.1 never applies: 192.0.2.1 matches first (hosts[0], f:1:16)"},
+		{"host behind a wider pattern", "hosts: [{host: \"*.example\"}, {host: \"*.a.example\"}]", "f:1:37: hosts[1].host: *.a.example never applies: *.example matches first (hosts[0], f:1:16)"},
+		{"host behind every host", "hosts: [{host: \"*\"}, {host: a.example}]", "f:1:29: hosts[1].host: a.example never applies: * matches first (hosts[0], f:1:16)"},
+		{"two hosts that overlap", "hosts: [{host: a.example}, {host: \"*.example\"}, {host: \"*.a.example\"}]", "f:1:56: hosts[2].host: *.a.example never applies: *.example matches first (hosts[1], f:1:35)"},
+		{"a narrow network in a wide one", "clients: [{name: wide, cidr: [127.0.0.0/8]}, {name: narrow, cidr: [127.9.0.0/16, 127.0.0.1]}]", `f:1:46: clients[1]: "narrow" never applies: "wide" matches first (clients[0], f:1:11)`},
+		{"a user on a network", htpasswd + "clients:\n  - {name: lab, cidr: [127.0.0.0/8]}\n  - {name: news, user: news}", `f:4:5: clients[1]: "news" never applies to requests from this machine: "lab" matches first (clients[0], f:3:5)`},
+		{"a user on every network", htpasswd + "listen: :3128\nidentity: {contact: \"mailto:op@example.org\"}\nclients:\n  - {name: lab, user: lab}\n  - {name: all, cidr: [0.0.0.0/0, \"::/0\"], user: news}\n  - {name: news, user: news}", `f:7:5: clients[2]: "news" never applies: "all" matches first (clients[1], f:6:5)`},
+		{"a user on one family of addresses", htpasswd + "listen: :3128\nidentity: {contact: \"mailto:op@example.org\"}\nclients:\n  - {name: all, cidr: [10.0.0.0/8]}\n  - {name: news, user: news}", ""},
+		{"a user twice", htpasswd + "clients: [{name: a, user: news}, {name: b, user: news, cidr: [127.0.0.1]}, {name: c, user: other}]", `f:2:34: clients[1]: "b" never applies: "a" matches first (clients[0], f:2:11)`},
+		{"a user that is known by its address too", htpasswd + "clients: [{name: a, user: news, cidr: [127.0.0.1]}, {name: b, cidr: [127.0.0.1]}, {name: c, user: news, cidr: [127.0.0.2]}]", ""},
 		{"until the next second", strings.ReplaceAll(exemption, "%s", "2026-06-01T12:00:01Z"), ""},
 	}
 	for _, tt := range tests {

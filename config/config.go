@@ -130,9 +130,9 @@ type Egress struct {
 	AllowAddresses []netip.Prefix
 	DenyAddresses  []netip.Prefix
 	Ports          []PortRange
-	Resolve        map[string]netip.Addr `as:"host"` // by canonical host; the guard still applies
+	Resolve        map[string]netip.Addr `as:"pattern"` // the most specific pattern counts; the guard still applies
 	CAFile         string                `as:"path"`
-	InsecureHosts  []string              `as:"host"` // canonical hosts whose certificate is not verified
+	InsecureHosts  []string              `as:"pattern"` // whose certificate is not verified
 
 	UpstreamProxy                string `as:"proxy"` // a URL; if empty, connections are direct
 	UpstreamProxyCredentialsFile string `as:"path"`  // contains user:password; if empty, none are sent

@@ -47,7 +47,9 @@ type Options struct {
 	// Ports lists the permitted ports. If nil, DefaultPorts.
 	Ports []PortRange
 
-	// Resolve maps canonical hosts to addresses, as a hosts file does. The guard judges these addresses too.
+	// Resolve maps hosts to addresses, as a hosts file does: "a.example" in canonical form, "*.example" for every host
+	// below example, or "*" for every name. The most specific pattern counts. An address as the host of a URL is mapped by
+	// its own entry only. The guard judges these addresses too.
 	Resolve map[string]netip.Addr
 
 	// Resolver resolves names. If nil, net.DefaultResolver.
@@ -62,6 +64,7 @@ type Options struct {
 // proxy only, and judges the origin's addresses before it asks for them. Its methods may be called concurrently.
 type Guard struct {
 	options  Options
+	resolve  patterns[netip.Addr] // Options.Resolve
 	special  *ssrf.Guardian
 	dialer   net.Dialer
 	upstream net.Dialer // permits every address but our own: the operator configured the upstream proxy
@@ -116,7 +119,9 @@ func New(o Options) *Guard {
 	if o.Resolver == nil {
 		o.Resolver = net.DefaultResolver
 	}
-	g := &Guard{options: o, special: ssrf.New(ssrf.WithAnyPort(), ssrf.WithAnyNetwork())}
+	g := &Guard{
+		options: o, resolve: newPatterns(o.Resolve), special: ssrf.New(ssrf.WithAnyPort(), ssrf.WithAnyNetwork()),
+	}
 	g.dialer = net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Resolver: o.Resolver, Control: g.control}
 	g.upstream = g.dialer
 	g.upstream.Control = g.controlUpstream
@@ -143,7 +148,7 @@ func (g *Guard) Check(o origin.Origin) error {
 	if !g.allowsPort(o.Port()) {
 		return &ProhibitedError{o.HostPort(), Port}
 	}
-	addr, ok := g.options.Resolve[o.Host()]
+	addr, ok := g.mappedAddr(o.Host())
 	if !ok {
 		if addr, ok = o.Addr(); !ok {
 			return nil // a name: control judges its address
@@ -201,10 +206,19 @@ func (g *Guard) mapped(addr string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if to, ok := g.options.Resolve[host]; ok {
+	if to, ok := g.mappedAddr(host); ok {
 		host = to.String()
 	}
 	return net.JoinHostPort(host, port), nil
+}
+
+// mappedAddr returns the address of host in Options.Resolve.
+func (g *Guard) mappedAddr(host string) (to netip.Addr, ok bool) {
+	to, ok = g.resolve.find(host)
+	if _, err := netip.ParseAddr(host); ok && err == nil {
+		to, ok = g.resolve.hosts[origin.Key(host)] // a pattern maps names only
+	}
+	return to, ok
 }
 
 // checkName resolves addr, "host:port", and returns an error if any of its addresses is prohibited: the upstream proxy

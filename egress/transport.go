@@ -20,7 +20,7 @@ type TransportOptions struct {
 	// RootCAs verify origins. If nil, the system's roots.
 	RootCAs *x509.CertPool
 
-	// InsecureHosts lists canonical hosts whose certificates are not verified.
+	// InsecureHosts lists hosts whose certificates are not verified, as the patterns of Options.Resolve.
 	InsecureHosts []string
 
 	// Pseudonym is our name in the Via field of robots.txt fetches through an upstream proxy, by which a loop is detected.
@@ -34,7 +34,7 @@ type Transport struct {
 	options              TransportOptions
 	verified, unverified *http.Transport
 	pinned               pools // for requests whose address is pinned: see Pin
-	insecure             map[string]bool
+	insecure             patterns[bool]
 	clear                *http.Transport // for http through an upstream proxy; nil without one
 	via                  Via             // for requests without Via; zero: none is added
 }
@@ -43,7 +43,7 @@ type Transport struct {
 func NewTransport(o TransportOptions) *Transport {
 	t := &Transport{
 		options: o, verified: newTransport(o, false), unverified: newTransport(o, true),
-		pinned: pools{byKey: make(map[poolKey]*http.Transport)}, insecure: make(map[string]bool),
+		pinned: pools{byKey: make(map[poolKey]*http.Transport)},
 	}
 	if u := o.Guard.options.Upstream; u != nil {
 		if o.Pseudonym != "" {
@@ -56,9 +56,11 @@ func NewTransport(o TransportOptions) *Transport {
 		})
 		t.clear.MaxIdleConnsPerHost = t.clear.MaxIdleConns // all are to the upstream proxy
 	}
-	for _, host := range o.InsecureHosts {
-		t.insecure[host] = true
+	insecure := make(map[string]bool)
+	for _, pattern := range o.InsecureHosts {
+		insecure[pattern] = true
 	}
+	t.insecure = newPatterns(insecure)
 	return t
 }
 
@@ -146,7 +148,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // direct returns the http.Transport for r without an upstream proxy.
 func (t *Transport) direct(r *http.Request) *http.Transport {
-	insecure := t.insecure[r.URL.Hostname()]
+	insecure, _ := t.insecure.find(r.URL.Hostname())
 	if addr, ok := pinned(r.Context()); ok {
 		return t.pinned.get(poolKey{addr, insecure}, func() *http.Transport { return newTransport(t.options, insecure) })
 	}

@@ -23,6 +23,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -43,6 +44,8 @@ type Conn struct {
 	refuse func(net.Conn, *SyntaxError)
 
 	scanner scanner // of the reading goroutine: net/http has one at a time
+
+	reason atomic.Pointer[string] // of the next final response; nil: the one of net/http
 
 	mu        sync.Mutex   // guards the fields below
 	open      bool         // another protocol follows: nothing is checked
@@ -244,6 +247,7 @@ func (c *Conn) setState(s http.ConnState) {
 	c.active = s == http.StateActive
 	if c.active {
 		c.requests++
+		c.reason.Store(nil) // the last handler may not have written a header
 	}
 }
 

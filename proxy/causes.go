@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/audit"
@@ -18,6 +19,9 @@ import (
 
 // This file turns the error of each stage of a request into a refusal, with a Detail that has no internal address.
 
+// unreachablePhrase is the Phrase of each refusal for ReasonRobotsUnreachable.
+const unreachablePhrase = "robots.txt unreachable"
+
 // lookUpRefusal returns the refusal for a look-up of robots.txt that returned no Snapshot: the guard refused the
 // address, the client left, too many fetches wait, or the upstream proxy failed.
 func lookUpRefusal(ex *exchange, err error) *refusal {
@@ -25,7 +29,9 @@ func lookUpRefusal(ex *exchange, err error) *refusal {
 		busy  *robots.BusyError
 		later *fetch.LaterError
 	)
-	ref := &refusal{Reason: policy.ReasonRobotsUnreachable, RetryAfter: time.Second, Err: err}
+	ref := &refusal{
+		Reason: policy.ReasonRobotsUnreachable, Phrase: unreachablePhrase, RetryAfter: time.Second, Err: err,
+	}
 	switch {
 	case egress.Prohibited(err):
 		return egressRefusal(ex, err)
@@ -95,6 +101,9 @@ func decisionRefusal(ex *exchange) *refusal {
 	switch d.Reason {
 	case policy.ReasonRobots, policy.ReasonIntercept:
 		ref.Detail = "robots.txt disallows every path for this agent"
+		if d.Reason == policy.ReasonRobots && d.Verdict.Line > 0 {
+			ref.Phrase = "Disallowed by robots.txt line " + strconv.Itoa(d.Verdict.Line)
+		}
 		if d.Verdict.Line > 0 {
 			ref.Rule = fmt.Sprintf("line %d: %s", d.Verdict.Line, d.Verdict.Rule)
 			ref.Detail = "robots.txt " + ref.Rule
@@ -102,11 +111,12 @@ func decisionRefusal(ex *exchange) *refusal {
 	case policy.ReasonTooComplex:
 		ref.Detail = "It takes too long to find the rule of robots.txt that holds for this URL and User-Agent."
 	case policy.ReasonRobotsUnreachable:
-		ref.ProxyError, ref.Err = snap.Cause, snap.Err
+		ref.Phrase, ref.ProxyError, ref.Err = unreachablePhrase, snap.Cause, snap.Err
 		ref.RetryAfter = max(time.Second, time.Until(snap.Expires)) // the next fetch
 		ref.Detail = ex.origin.String() + "/robots.txt could not be fetched: " + snap.UnreachableText()
 	case policy.ReasonPace:
 		ref.Status = http.StatusForbidden // not 429: a later request would be refused too
+		ref.Phrase = "The " + delayName(d.DelaySource) + " of " + ex.origin.Host() + " is too long"
 		const detail = "%s asks for %v between requests, which is more than max_crawl_delay allows."
 		ref.Detail = fmt.Sprintf(detail, ex.origin.Host(), d.Delay)
 	case policy.ReasonExemption:
@@ -124,8 +134,11 @@ func paceRefusal(ex *exchange, err error) *refusal {
 	)
 	switch {
 	case errors.As(err, &stopped):
-		detail := "The operator of the proxy has stopped " + ex.origin.Host() + "."
-		return &refusal{Reason: policy.ReasonStopped, Detail: detail, RetryAfter: time.Until(stopped.Until)} // not sent if negative
+		return &refusal{
+			Reason: policy.ReasonStopped, Phrase: "The operator has stopped " + ex.origin.Host(),
+			Detail:     "The operator of the proxy has stopped " + ex.origin.Host() + ".",
+			RetryAfter: time.Until(stopped.Until), // not sent if negative
+		}
 	case errors.As(err, &wait):
 		return waitRefusal(ex, wait)
 	case errors.As(err, &unavailable):
@@ -161,7 +174,32 @@ func waitRefusal(ex *exchange, wait *ratelimit.WaitError) *refusal {
 		detail = "The next free place for %s is in %v. Requests of this client have timed out sooner than that."
 	}
 	ref.Detail = fmt.Sprintf(detail, host, in)
+	ref.Phrase = fmt.Sprintf("Wait %d s", ref.retryAfter()) + waitPhrase(ref.Reason, wait.Full, ex.judged.DelaySource) + host
 	return ref
+}
+
+// waitPhrase returns what a request waits for, as the words between the time and the host in its Phrase.
+func waitPhrase(reason policy.Reason, full bool, source string) string {
+	switch {
+	case reason == policy.ReasonBackoff:
+		return " after the answers of "
+	case full:
+		return " for the queue of "
+	case source == "":
+		return " for the next place at "
+	}
+	return " for the " + delayName(source) + " of "
+}
+
+// delayName returns the name of a Delay as robots.txt has it.
+func delayName(source string) string {
+	switch source {
+	case "crawl-delay":
+		return "Crawl-delay"
+	case "request-rate":
+		return "Request-rate"
+	}
+	return "delay"
 }
 
 // upstreamRefusal returns the refusal for a request that was allowed and has no answer from the origin.

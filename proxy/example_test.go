@@ -85,8 +85,10 @@ func Example() {
 		log.Fatal(err)
 	}
 	resp.Body.Close()
-	fmt.Println(resp.Status, resp.Header.Get("Robotsproxy-Rule"))
+	fmt.Println(resp.Status)
+	fmt.Println(resp.Header.Get("Robotsproxy-Rule"))
 	// Output:
 	// deny /private/page by Disallow: /private/
-	// 403 Forbidden line 2: Disallow: /private/
+	// 403 Disallowed by robots.txt line 2
+	// line 2: Disallow: /private/
 }

@@ -292,6 +292,7 @@ func (ex *exchange) refuse(req *http.Request, ref *refusal) *http.Response {
 		ex.server.log.Debug("a decision could not be recorded", "err", err)
 	}
 	resp := ref.response(req, ex.rec.ID.String())
+	ex.conn.SetReason(ref.phrase(req.Method))
 	if ex.preference != "" {
 		resp.Header.Set("Preference-Applied", ex.preference)
 	}

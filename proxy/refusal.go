@@ -25,6 +25,7 @@ type refusal struct {
 	Status     int            // if zero, that of the Reason
 	ProxyError string         // error type of RFC 9209 section 2.3; if empty, that of the Reason
 	Detail     string         // one sentence for the client, without internal addresses or secrets
+	Phrase     string         // for the status line; if empty, the title of the Reason
 	Rule       string         // that decided, as in "line 12: Disallow: /x"; empty if another reason did
 	RetryAfter time.Duration  // if zero, the field is not sent
 	Delay      time.Duration  // between two requests, if the Delay is why the request must wait
@@ -115,10 +116,29 @@ const retryOverload = 5 * time.Second
 const maxWords = 1 << 10
 
 // nothingRead stands for the request of a client that is answered before its request is read.
-var nothingRead = &http.Request{Method: http.MethodGet, Header: http.Header{}}
+var nothingRead = &http.Request{Header: http.Header{}}
 
-// phrase returns the reason phrase of the status line: most clients show nothing else of an answer to a CONNECT.
-func (r *refusal) phrase() string { return cut(safetext.Field(string(r.Reason)+": "+r.Detail), 200) }
+// maxPhrase and maxDetailPhrase bound the reason phrase of a status line, in bytes. Clients show it in one line.
+const (
+	maxPhrase       = 100
+	maxDetailPhrase = 200
+)
+
+// phrase returns the reason phrase of the status line of HTTP/1.1, which many programs print and log. It has the Detail
+// if the client shows nothing else: of an answer to a CONNECT, or to bytes without a method, which are not a request.
+func (r *refusal) phrase(method string) string {
+	phrase := r.Phrase
+	switch {
+	case method == http.MethodConnect, method == "":
+		return cut(safetext.Field(string(r.Reason)+": "+r.Detail), maxDetailPhrase)
+	case phrase != "":
+	case r.Status == http.StatusProxyAuthRequired:
+		phrase = http.StatusText(r.Status)
+	default:
+		phrase = classes[r.Reason].title
+	}
+	return cut(safetext.Field(phrase), maxPhrase)
+}
 
 // response returns r as an answer to req. id is that of the record; without a record it is empty.
 func (r *refusal) response(req *http.Request, id string) *http.Response {
@@ -147,7 +167,7 @@ func (r *refusal) response(req *http.Request, id string) *http.Response {
 		r.rateLimit(h, seconds)
 	}
 	resp := &http.Response{
-		Status: strconv.Itoa(r.Status) + " " + r.phrase(), StatusCode: r.Status, Header: h,
+		Status: strconv.Itoa(r.Status) + " " + r.phrase(req.Method), StatusCode: r.Status, Header: h,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Body: http.NoBody, ContentLength: int64(len(body)), Request: req,
 	}

@@ -40,9 +40,9 @@ type response struct {
 }
 
 // write writes an answer of the proxy to the client, in one of three ways. At a CONNECT it takes the connection from
-// net/http: most clients show only the status line of a refusal, and a handler cannot choose its reason phrase. Bytes
-// that are not a request have no ResponseWriter; package http1 closes their connection. A tunnel that is open has
-// neither, and its client gets no answer.
+// net/http and closes it, since package http1 checks nothing after a CONNECT. Bytes that are not a request have no
+// ResponseWriter; package http1 closes their connection. A tunnel that is open has neither, and its client gets no
+// answer.
 func (w *response) write(req *http.Request, resp *http.Response) {
 	if req.Method == http.MethodConnect {
 		if conn, _, err := http.NewResponseController(w.ResponseWriter).Hijack(); err == nil {

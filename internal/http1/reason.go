@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// maxReason bounds a reason phrase, in bytes.
-const maxReason = 120
+// maxReason is the maximum length of a reason phrase, in bytes.
+const maxReason = 200
 
 // SetReason makes reason the reason phrase of the final response to the request that is being served (RFC 9112 section 4).
-// net/http always writes the one that belongs to the status code. A reason longer than 120 bytes is cut; each byte that is
-// not printable ASCII becomes a question mark. The handler calls it before it writes the header. A nil Conn permits it:
+// net/http always writes the standard one of the status code. A reason longer than 200 bytes is cut; each rune that
+// is not printable ASCII becomes a question mark. The handler calls it before it writes the header. A nil Conn permits it:
 // HTTP/2 has no reason phrases.
 func (c *Conn) SetReason(reason string) {
 	if c == nil {

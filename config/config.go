@@ -11,6 +11,8 @@
 // Default. The same parsers and checks apply to every source. A Config is immutable after Load; to change it, load
 // another one.
 //
+// While the proxy runs, Merge says what of a newly loaded Config can be put in force, and what needs a restart.
+//
 // Package settings decodes the sources, and says how a key follows from the name of a field and what the tags mean.
 // This package has the schema: the struct Config, the kinds of values (scalar.go, strings.go, units.go) and the checks.
 //
@@ -30,9 +32,9 @@ import (
 
 // Config is the configuration. Default has the defaults, and config.example.yaml describes each key.
 type Config struct {
-	Listen         string `as:"address"`
+	Listen         string `as:"address" reload:"restart"`
 	Admin          Admin
-	DataDir        string `as:"path"` // if not set, Load chooses it: see Options.Env
+	DataDir        string `as:"path" reload:"restart"` // if not set, Load chooses it: see Options.Env
 	Mode           policy.Mode
 	Identity       Identity
 	Robots         Robots
@@ -45,23 +47,23 @@ type Config struct {
 	ResponseFields bool
 	Grace          time.Duration `range:"0s..1h"`
 	Audit          Audit
-	Store          Store
-	Redis          Redis
+	Store          Store `reload:"restart"`
+	Redis          Redis `reload:"restart"`
 	Log            Log
-	Clients        []Client           // the first match applies; if empty, every user of Auth, and without Required everyone
-	Hosts          []Host             // the first match applies
-	Exemptions     []policy.Exemption // host patterns are canonical
+	Clients        []Client           `id:"name"`                    // the first match applies; if empty, every user of Auth, and without Required everyone
+	Hosts          []Host             `id:"host"`                    // the first match applies
+	Exemptions     []policy.Exemption `id:"effect,host,path,client"` // host patterns are canonical
 
 	origins map[string]settings.Origin // the place of each key that was set, for Values
 }
 
 // Admin is the operator's own listener.
 type Admin struct {
-	Listen               string   `as:"address"`
-	Hosts                []string `as:"host"`          // canonical names of the listener, besides localhost and that of Listen
-	TokenFile            string   `as:"path"`          // if empty, in the data directory
-	Connections          int      `range:"1..1000000"` // open at a time
-	ConnectionsPerClient int      `range:"1..1000000"` // of one address, or of one /64 network of IPv6
+	Listen               string   `as:"address" reload:"restart"`
+	Hosts                []string `as:"host"`                           // canonical names of the listener, besides localhost and that of Listen
+	TokenFile            string   `as:"path" reload:"restart"`          // if empty, in the data directory
+	Connections          int      `range:"1..1000000" reload:"restart"` // open at a time
+	ConnectionsPerClient int      `range:"1..1000000" reload:"restart"` // of one address, or of one /64 network of IPv6
 }
 
 // Identity is the User-Agent of the proxy's own fetches of robots.txt.
@@ -83,7 +85,7 @@ type Robots struct {
 	OnUnauthorized Treatment
 	OnHTML         Treatment
 	ServeFromCache bool
-	CacheSize      Size `range:"1MiB..1TiB"`
+	CacheSize      Size `range:"1MiB..1TiB" reload:"restart"`
 }
 
 // Pacing configures the Delay between requests to one host, and the wait for it.
@@ -94,7 +96,7 @@ type Pacing struct {
 	MaxCrawlDelay     time.Duration `range:"0s.."`       // 0: unlimited
 	OverMax           OverMax
 	Spacing           Spacing
-	Key               PaceKey
+	Key               PaceKey       `reload:"restart"`
 	MaxWait           time.Duration `range:"0s..24h"`
 	MaxWaitCap        time.Duration `range:"0s..24h"`
 	MaxQueue          int           `range:"1..1000000"`
@@ -111,8 +113,8 @@ type Limits struct {
 	RequestsPerClient      int           `range:"0..1000000"`
 	RequestMemory          Size          `range:"1MiB..1TiB"` // for headers and buffered bodies of Requests
 	RequestMemoryPerClient Size          `range:"1MiB..1TiB"`
-	HeaderTimeout          time.Duration `range:"100ms..10m"`
-	IdleTimeout            time.Duration `range:"1s..24h"`
+	HeaderTimeout          time.Duration `range:"100ms..10m" reload:"restart"`
+	IdleTimeout            time.Duration `range:"1s..24h" reload:"restart"`
 	RequestTimeout         time.Duration `range:"0s.."` // not counting the wait for the host's pace; 0: unlimited
 }
 
@@ -121,8 +123,8 @@ type Limits struct {
 type Intercept struct {
 	Mode        policy.Interception
 	TunnelHosts []string `as:"pattern"` // their tunnels are forwarded without interception
-	CACert      string   `as:"path"`
-	CAKey       string   `as:"path"`
+	CACert      string   `as:"path" reload:"restart"`
+	CAKey       string   `as:"path" reload:"restart"`
 }
 
 // Egress configures the connections to origins.
@@ -134,8 +136,8 @@ type Egress struct {
 	CAFile         string                `as:"path"`
 	InsecureHosts  []string              `as:"pattern"` // whose certificate is not verified
 
-	UpstreamProxy                string `as:"proxy"` // a URL; if empty, connections are direct
-	UpstreamProxyCredentialsFile string `as:"path"`  // contains user:password; if empty, none are sent
+	UpstreamProxy                string `as:"proxy" reload:"restart"` // a URL; if empty, connections are direct
+	UpstreamProxyCredentialsFile string `as:"path" reload:"restart"`  // contains user:password; if empty, none are sent
 }
 
 // Auth configures the passwords of clients.
@@ -151,11 +153,11 @@ type Refusal struct {
 
 // Audit configures the records of requests.
 type Audit struct {
-	JSONL     string `as:"path"` // if empty, audit.jsonl in the data directory; "-" is standard output
-	Buffer    int    `range:"1..10000000"`
+	JSONL     string `as:"path" reload:"restart"` // if empty, audit.jsonl in the data directory; "-" is standard output
+	Buffer    int    `range:"1..10000000" reload:"restart"`
 	OnFailure OnFailure
 	Query     Query
-	Instance  int `range:"-1..1023"` // the number in the records' ids; -1: chosen at the start
+	Instance  int `range:"-1..1023" reload:"restart"` // the number in the records' ids; -1: chosen at the start
 }
 
 // Store configures state.db, which keeps robots.txt files over a restart.
@@ -174,7 +176,7 @@ type Redis struct {
 // Log configures the program's messages, which are not the records of Audit.
 type Log struct {
 	Level  slog.Level
-	Format LogFormat
+	Format LogFormat `reload:"restart"`
 }
 
 // Client is a client that may use the proxy.

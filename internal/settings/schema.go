@@ -47,6 +47,9 @@ func (s *Schema) addSection(t reflect.Type) {
 			continue
 		}
 		sec.fields, sec.names = append(sec.fields, f), append(sec.names, snake(f.Name))
+		if when := f.Tag.Get("reload"); when != "" && when != "restart" {
+			panic("settings: cannot read the tag reload:" + when + " of the field " + f.Name)
+		}
 		elem, tag := f.Type, f.Tag
 		for elem.Kind() == reflect.Slice || elem.Kind() == reflect.Pointer || elem.Kind() == reflect.Map {
 			if elem.Kind() == reflect.Map {
@@ -57,11 +60,22 @@ func (s *Schema) addSection(t reflect.Type) {
 		}
 		if s.isSection(elem) {
 			s.addSection(elem)
+			s.mustID(f, elem)
 		} else {
 			s.mustScalar(f, elem, tag)
 		}
 	}
 	s.sections[t] = sec
+}
+
+// mustID panics if the "id" tag of f names a key that elem does not have.
+func (s *Schema) mustID(f reflect.StructField, elem reflect.Type) {
+	id := f.Tag.Get("id")
+	for key := range strings.SplitSeq(id, ",") {
+		if id != "" && !slices.Contains(s.sections[elem].names, key) {
+			panic("settings: cannot read the tag id:" + id + " of the field " + f.Name)
+		}
+	}
 }
 
 func (s *Schema) mustScalar(f reflect.StructField, t reflect.Type, tag reflect.StructTag) {
@@ -92,26 +106,28 @@ func (s *Schema) isSection(t reflect.Type) bool { return t.Kind() == reflect.Str
 
 // leaf is a value without keys: a scalar, a list or map of scalars, or an empty list of sections.
 type leaf struct {
-	key   string
-	value reflect.Value
-	tag   reflect.StructTag
+	key     string
+	value   reflect.Value
+	tag     reflect.StructTag
+	restart bool
 }
 
 // leaves returns all leaves below v, in the order of the struct.
-func (s *Schema) leaves(v reflect.Value, key string, tag reflect.StructTag) []leaf {
+func (s *Schema) leaves(v reflect.Value, key string, tag reflect.StructTag, restart bool) []leaf {
 	var all []leaf
+	restart = restart || needsRestart(tag)
 	switch {
 	case s.isSection(v.Type()):
 		sec := s.sections[v.Type()]
 		for i, f := range sec.fields {
-			all = append(all, s.leaves(v.FieldByIndex(f.Index), Join(key, sec.names[i]), f.Tag)...)
+			all = append(all, s.leaves(v.FieldByIndex(f.Index), Join(key, sec.names[i]), f.Tag, restart)...)
 		}
 	case v.Kind() == reflect.Slice && s.isSection(v.Type().Elem()) && v.Len() > 0:
 		for i := range v.Len() {
-			all = append(all, s.leaves(v.Index(i), Item(key, i), tag)...)
+			all = append(all, s.leaves(v.Index(i), Item(key, i), tag, restart)...)
 		}
 	default:
-		all = append(all, leaf{key, v, tag})
+		all = append(all, leaf{key, v, tag, restart})
 	}
 	return all
 }
@@ -120,7 +136,7 @@ func (s *Schema) leaves(v reflect.Value, key string, tag reflect.StructTag) []le
 // the keys of its entries (clients[0].name), or one key if it is empty (clients).
 func (s *Schema) Keys(config any) []string {
 	var keys []string
-	for _, l := range s.leaves(reflect.ValueOf(config), "", "") {
+	for _, l := range s.leaves(reflect.ValueOf(config), "", "", false) {
 		keys = append(keys, l.key)
 	}
 	return keys

@@ -21,9 +21,10 @@
 //
 // The key of a field is its name in snake case, prefixed with the keys of the structs around it: MaxQueue of a field
 // Pacing is pacing.max_queue. A struct without a Scalar is a section, a group of keys. A slice of sections is a list
-// that only the file can set. A nil pointer means that the value is not set. Two tags refine a field: "as" names the
+// that only the file can set. A nil pointer means that the value is not set. Tags refine a field: "as" names the
 // kind of a string, and "range" the bounds of a number ("1s..24h", or "1s.." without an upper bound), with a reason in
-// "why".
+// "why". The tag reload:"restart" marks a key, or all keys of a section, that cannot change while the program runs, and
+// "id" lists the keys that name an entry of a list: see Diff.
 //
 // Relative paths, strings of the kind "path", are relative to the folder of the file, or to the working directory if a
 // variable or flag sets them.
@@ -76,6 +77,9 @@ func (d *Decoder) Warnings() []Warning { return slices.Clone(d.warnings) }
 
 // Origins returns the place of each key that was set.
 func (d *Decoder) Origins() map[string]Origin { return maps.Clone(d.origins) }
+
+// SetOrigins replaces the places of the keys that were set, for a struct that was filled by another Decoder.
+func (d *Decoder) SetOrigins(origins map[string]Origin) { d.origins = maps.Clone(origins) }
 
 // Reject reports a problem of the value of key, at the place that set it.
 func (d *Decoder) Reject(key, format string, args ...any) {

@@ -12,16 +12,18 @@ type Value struct {
 	Key    string // robots.ttl, clients[0].name
 	Text   string // a list is joined with commas, as in a variable
 	Origin Origin
+
+	Restart bool // the key is tagged reload:"restart"
 }
 
 // Values returns every key of config, a struct of the schema's type, with its text and its place in origins, in the
 // order of the fields. It returns the keys of an entry of a list only if the entry sets them.
 func (s *Schema) Values(config any, origins map[string]Origin) []Value {
 	var values []Value
-	for _, l := range s.leaves(reflect.ValueOf(config), "", "") {
+	for _, l := range s.leaves(reflect.ValueOf(config), "", "", false) {
 		from, isSet := origins[l.key]
 		if isSet || !strings.Contains(l.key, "[") {
-			values = append(values, Value{l.key, s.format(l.value, l.tag), from})
+			values = append(values, Value{l.key, s.format(l.value, l.tag), from, l.restart})
 		}
 	}
 	return values

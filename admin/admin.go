@@ -23,6 +23,7 @@ import (
 	"net/http"
 	"net/netip"
 	"path"
+	"sync/atomic"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/origin"
@@ -46,7 +47,7 @@ type Options struct {
 type Handler struct {
 	options     Options
 	token       [sha256.Size]byte
-	hosts       map[string]bool // canonical
+	hosts       atomic.Pointer[map[string]bool] // canonical
 	started     time.Time
 	crossOrigin *http.CrossOriginProtection
 	mux         *http.ServeMux
@@ -70,22 +71,30 @@ func New(o Options) (*Handler, error) {
 	if (o.Files == nil) != (o.History == nil) {
 		return nil, errors.New("admin: Files and History are needed together")
 	}
-	hosts, err := canonicalHosts(o.Hosts)
-	if err != nil {
-		return nil, fmt.Errorf("admin: %w", err)
+	h := &Handler{
+		options:     o,
+		token:       sha256.Sum256([]byte(o.Token)),
+		started:     time.Now(),
+		crossOrigin: http.NewCrossOriginProtection(),
+	}
+	if err := h.SetHosts(o.Hosts); err != nil {
+		return nil, err
 	}
 	if err := o.Metrics.register(o.Version, o.Gauges); err != nil {
 		return nil, fmt.Errorf("admin: %w", err)
 	}
-	h := &Handler{
-		options:     o,
-		token:       sha256.Sum256([]byte(o.Token)),
-		hosts:       hosts,
-		started:     time.Now(),
-		crossOrigin: http.NewCrossOriginProtection(),
-	}
 	h.mux = h.routes()
 	return h, nil
+}
+
+// SetHosts replaces Options.Hosts.
+func (h *Handler) SetHosts(names []string) error {
+	hosts, err := canonicalHosts(names)
+	if err != nil {
+		return fmt.Errorf("admin: %w", err)
+	}
+	h.hosts.Store(&hosts)
+	return nil
 }
 
 // routes returns the mux of all pages. A pattern with GET also serves HEAD, and answers other methods with 405.
@@ -165,7 +174,7 @@ func (h *Handler) knows(field string) bool {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return true
 	}
-	return h.hosts[host]
+	return (*h.hosts.Load())[host]
 }
 
 func misdirected(w http.ResponseWriter, field string) {

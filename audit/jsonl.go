@@ -44,6 +44,7 @@ type JSONL struct {
 	ended   int    // of those, ended
 	taken   int    // of those, taken by writeAll
 	lost    int64  // ended and dropped
+	proceed bool   // see JSONLOptions.Continue
 	closed  bool
 
 	wake chan struct{} // signals that records are pending
@@ -71,7 +72,7 @@ func newJSONL(o JSONLOptions, out io.WriteCloser) *JSONL {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	w := &JSONL{options: o, out: out, wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
+	w := &JSONL{options: o, proceed: o.Continue, out: out, wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
 	go w.writeAll()
 	return w
 }
@@ -146,7 +147,7 @@ func lastLineEnd(f *os.File) (int64, error) {
 func (w *JSONL) Begin(_ context.Context, _ *Record) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed || w.records >= w.options.Buffer && !w.options.Continue {
+	if w.closed || w.records >= w.options.Buffer && !w.proceed {
 		return ErrUnavailable
 	}
 	w.records++
@@ -170,6 +171,13 @@ func (w *JSONL) End(r *Record) {
 		default: // already signaled
 		}
 	}
+}
+
+// SetContinue replaces JSONLOptions.Continue.
+func (w *JSONL) SetContinue(on bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.proceed = on
 }
 
 // Lost returns the number of records that were dropped.

@@ -14,11 +14,10 @@ import (
 // Addresses resolves origins before they are dialled, for a pace by address. It resolves a name at most once a minute.
 // A request must then be sent with Pin, or the dial resolves the name again.
 type Addresses struct {
+	mu     sync.Mutex // guards the fields below
 	guard  *Guard
 	lookUp func(ctx context.Context, addr string) ([]netip.AddrPort, error)
-
-	mu    sync.Mutex // guards known
-	known map[string]address
+	known  map[string]address
 }
 
 type address struct {
@@ -36,6 +35,14 @@ func NewAddresses(g *Guard) *Addresses {
 	return &Addresses{guard: g, lookUp: g.lookUp, known: make(map[string]address)}
 }
 
+// Reload makes a resolve names as g does from now on. It keeps no address.
+func (a *Addresses) Reload(g *Guard) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.guard, a.lookUp = g, g.lookUp
+	clear(a.known)
+}
+
 // Of returns the address to dial for o. The name may have several: Of takes those of the family that the resolver puts
 // first, and returns the lowest that is permitted, so that the order in which a name server returns them makes no
 // difference. Its error is that of a dial: a *net.DNSError, or a *ProhibitedError if no address is permitted.
@@ -43,19 +50,20 @@ func (a *Addresses) Of(ctx context.Context, o origin.Origin) (netip.Addr, error)
 	now := time.Now()
 	a.mu.Lock()
 	found, ok := a.known[o.Host()]
+	guard, lookUp := a.guard, a.lookUp
 	a.mu.Unlock()
 	if ok && now.Before(found.expires) {
 		return found.addr, nil
 	}
-	all, err := a.lookUp(ctx, o.HostPort())
+	all, err := lookUp(ctx, o.HostPort())
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	addr, err := a.guard.choose(all)
+	addr, err := guard.choose(all)
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	a.keep(o.Host(), address{addr, now.Add(addressTTL)})
+	a.keep(guard, o.Host(), address{addr, now.Add(addressTTL)})
 	return addr, nil
 }
 
@@ -68,10 +76,13 @@ func (a *Addresses) Last(host string) (netip.Addr, bool) {
 	return found.addr, ok
 }
 
-// keep stores an address. If there are too many, it first drops all: a look-up is cheap.
-func (a *Addresses) keep(host string, found address) {
+// keep stores an address that guard permits. If there are too many, it first drops all: a look-up is cheap.
+func (a *Addresses) keep(guard *Guard, host string, found address) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if guard != a.guard {
+		return // Reload was called since
+	}
 	if len(a.known) >= knownAddresses {
 		clear(a.known)
 	}

@@ -78,7 +78,7 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("Last(a.example) = %v, %t; Last(none.example) = _, %t; want 192.0.2.2, true; _, false", last, ok, known)
 		}
 		for range knownAddresses + 10 {
-			a.keep(time.Now().String(), address{})
+			a.keep(a.guard, time.Now().String(), address{})
 			time.Sleep(time.Nanosecond)
 		}
 		if len(a.known) > knownAddresses {

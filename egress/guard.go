@@ -68,9 +68,13 @@ type Guard struct {
 	special  *ssrf.Guardian
 	dialer   net.Dialer
 	upstream net.Dialer // permits every address but our own: the operator configured the upstream proxy
+	own      *listeners
+}
 
-	mu  sync.RWMutex // guards own
-	own []netip.AddrPort
+// listeners are the addresses of our own listeners.
+type listeners struct {
+	mu  sync.RWMutex // guards all
+	all []netip.AddrPort
 }
 
 // Kind is the reason for which the guard prohibits an address. Its values are metric labels.
@@ -121,11 +125,21 @@ func New(o Options) *Guard {
 	}
 	g := &Guard{
 		options: o, resolve: newPatterns(o.Resolve), special: ssrf.New(ssrf.WithAnyPort(), ssrf.WithAnyNetwork()),
+		own: &listeners{},
 	}
 	g.dialer = net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Resolver: o.Resolver, Control: g.control}
 	g.upstream = g.dialer
 	g.upstream.Control = g.controlUpstream
 	return g
+}
+
+// With returns a Guard with other Options, but with the Resolver and the Upstream of g. The two share the listeners that
+// Protect has been called for, and will be.
+func (g *Guard) With(o Options) *Guard {
+	o.Resolver, o.Upstream = g.options.Resolver, g.options.Upstream
+	other := New(o)
+	other.own = g.own
+	return other
 }
 
 // Protect prohibits dials to addr, one of our own listeners, whatever the options permit.
@@ -135,10 +149,10 @@ func (g *Guard) Protect(addr net.Addr) {
 		return // not a TCP listener
 	}
 	ap = netip.AddrPortFrom(ap.Addr().WithZone("").Unmap(), ap.Port())
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !slices.Contains(g.own, ap) {
-		g.own = append(g.own, ap)
+	g.own.mu.Lock()
+	defer g.own.mu.Unlock()
+	if !slices.Contains(g.own.all, ap) {
+		g.own.all = append(g.own.all, ap)
 	}
 }
 
@@ -299,9 +313,9 @@ func (g *Guard) allowsPort(port uint16) bool {
 // unspecified address is reached by every address of this machine.
 func (g *Guard) isOwn(ap netip.AddrPort) bool {
 	addr := origin.Reached(ap.Addr())
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	return slices.ContainsFunc(g.own, func(own netip.AddrPort) bool {
+	g.own.mu.RLock()
+	defer g.own.mu.RUnlock()
+	return slices.ContainsFunc(g.own.all, func(own netip.AddrPort) bool {
 		if own.Port() != ap.Port() {
 			return false
 		}

@@ -59,9 +59,9 @@ type CacheOptions struct {
 // ask for it at the same time, and keeps the Snapshot until it expires. A Snapshot in use is renewed before that.
 // Failures are kept too, so that a dead origin is not asked for each request. The methods may be called concurrently.
 type Cache struct {
-	options  CacheOptions
+	options  atomic.Pointer[CacheOptions]
 	born     time.Time
-	seed     maphash.Seed
+	seed     atomic.Pointer[maphash.Seed]
 	kept     *ristretto.Cache[uint64, *Snapshot]
 	recent   recent
 	inflight inflightPool
@@ -113,13 +113,38 @@ func NewCache(o CacheOptions) (*Cache, error) {
 		return nil, fmt.Errorf("robots: making the cache: %w", err)
 	}
 	c := &Cache{
-		options: o, born: time.Now(), seed: maphash.MakeSeed(), kept: kept, recent: newRecent(forRecent),
+		born: time.Now(), kept: kept, recent: newRecent(forRecent),
 		queue: newQueue(o.MaxFetches, o.MaxBodies, runtime.GOMAXPROCS(0), o.MaxQueue),
 		saver: newSaver(saverBytes),
 	}
+	c.options.Store(&o)
+	c.newSeed()
 	c.life, c.end = context.WithCancel(context.Background())
 	c.saves, c.endSaves = context.WithCancel(context.Background())
 	return c, nil
+}
+
+// Reload replaces Fetch, Expiry, MaxWait and UnreachableAllows in the options, and keeps the others. The Snapshots in
+// memory are read again from the Store when they are needed, so that Expiry applies to them. Fetches under way are not
+// disturbed.
+func (c *Cache) Reload(o CacheOptions) error {
+	if o.Fetch == nil {
+		return errors.New("robots: a Cache needs a Fetch")
+	}
+	setDefault(&o.MaxWait, 150*time.Second)
+	now := *c.options.Load()
+	now.Fetch, now.Expiry, now.MaxWait, now.UnreachableAllows = o.Fetch, o.Expiry, o.MaxWait, o.UnreachableAllows
+	c.options.Store(&now)
+	c.newSeed()
+	c.recent.clear()
+	return nil
+}
+
+// newSeed changes all keys, so that no Snapshot in ristretto is found any more. Ristretto removes those that are not
+// used first.
+func (c *Cache) newSeed() {
+	seed := maphash.MakeSeed()
+	c.seed.Store(&seed)
 }
 
 // Close ends the fetches under way, waits for them, saves what waits to be saved, for two seconds at most, and frees
@@ -204,7 +229,7 @@ func (c *Cache) Used(o origin.Origin) bool {
 	return snap != nil && snap.marks.And(^uint32(markUsed))&markUsed != 0
 }
 
-func (c *Cache) key(o origin.Origin) uint64 { return maphash.Comparable(c.seed, o) }
+func (c *Cache) key(o origin.Origin) uint64 { return maphash.Comparable(*c.seed.Load(), o) }
 
 // inMemory returns the Snapshot of o in memory, fresh or not, or nil. It compares origins, since two may have one key.
 func (c *Cache) inMemory(key uint64, o origin.Origin) *Snapshot {

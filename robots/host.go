@@ -210,10 +210,11 @@ func (q *queue) refuseLate(h *host, now time.Time) {
 // the Snapshot of o that counts, or nil if that is not known.
 func (c *Cache) space(p *pass, o origin.Origin, snap *Snapshot) {
 	p.asked = false
-	if c.options.Spacing == nil {
+	spacing := c.options.Load().Spacing
+	if spacing == nil {
 		return
 	}
-	if d := c.options.Spacing(o, snap); d > 0 {
+	if d := spacing(o, snap); d > 0 {
 		c.queue.space(o, d)
 	}
 }
@@ -226,6 +227,6 @@ func (c *Cache) enter(ctx context.Context, p *pass, o origin.Origin) error {
 			c.space(p, o, nil)
 		}
 	}
-	t := &ticket{host: origin.Key(o.Host()), origin: o, most: c.options.MaxWait}
+	t := &ticket{host: origin.Key(o.Host()), origin: o, most: c.options.Load().MaxWait}
 	return p.take(ctx, &p.queue.fetches, t, &p.fetch)
 }

@@ -155,7 +155,7 @@ func (c *Cache) ask(ctx context.Context, f *inflight, before *Snapshot) (result,
 	}
 	c.counts.fetches.Add(1)
 	f.pass.asked = true
-	answer, err := c.options.Fetch(ctx, f.request(before))
+	answer, err := c.options.Load().Fetch(ctx, f.request(before))
 	if err != nil {
 		c.space(f.pass, f.origin, nil)
 		c.outages.note(f.job, err, time.Now())
@@ -170,7 +170,7 @@ func (c *Cache) ask(ctx context.Context, f *inflight, before *Snapshot) (result,
 		c.space(f.pass, f.origin, before)
 		return result{snap: before}, nil
 	}
-	snap := supersede(before, f.snapshot(answer, before), c.options.UnreachableAllows)
+	snap := supersede(before, f.snapshot(answer, before), c.options.Load().UnreachableAllows)
 	c.space(f.pass, f.origin, snap.prepare())
 	if f.purpose != toJudge || answer.Flags&RedirectRefused == 0 { // else another job may follow that redirect
 		c.keep(f, snap, before)
@@ -211,7 +211,7 @@ func (s *Snapshot) countsOn() bool { return s != nil && !s.isGood() && s.freshAt
 
 // spare returns the Snapshot that counts while the host is paused, or nil if the origin must be asked all the same.
 func (c *Cache) spare(f *inflight, before *Snapshot) *Snapshot {
-	now, until := time.Now(), c.options.Paused(f.origin.Host())
+	now, until := time.Now(), c.options.Load().Paused(f.origin.Host())
 	switch {
 	case before == nil || f.purpose == anyway || !now.Before(until):
 		return nil
@@ -248,7 +248,7 @@ func (c *Cache) extend(f *inflight, before *Snapshot, now, until time.Time, why 
 func (c *Cache) keep(f *inflight, snap, before *Snapshot) {
 	if change := c.replace(f, snap, before); change != nil {
 		c.counts.changes.Add(1)
-		c.options.Changed(*change)
+		c.options.Load().Changed(*change)
 	}
 }
 

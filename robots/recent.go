@@ -59,6 +59,14 @@ func (r *recent) add(snap *Snapshot) {
 	r.queue = append(r.queue, e) // after shrink, which must not remove it
 }
 
+// clear removes all.
+func (r *recent) clear() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.at)
+	r.queue, r.bytes = nil, 0
+}
+
 func (r *recent) remove(o origin.Origin) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -192,5 +192,5 @@ func (c *Cache) trySave(ctx context.Context, u *unsaved) (err error) {
 			err = fmt.Errorf("panic: %v", v)
 		}
 	}()
-	return c.options.Store.Save(ctx, u.snap, u.change)
+	return c.options.Load().Store.Save(ctx, u.snap, u.change)
 }

@@ -57,7 +57,7 @@ const storePatience = 5 * time.Second
 func (c *Cache) load(ctx context.Context, o origin.Origin) (*Snapshot, error) {
 	limited, cancel := context.WithTimeout(ctx, storePatience)
 	defer cancel()
-	snap, err := c.options.Store.Load(limited, o)
+	snap, err := c.options.Load().Store.Load(limited, o)
 	if err == nil && c.saver.outdated(snap) {
 		err = ErrNoSnapshot
 	}
@@ -78,10 +78,11 @@ func (c *Cache) load(ctx context.Context, o origin.Origin) (*Snapshot, error) {
 
 // expiry returns when snap must be fetched again under the options of today.
 func (c *Cache) expiry(snap *Snapshot) time.Time {
-	if snap.Stale || c.options.Expiry == nil {
+	expiry := c.options.Load().Expiry
+	if snap.Stale || expiry == nil {
 		return snap.Expires
 	}
-	return c.options.Expiry(&snap.Answer)
+	return expiry(&snap.Answer)
 }
 
 // erase removes the origin of j. It changes the memory last, so that a Store that fails leaves all unchanged.
@@ -104,7 +105,7 @@ func (c *Cache) deleteStored(o origin.Origin) error {
 	defer func() { <-c.saver.saving }()
 	ctx, cancel := context.WithTimeout(c.life, storePatience)
 	defer cancel()
-	if err := c.options.Store.Delete(ctx, o); err != nil {
+	if err := c.options.Load().Store.Delete(ctx, o); err != nil {
 		return err
 	}
 	c.saver.forget(o)
@@ -113,7 +114,7 @@ func (c *Cache) deleteStored(o origin.Origin) error {
 
 func (c *Cache) storeFailed(err error) {
 	c.counts.storeErrors.Add(1)
-	c.options.StoreFailed(err)
+	c.options.Load().StoreFailed(err)
 }
 
 // noStore is the Store of a Cache without one.

@@ -6,7 +6,8 @@
 //	metrics.Observe(record) // for each request that has ended
 //
 // Health checks, metrics, the certificate and the PAC script need no token. They contain no host, URL or client. All
-// other pages are under /api/ and need the token that LoadToken makes at the first start.
+// other pages are under /api/v1/ and need the token that LoadToken makes at the first start; docs/openapi.yaml describes
+// them.
 //
 // Every request, with or without a token, must address this listener by an IP address, as localhost, or by one of
 // Options.Hosts. Otherwise a page of another site could reach the listener through a browser by DNS rebinding.
@@ -31,7 +32,7 @@ import (
 
 // Options configure a Handler. Token is required.
 type Options struct {
-	Token   string       // for requests under /api/; see LoadToken
+	Token   string       // for requests under /api/v1/; see LoadToken
 	Version string       // of the program; if empty, "unknown"
 	Hosts   []string     // names of the listener besides localhost; if empty, only localhost and IP addresses
 	CA      http.Handler // serves /ca.pem; if nil, the path is not found
@@ -39,7 +40,8 @@ type Options struct {
 	Ready   func() error // returns the reason not to send traffic, or nil; if the function is nil, always ready
 	Metrics *Metrics     // counters; if nil, requests are not counted
 	Gauges  []Gauge      // values from other packages
-	Files   Files        // the cached robots.txt files; if nil, /api/cache is not served
+	State   func() State // of the proxy, for /api/v1/status; if nil, the zero State
+	Files   Files        // the cached robots.txt files; if nil, /api/v1/cache is not served
 	History History      // their past versions; required with Files
 }
 
@@ -67,6 +69,9 @@ func New(o Options) (*Handler, error) {
 	}
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics()
+	}
+	if o.State == nil {
+		o.State = func() State { return State{} }
 	}
 	if (o.Files == nil) != (o.History == nil) {
 		return nil, errors.New("admin: Files and History are needed together")
@@ -104,10 +109,7 @@ func (h *Handler) routes() *http.ServeMux {
 	mux.HandleFunc("GET /healthz", healthz)
 	mux.HandleFunc("GET /readyz", h.readyz)
 	mux.Handle("GET /metrics", h.options.Metrics.handler())
-	mux.Handle("GET /api/status", h.Protected(http.HandlerFunc(h.status)))
-	if h.options.Files != nil {
-		h.fileRoutes(mux)
-	}
+	h.serveAPI(mux)
 	if h.options.CA != nil {
 		mux.Handle("GET /ca.pem", h.options.CA)
 	}

@@ -60,7 +60,8 @@ func TestEndpoints(t *testing.T) {
 		{"/ca.pem", 200, "application/x-x509-ca-cert", certificate},
 		{"/proxy.pac", 200, "application/x-ns-proxy-autoconfig", "FindProxyForURL"},
 		{"/metrics", 200, "text/plain; version=0.0.4; charset=utf-8; escaping=underscores", "go_goroutines"},
-		{"/api/status", 401, "text/plain; charset=utf-8", "Authorization: Bearer TOKEN"},
+		{"/api/v1/status", 401, "application/problem+json", "Authorization: Bearer TOKEN"},
+		{"/api/status", 401, "application/problem+json", "Authorization: Bearer TOKEN"},
 		{"/nothing", 404, "text/plain; charset=utf-8", "not found"},
 		{"/healthz/", 404, "text/plain; charset=utf-8", "not found"},
 	} {
@@ -104,8 +105,8 @@ func TestIndexLinks(t *testing.T) {
 		}
 		links++
 	}
-	if links != 5 || !strings.Contains(page, "/api/status") {
-		t.Errorf("the index has %d links, want 5, and /api/status: %s", links, page)
+	if links != 5 || !strings.Contains(page, "/api/v1/status") {
+		t.Errorf("the index has %d links, want 5, and /api/v1/status: %s", links, page)
 	}
 }
 

@@ -2,14 +2,12 @@ package admin
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 
-	"github.com/robotsproxy/robotsproxy/internal/safetext"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/robots"
 )
@@ -48,42 +46,14 @@ const (
 	maxPast   = 20
 )
 
-func (h *Handler) fileRoutes(mux *http.ServeMux) {
-	for pattern, answer := range map[string]func(*http.Request) (any, error){
-		"GET /api/cache":          h.listFiles,
-		"GET /api/cache/file":     h.showFiles,
-		"GET /api/cache/version":  h.showVersion,
-		"POST /api/cache/refresh": h.refreshFiles,
-		"POST /api/cache/purge":   h.purgeFiles,
-	} {
-		mux.Handle(pattern, h.Protected(asJSON(answer)))
+func (h *Handler) fileRoutes() []route {
+	return []route{
+		{"GET /cache", h.listFiles},
+		{"GET /cache/file", h.showFiles},
+		{"GET /cache/version", h.showVersion},
+		{"POST /cache/refresh", h.refreshFiles},
+		{"POST /cache/purge", h.purgeFiles},
 	}
-}
-
-// statusError is an error with an HTTP status for the response.
-type statusError struct {
-	status int
-	err    error
-}
-
-func (e *statusError) Error() string { return e.err.Error() }
-
-// asJSON responds with the result of answer. An error is one line of text: 404 if the file is not found, 400 if the
-// request is invalid, 409 if it would change an operator's file.
-func asJSON(answer func(*http.Request) (any, error)) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v, err := answer(r)
-		if err != nil {
-			var known *statusError
-			if !errors.As(err, &known) {
-				known = &statusError{http.StatusInternalServerError, err}
-			}
-			http.Error(w, safetext.Lines(known.Error()), known.status)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(safetext.JSONWriter(w)).Encode(v) // only the connection can fail, and the client notices
-	})
 }
 
 // listFiles lists the cached files. A file that cannot be read is listed with its error, and does not hide others.
@@ -159,7 +129,7 @@ func (h *Handler) detailsOf(ctx context.Context, o origin.Origin) (FileDetails, 
 func (h *Handler) showVersion(r *http.Request) (any, error) {
 	begin := strings.ToLower(r.FormValue("sha256"))
 	if begin == "" {
-		return nil, &statusError{http.StatusBadRequest, errors.New("name a version by the beginning of its SHA-256")}
+		return nil, &apiError{http.StatusBadRequest, errors.New("name a version by the beginning of its SHA-256")}
 	}
 	origins, err := h.named(r)
 	if err != nil {
@@ -177,7 +147,7 @@ func (h *Handler) showVersion(r *http.Request) (any, error) {
 			}
 		}
 	}
-	return nil, &statusError{http.StatusNotFound, fmt.Errorf("no version of %s is kept whose SHA-256 begins with %.64q",
+	return nil, &apiError{http.StatusNotFound, fmt.Errorf("no version of %s is kept whose SHA-256 begins with %.64q",
 		r.FormValue("host"), begin)}
 }
 
@@ -240,7 +210,7 @@ func (h *Handler) isOwn(o origin.Origin) bool { return len(h.options.Files.Own(o
 func (h *Handler) refuseOwn(origins []origin.Origin) error {
 	for _, o := range origins {
 		if h.isOwn(o) {
-			return &statusError{http.StatusConflict, fmt.Errorf("%s is judged by your own robots_file, which is read when "+
+			return &apiError{http.StatusConflict, fmt.Errorf("%s is judged by your own robots_file, which is read when "+
 				"robotsproxy starts", o.Host())}
 		}
 	}
@@ -268,13 +238,13 @@ func (h *Handler) named(r *http.Request) ([]origin.Origin, error) {
 	if strings.Contains(name, "://") {
 		o, err := origin.Parse(name)
 		if err != nil {
-			return nil, &statusError{http.StatusBadRequest, err}
+			return nil, &apiError{http.StatusBadRequest, err}
 		}
 		return []origin.Origin{o}, nil
 	}
 	host, err := origin.Host(name)
 	if err != nil {
-		return nil, &statusError{http.StatusBadRequest, misnamed(name, err)}
+		return nil, &apiError{http.StatusBadRequest, misnamed(name, err)}
 	}
 	if len(h.options.Files.Own(host)) > 0 {
 		o, err := origin.New("https", host, 0)
@@ -302,5 +272,5 @@ func nothingKept(name string) error {
 	if !strings.Contains(name, "://") {
 		err = fmt.Errorf("%w; refresh https://%s fetches it", err, name)
 	}
-	return &statusError{http.StatusNotFound, err}
+	return &apiError{http.StatusNotFound, err}
 }

@@ -205,7 +205,7 @@ func TestFileVersion(t *testing.T) {
 		{"by its beginning", "GET", "/api/cache/version?host=a.example&sha256=BEE", 200, `"body":"IyBvbGQ="`},
 		{"its redirects", "GET", "/api/cache/version?host=a.example&sha256=beef00", 200, `"redirects":["https://b.example/r"]`},
 		{"one whose body is lost", "GET", "/api/cache/version?host=a.example&sha256=bee1", 500, "the body is damaged"},
-		{"none", "GET", "/api/cache/version?host=a.example&sha256=c0", 404, `no version of a.example is kept whose SHA-256 begins with "c0"`},
+		{"none", "GET", "/api/cache/version?host=a.example&sha256=c0", 404, `no version of a.example is kept whose SHA-256 begins with \"c0\"`},
 		{"no hash", "GET", "/api/cache/version?host=a.example", 400, "name a version"},
 		{"no host", "GET", "/api/cache/version?host=b.example&sha256=bee", 404, "no robots.txt of b.example is kept"},
 	})

@@ -121,23 +121,23 @@ func (m *Metrics) handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
 
-// count is the number of requests with one decision and reason.
-type count struct {
+// Count is the number of requests with one decision and reason.
+type Count struct {
 	Decision string `json:"decision"`
 	Reason   string `json:"reason"`
 	Requests uint64 `json:"requests"`
 }
 
 // counts returns the number of requests by decision and reason, sorted.
-func (m *Metrics) counts() ([]count, error) {
+func (m *Metrics) counts() ([]Count, error) {
 	families, err := m.decided.Gather()
 	if err != nil {
 		return nil, fmt.Errorf("gathering the counts: %w", err)
 	}
-	counts := []count{} // not nil, so that JSON has an empty list
+	counts := []Count{} // not nil, so that JSON has an empty list
 	for _, family := range families {
 		for _, series := range family.GetMetric() {
-			c := count{Requests: uint64(series.GetCounter().GetValue())}
+			c := Count{Requests: uint64(series.GetCounter().GetValue())}
 			for _, label := range series.GetLabel() {
 				switch label.GetName() {
 				case "decision":

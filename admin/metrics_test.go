@@ -3,6 +3,7 @@ package admin
 import (
 	"encoding/json"
 	"errors"
+	"os"
 	"regexp"
 	"strings"
 	"sync"
@@ -166,7 +167,7 @@ func TestStatus(t *testing.T) {
 		var cause error
 		m := NewMetrics()
 		h := newHandler(t, Options{Metrics: m, Version: "1.2.3", Ready: func() error { return cause }})
-		want := status{Version: "1.2.3", Started: time.Now().UTC(), Ready: true, Counts: []count{}}
+		want := Status{Version: "1.2.3", PID: os.Getpid(), Started: time.Now().UTC(), Ready: true, Counts: []Count{}}
 		checkStatus(t, h, want)
 
 		for _, r := range records() {
@@ -175,18 +176,18 @@ func TestStatus(t *testing.T) {
 		time.Sleep(90*time.Minute + 250*time.Millisecond)
 		cause = errors.New("draining")
 		want.Uptime, want.Ready, want.NotReady = 5400.25, false, "draining"
-		want.Counts = []count{{"allow", "", 1}, {"deny", "robots", 2}, {"would_deny", "report", 1}}
+		want.Counts = []Count{{"allow", "", 1}, {"deny", "robots", 2}, {"would_deny", "report", 1}}
 		checkStatus(t, h, want)
 	})
 }
 
-func checkStatus(t *testing.T, h *Handler, want status) {
+func checkStatus(t *testing.T, h *Handler, want Status) {
 	t.Helper()
 	w := ask(h, "GET", "/api/status", "Authorization", "Bearer "+testToken)
 	if kind := w.Header().Get("Content-Type"); w.Code != 200 || kind != "application/json" {
 		t.Fatalf("GET /api/status = %d, %s; want 200, application/json", w.Code, kind)
 	}
-	var got status
+	var got Status
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
 		t.Fatalf("GET /api/status: %v in %s", err, w.Body)
 	}
@@ -217,7 +218,7 @@ func TestObserveWhileRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]count{{"allow", "", 400}, {"deny", "robots", 800}, {"would_deny", "report", 400}}, counts); diff != "" {
+	if diff := cmp.Diff([]Count{{"allow", "", 400}, {"deny", "robots", 800}, {"would_deny", "report", 400}}, counts); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
 	}
 }

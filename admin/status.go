@@ -1,48 +1,62 @@
 package admin
 
 import (
-	"encoding/json"
 	"io"
 	"net/http"
+	"os"
 	"time"
 )
 
-// status is the response body of /api/status.
-type status struct {
+// State describes the running proxy.
+type State struct {
+	Listen  string // address for clients
+	Mode    string // global mode
+	Active  int    // requests in progress
+	Waiting int    // of these, requests that wait for their host's pace
+	Tunnels int    // open tunnels and WebSockets
+}
+
+// Status is the response body of /api/v1/status.
+type Status struct {
 	Version  string    `json:"version"`
+	PID      int       `json:"pid"`
 	Started  time.Time `json:"started"`
 	Uptime   float64   `json:"uptime_seconds"`
 	Ready    bool      `json:"ready"`
 	NotReady string    `json:"not_ready,omitempty"` // reason
-	Counts   []count   `json:"counts"`
+	Listen   string    `json:"listen"`
+	Mode     string    `json:"mode"`
+	Active   int       `json:"active_requests"`
+	Waiting  int       `json:"waiting_requests"`
+	Tunnels  int       `json:"tunnels"`
+	Counts   []Count   `json:"counts"`
 }
 
-func (h *Handler) status(w http.ResponseWriter, _ *http.Request) {
-	body, err := h.statusAt(time.Now())
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Write(append(body, '\n'))
-}
+func (h *Handler) status(*http.Request) (any, error) { return h.statusAt(time.Now()) }
 
-func (h *Handler) statusAt(now time.Time) ([]byte, error) {
+func (h *Handler) statusAt(now time.Time) (*Status, error) {
 	counts, err := h.options.Metrics.counts()
 	if err != nil {
 		return nil, err
 	}
-	s := status{
+	state := h.options.State()
+	s := &Status{
 		Version: h.options.Version,
+		PID:     os.Getpid(),
 		Started: h.started.UTC().Truncate(time.Second),
 		Uptime:  now.Sub(h.started).Round(time.Millisecond).Seconds(),
 		Ready:   true,
+		Listen:  state.Listen,
+		Mode:    state.Mode,
+		Active:  state.Active,
+		Waiting: state.Waiting,
+		Tunnels: state.Tunnels,
 		Counts:  counts,
 	}
 	if err := h.options.Ready(); err != nil {
 		s.Ready, s.NotReady = false, err.Error()
 	}
-	return json.MarshalIndent(s, "", "  ")
+	return s, nil
 }
 
 // indexPage has no script and no style, so the Content-Security-Policy need not allow them.
@@ -62,8 +76,8 @@ const indexPage = `<!DOCTYPE html>
 <dt><a href="/ca.pem">/ca.pem</a></dt><dd>the certificate that clients must trust if HTTPS is intercepted</dd>
 <dt><a href="/proxy.pac">/proxy.pac</a></dt><dd>the PAC script that sends browsers to the proxy</dd>
 <dt><a href="/metrics">/metrics</a></dt><dd>for Prometheus</dd>
-<dt>/api/status</dt><dd>decisions since the start; needs the token: <code>curl -H "Authorization: Bearer TOKEN"</code></dd>
-<dt>/api/cache</dt><dd>the stored robots.txt files; needs the token; <code>robotsproxy cache</code> uses it</dd>
+<dt>/api/v1/status</dt><dd>decisions since the start; needs the token: <code>curl -H "Authorization: Bearer TOKEN"</code></dd>
+<dt>/api/v1/cache</dt><dd>the stored robots.txt files; needs the token; <code>robotsproxy cache</code> uses it</dd>
 </dl>
 </body>
 </html>

@@ -92,5 +92,5 @@ func bearer(h http.Header) (token string, ok bool) {
 
 func unauthorized(w http.ResponseWriter, challenge string) {
 	w.Header().Set("WWW-Authenticate", challenge)
-	http.Error(w, "The token in robotsproxy's token file is needed: Authorization: Bearer TOKEN", http.StatusUnauthorized)
+	writeProblem(w, http.StatusUnauthorized, "The token in robotsproxy's token file is needed: Authorization: Bearer TOKEN")
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/robotsproxy/robotsproxy/admin"
-	"github.com/robotsproxy/robotsproxy/internal/safetext"
 )
 
 func newCacheCommand(std stdio) *cobra.Command {
@@ -45,7 +43,7 @@ func newCacheList(std stdio) *cobra.Command {
 	}
 	api := newAPICommand(cmd, std)
 	cmd.RunE = func(*cobra.Command, []string) error {
-		return api.showFiles(apiRequest{http.MethodGet, "/api/cache", nil}, isMissing)
+		return api.showFiles(apiGet("/cache", nil), isMissing)
 	}
 	return cmd
 }
@@ -68,7 +66,7 @@ func newCacheShow(std stdio) *cobra.Command {
 			return api.showVersion(url.Values{"host": args, "sha256": {version}})
 		}
 		var files []admin.FileDetails
-		r := apiRequest{http.MethodGet, "/api/cache/file", url.Values{"host": args}}
+		r := apiGet("/cache/file", url.Values{"host": args})
 		return api.show(r, &files, func(w io.Writer) error {
 			if body {
 				return showBody(w, files)
@@ -90,7 +88,7 @@ func newCacheRefresh(std stdio) *cobra.Command {
 	}
 	api := newAPICommand(cmd, std)
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		return api.showFiles(apiRequest{http.MethodPost, "/api/cache/refresh", url.Values{"host": args}}, hasError)
+		return api.showFiles(apiRequest{method: http.MethodPost, path: "/cache/refresh", query: url.Values{"host": args}}, hasError)
 	}
 	return cmd
 }
@@ -104,7 +102,7 @@ func newCachePurge(std stdio) *cobra.Command {
 		var done struct {
 			Purged []string `json:"purged"`
 		}
-		r := apiRequest{http.MethodPost, "/api/cache/purge", url.Values{"host": args}}
+		r := apiRequest{method: http.MethodPost, path: "/cache/purge", query: url.Values{"host": args}}
 		return api.show(r, &done, func(w io.Writer) error {
 			for _, o := range done.Purged {
 				fmt.Fprintln(w, "purged", o)
@@ -113,52 +111,6 @@ func newCachePurge(std stdio) *cobra.Command {
 		})
 	}
 	return cmd
-}
-
-// apiCommand is a command that calls the admin API of a running instance. Its flags select the instance and the format
-// of the output.
-type apiCommand struct {
-	*cobra.Command
-	std      stdio
-	settings *configSource
-	format   string // text or json
-}
-
-// apiRequest is a request to the admin API.
-type apiRequest struct {
-	method, path string
-	query        url.Values
-}
-
-func newAPICommand(cmd *cobra.Command, std stdio) *apiCommand {
-	c := &apiCommand{Command: cmd, std: std, settings: configFlags(cmd, "admin.listen")}
-	cmd.Flags().StringVar(&c.format, "format", "text", "`text` or json")
-	return c
-}
-
-// show sends a request, decodes the response into v, and writes it as JSON, or as text does.
-func (c *apiCommand) show(r apiRequest, v any, text func(io.Writer) error) error {
-	if c.format != "text" && c.format != "json" {
-		return usage(fmt.Errorf("--format %q is neither text nor json", c.format))
-	}
-	cfg, err := c.settings.load(c.Command, c.std)
-	if err != nil {
-		return err
-	}
-	i, err := findInstance(cfg)
-	if err != nil {
-		return err
-	}
-	if err := i.call(c.Context(), r.method, r.path, r.query, v); err != nil {
-		return err
-	}
-	if c.format == "text" {
-		return text(c.std.out)
-	}
-	e := json.NewEncoder(safetext.JSONWriter(c.std.out))
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
 }
 
 // showFiles shows a list of files, and on standard error the errors of those that report selects. It returns an
@@ -183,7 +135,7 @@ func (c *apiCommand) showFiles(r apiRequest, report func(admin.File) bool) error
 
 func (c *apiCommand) showVersion(query url.Values) error {
 	var text admin.FileText
-	return c.show(apiRequest{http.MethodGet, "/api/cache/version", query}, &text, func(w io.Writer) error {
+	return c.show(apiGet("/cache/version", query), &text, func(w io.Writer) error {
 		_, err := w.Write(text.Body)
 		return err
 	})

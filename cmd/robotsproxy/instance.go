@@ -21,14 +21,16 @@ import (
 
 // instance is a running robotsproxy, as a client of its admin API.
 type instance struct {
-	address string // of the admin listener
+	base    url.URL // of the admin listener: scheme and host
 	token   string
+	dataDir string // of the token, for errors
 	client  *http.Client
 }
 
-// findInstance returns the instance that runs with cfg. Its address and token follow from cfg.
-func findInstance(cfg *config.Config) (*instance, error) {
-	address, err := clientenv.DialAddress(cfg.Admin.Listen)
+// findInstance returns the instance that runs with cfg. Its token follows from cfg, and so does its address, unless
+// adminURL names it.
+func findInstance(cfg *config.Config, adminURL string) (*instance, error) {
+	base, err := adminBase(cfg, adminURL)
 	if err != nil {
 		return nil, err
 	}
@@ -44,13 +46,29 @@ func findInstance(cfg *config.Config) (*instance, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the token: %w", err)
 	}
-	return newInstance(address, strings.TrimSpace(string(token))), nil
+	i := newInstance(base, strings.TrimSpace(string(token)))
+	i.dataDir = cfg.DataDir
+	return i, nil
 }
 
-// newInstance returns the instance at address. Its Transport ignores the proxy variables, which may name the proxy
-// itself. It has no timeout, because a refresh of many origins takes long.
-func newInstance(address, token string) *instance {
-	return &instance{address: address, token: token, client: &http.Client{Transport: &http.Transport{}}}
+// adminBase returns the scheme and host of the admin listener.
+func adminBase(cfg *config.Config, adminURL string) (url.URL, error) {
+	if adminURL == "" {
+		address, err := clientenv.DialAddress(cfg.Admin.Listen)
+		return url.URL{Scheme: "http", Host: address}, err
+	}
+	u, err := url.Parse(adminURL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" ||
+		u.RawQuery != "" || u.User != nil {
+		return url.URL{}, usage(fmt.Errorf("--admin %q is not a URL such as http://127.0.0.1:3129", adminURL))
+	}
+	return url.URL{Scheme: u.Scheme, Host: u.Host}, nil
+}
+
+// newInstance returns the instance at base. Its Transport ignores the proxy variables, which may name the proxy itself.
+// It has no timeout, because a refresh of many origins takes long.
+func newInstance(base url.URL, token string) *instance {
+	return &instance{base: base, token: token, client: &http.Client{Transport: &http.Transport{}}}
 }
 
 // tokenFile returns the path of the admin token.
@@ -64,39 +82,71 @@ func tokenFile(cfg *config.Config) string {
 // maxAnswer is the maximum size of a response: that of the largest robots.txt that can be configured, in JSON.
 const maxAnswer = 256 << 20
 
-// call sends a request and decodes the response into v. The error for a refusal is the text of the response.
-func (i *instance) call(ctx context.Context, method, path string, query url.Values, v any) error {
-	u := url.URL{Scheme: "http", Host: i.address, Path: path, RawQuery: query.Encode()}
-	req, err := http.NewRequestWithContext(ctx, method, u.String(), nil)
+// call sends a request to path below /api/v1, with body as JSON unless it is nil, and decodes the response into v. The
+// error for a refusal is the detail of the response.
+func (i *instance) call(ctx context.Context, method, path string, query url.Values, body, v any) error {
+	u := i.base
+	u.Path, u.RawQuery = "/api/v1"+path, query.Encode()
+	var content []byte
+	if body != nil {
+		var err error
+		if content, err = json.Marshal(body); err != nil {
+			return err
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(content))
 	if err != nil {
 		return err
 	}
 	req.Header.Set("Authorization", "Bearer "+i.token)
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
 	resp, err := i.client.Do(req)
 	var dial *net.OpError
 	switch {
 	case errors.As(err, &dial) && dial.Op == "dial":
-		return &exitError{exitNotRunning, fmt.Errorf("no robotsproxy answers at %s (admin.listen): %w; "+
-			"start it with robotsproxy serve", i.address, err)}
+		return i.notRunning(err)
 	case err != nil:
 		return fmt.Errorf("asking robotsproxy: %w", err)
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
-		return fmt.Errorf("reading the answer of %s: %w", i.address, err)
+		return fmt.Errorf("reading the answer of %s: %w", i.base.Host, err)
 	}
-	switch text := string(bytes.TrimSpace(body)); resp.StatusCode {
-	case http.StatusOK:
-	case http.StatusBadRequest:
-		return usage(errors.New(text))
-	case http.StatusNotFound, http.StatusConflict:
-		return &exitError{exitNo, errors.New(text)}
-	default:
-		return fmt.Errorf("%s answered %s: %s", i.address, resp.Status, text)
+	if err := i.refusal(resp, answer); err != nil {
+		return err
 	}
-	if err := json.Unmarshal(body, v); err != nil {
-		return fmt.Errorf("reading the answer of %s: %w", i.address, err)
+	if err := json.Unmarshal(answer, v); err != nil {
+		return fmt.Errorf("reading the answer of %s: %w", i.base.Host, err)
 	}
 	return nil
+}
+
+// notRunning returns the error for an instance that accepts no connections.
+func (i *instance) notRunning(err error) error {
+	return &exitError{exitNotRunning, fmt.Errorf("no robotsproxy answers at %s (admin.listen): %w; "+
+		"start it with robotsproxy serve", i.base.Host, err)}
+}
+
+// refusal returns the error for a response, or nil for a response with status 200.
+func (i *instance) refusal(resp *http.Response, body []byte) error {
+	var problem struct{ Detail string }
+	if err := json.Unmarshal(body, &problem); err != nil || problem.Detail == "" {
+		problem.Detail = string(bytes.TrimSpace(body)) // of another server
+	}
+	switch err := errors.New(problem.Detail); resp.StatusCode {
+	case http.StatusOK:
+		return nil
+	case http.StatusBadRequest:
+		return usage(err)
+	case http.StatusNotFound, http.StatusConflict:
+		return &exitError{exitNo, err}
+	case http.StatusUnauthorized:
+		return fmt.Errorf("the robotsproxy at %s has another token: its data folder is not %s; "+
+			"name its folder with --data-dir or its configuration with --config", i.base.Host, i.dataDir)
+	default:
+		return fmt.Errorf("%s answered %s: %w", i.base.Host, resp.Status, err)
+	}
 }

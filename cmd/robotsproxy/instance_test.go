@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -21,8 +22,8 @@ func TestInstanceThatBreaksOff(t *testing.T) {
 		{"it breaks off", server.Listener.Addr().String(), "asking robotsproxy", false},
 		{"nobody listens", robotstest.Refusing(t), "no robotsproxy answers at", true},
 	} {
-		i := newInstance(tt.address, "token")
-		err := i.call(t.Context(), http.MethodPost, "/api/cache/refresh", nil, nil)
+		i := newInstance(url.URL{Scheme: "http", Host: tt.address}, "token")
+		err := i.call(t.Context(), http.MethodPost, "/cache/refresh", nil, nil, nil)
 		var exit *exitError
 		notRunning := errors.As(err, &exit) && exit.code == exitNotRunning
 		if err == nil || !strings.Contains(err.Error(), tt.words) || notRunning != tt.notRunning {

@@ -12,6 +12,7 @@
 //	robotsproxy lint FILE|URL|-        find likely mistakes in a robots.txt
 //	robotsproxy cache ls|show HOST|refresh HOST|purge HOST
 //	                                   the robots.txt files that a running proxy keeps
+//	robotsproxy status                 the state of a running proxy, and its decisions since the start
 //	robotsproxy ca show|path|export|install|uninstall|rotate
 //	                                   the certificate that clients must trust
 //	robotsproxy validate --config FILE check a configuration, and report all errors at once

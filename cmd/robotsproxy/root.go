@@ -44,7 +44,7 @@ func newRoot(std stdio) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(misspelt(cmd, err)) })
 	root.AddCommand(
 		newServe(std), newRun(std), newEnv(std), newCheck(std), newLint(std), newCacheCommand(std), newCA(std),
-		newValidate(std), newVersion(std),
+		newStatus(std), newValidate(std), newVersion(std),
 	)
 	return root
 }
@@ -86,10 +86,11 @@ func configFlags(cmd *cobra.Command, keys ...string) *configSource {
 }
 
 var flagUsage = map[string]string{
-	"data_dir":     "keep the CA, records and the admin token in this `folder`",
-	"listen":       "accept clients of the proxy at this `address` (default 127.0.0.1:3128)",
-	"admin.listen": "serve health checks, metrics and the CA at this `address` (default 127.0.0.1:3129)",
-	"mode":         "`enforce`, report (judge and record, change nothing) or off",
+	"data_dir":         "keep the CA, records and the admin token in this `folder`",
+	"listen":           "accept clients of the proxy at this `address` (default 127.0.0.1:3128)",
+	"admin.listen":     "serve health checks, metrics and the CA at this `address` (default 127.0.0.1:3129)",
+	"admin.token_file": "read the admin token from this `file` instead of the data folder",
+	"mode":             "`enforce`, report (judge and record, change nothing) or off",
 }
 
 // load loads the configuration and writes its warnings to std.err.

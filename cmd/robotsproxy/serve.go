@@ -143,7 +143,7 @@ func (s *service) newAdmin(metrics *admin.Metrics) error {
 		return usage(err)
 	}
 	handler, err := admin.New(admin.Options{
-		Token: token, Version: buildVersion(), Hosts: adminHosts(s.cfg), Ready: s.ready,
+		Token: token, Version: buildVersion(), Hosts: adminHosts(s.cfg), Ready: s.ready, State: s.state,
 		Metrics: metrics, Gauges: s.components.gauges(),
 		CA: onboarding.CA(s.components.ca), PAC: onboarding.PAC(onboarding.ProxyAddress(s.proxyListener.Addr())),
 		Files: s.components.files, History: history{s.components.state, s.components.files.Unsaved},
@@ -166,6 +166,15 @@ func adminHosts(cfg *config.Config) []string {
 		return cfg.Admin.Hosts
 	}
 	return append(slices.Clip(cfg.Admin.Hosts), name)
+}
+
+// state returns what the command status shows.
+func (s *service) state() admin.State {
+	server := s.components.server
+	return admin.State{
+		Listen: "http://" + boundAddress(s.cfg.Listen, s.proxyListener), Mode: s.cfg.Mode.String(),
+		Active: int(server.Active()), Waiting: s.components.limiter.Stats().Waiting, Tunnels: int(server.Tunnels()),
+	}
 }
 
 func (s *service) ready() error {

@@ -1,0 +1,116 @@
+package admin
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers/gorillamux"
+
+	"github.com/robotsproxy/robotsproxy/origin"
+)
+
+// apiExamples are requests to each operation of the API. TestOpenAPI checks them and their responses by
+// docs/openapi.yaml.
+var apiExamples = []struct {
+	method, path, body string
+	status             int
+}{
+	{"GET", "/status", "", 200},
+	{"GET", "/cache", "", 200},
+	{"GET", "/cache/file?host=a.example", "", 200},
+	{"GET", "/cache/file?host=b.example", "", 404},
+	{"GET", "/cache/version?host=a.example&sha256=beef", "", 200},
+	{"POST", "/cache/refresh?host=a.example", "", 200},
+	{"POST", "/cache/refresh?host=a.example:80", "", 400},
+	{"POST", "/cache/purge?host=a.example", "", 200},
+}
+
+// newAPIHandler returns a Handler with all operations of the API.
+func newAPIHandler(t *testing.T) *Handler {
+	t.Helper()
+	origins := mustOrigins(t, "https://a.example")
+	return newHandler(t, Options{
+		Files:   withOwn{Cache: newTestCache(t, origins...)},
+		History: past{noPast([]origin.Origin(origins))},
+	})
+}
+
+// The document lists exactly the operations of the API, and each has an example that succeeds.
+func TestOpenAPI(t *testing.T) {
+	loader := openapi3.NewLoader()
+	doc, err := loader.LoadFromFile("../docs/openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := doc.Validate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	doc.Servers = openapi3.Servers{{URL: "http://localhost:3129" + apiPrefix}}
+	router, err := gorillamux.NewRouter(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	h := newAPIHandler(t)
+	var described, served []string
+	for path, item := range doc.Paths.Map() {
+		for method := range item.Operations() {
+			described = append(described, method+" "+path)
+		}
+	}
+	for _, r := range h.apiRoutes() {
+		served = append(served, r.pattern)
+	}
+	slices.Sort(described)
+	slices.Sort(served)
+	if !slices.Equal(described, served) {
+		t.Errorf("docs/openapi.yaml describes\n%s\nand the API has\n%s", strings.Join(described, "\n"), strings.Join(served, "\n"))
+	}
+
+	succeeded := map[string]bool{}
+	for _, example := range apiExamples {
+		r := httptest.NewRequest(example.method, "http://localhost:3129"+apiPrefix+example.path, strings.NewReader(example.body))
+		r.Header.Set("Authorization", "Bearer "+testToken)
+		if example.body != "" {
+			r.Header.Set("Content-Type", "application/json")
+		}
+		route, params, err := router.FindRoute(r)
+		if err != nil {
+			t.Errorf("%s %s: %v", example.method, example.path, err)
+			continue
+		}
+		input := &openapi3filter.RequestValidationInput{
+			Request: r, PathParams: params, Route: route,
+			Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc},
+		}
+		if err := openapi3filter.ValidateRequest(t.Context(), input); err != nil && example.status < 400 {
+			t.Errorf("%s %s: %v", example.method, example.path, err)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != example.status {
+			t.Errorf("%s %s = %d %s, want %d", example.method, example.path, w.Code, w.Body, example.status)
+		}
+		if w.Code < http.StatusBadRequest {
+			succeeded[route.Method+" "+route.Path] = true
+		}
+		if err := openapi3filter.ValidateResponse(t.Context(), &openapi3filter.ResponseValidationInput{
+			RequestValidationInput: input, Status: w.Code, Header: w.Header(),
+			Body: io.NopCloser(bytes.NewReader(w.Body.Bytes())),
+		}); err != nil {
+			t.Errorf("the response of %s %s: %v", example.method, example.path, err)
+		}
+	}
+	for _, operation := range described {
+		if !succeeded[operation] {
+			t.Errorf("apiExamples has no example of %s that succeeds", operation)
+		}
+	}
+}

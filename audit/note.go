@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -20,7 +21,7 @@ const (
 func (r *Record) SetDecision(d policy.Decision, snap *robots.Snapshot) {
 	r.Mode, r.Decision, r.Reason, r.Exemption = d.Mode.String(), d.Outcome, d.Reason, d.Exemption
 	r.ProductToken = d.Agent
-	r.RuleLine, r.Rule = d.Verdict.Line, d.Verdict.Rule
+	r.RuleLine, r.Rule = d.Verdict.Line, cmp.Or(d.Verdict.Rule, d.HostRule)
 	r.GroupLine, r.GroupAgents = d.Verdict.Group.Line, d.Verdict.Group.Agents
 	r.DelayRequired, r.DelaySource = Millis(d.Delay), d.DelaySource
 	r.Deviation = ""

@@ -83,10 +83,16 @@ func (f *Fetches) Reload(o Options) {
 // retryLater is the time after which a fetch that the proxy could not make now is tried again.
 const retryLater = 5 * time.Second
 
+// retryDenied is that time for a host that no client may visit.
+const retryDenied = time.Minute
+
 // Admit is fetch.Options.Admit. It returns an error if the request must not be sent.
 func (f *Fetches) Admit(ctx context.Context, hop fetch.Hop) (fetch.Visit, error) {
 	o := f.options.Load()
 	v := &visit{fetches: f, options: o, hop: hop, rec: o.record(hop)}
+	if err := v.checkHost(); err != nil {
+		return nil, v.recordError(ctx, err)
+	}
 	if !hop.Page {
 		return v, nil
 	}
@@ -150,6 +156,22 @@ func (v *visit) judge(ctx context.Context) error {
 	}
 	v.snap = snap
 	return v.judgeBy()
+}
+
+// checkHost refuses a request to a host that no client may visit, in every mode. A request for the host's own robots.txt
+// is tried again later: for that file it says nothing, and the list may change.
+func (v *visit) checkHost() error {
+	rule, denied := v.options.Policy.DeniedToAll(v.hop.To.Host())
+	if !denied {
+		return nil
+	}
+	v.decide(policy.Decision{Outcome: policy.Deny, Reason: policy.ReasonHost, HostRule: rule})
+	if v.hop.To == v.hop.For && v.hop.Target == "/robots.txt" {
+		return &fetch.LaterError{
+			At: time.Now().Add(retryDenied), Err: fmt.Errorf("no client may visit %s: %s", v.hop.To.Host(), rule),
+		}
+	}
+	return &fetch.RefusedError{Why: "no client may visit that host: " + rule}
 }
 
 // findLane sets the lane. The dial resolves the name again, as that of a robots.txt does.
@@ -302,6 +324,9 @@ func (v *visit) asked(delay time.Duration) ratelimit.Request {
 
 func (v *visit) judgeAgain(ctx context.Context) error {
 	v.options = v.fetches.options.Load()
+	if err := v.checkHost(); err != nil {
+		return err
+	}
 	if err := v.options.Limiter.Stopped(v.stopKey); err != nil {
 		return v.unpaced(ctx, err)
 	}

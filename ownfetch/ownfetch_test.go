@@ -395,3 +395,54 @@ func TestPaceByAddress(t *testing.T) {
 		}
 	})
 }
+
+// No request goes to a host that no client may visit, in any mode: neither a redirect to it, nor one for its robots.txt.
+func TestDeniedHost(t *testing.T) {
+	for _, mode := range []policy.Mode{policy.Enforce, policy.Report, policy.Off} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newFetchRig(t, "", policy.Options{Mode: mode, Access: policy.Access{Deny: []string{"victim.example"}}})
+			page, file, own := r.hop("a", "/x"), r.hop("a", "/robots.txt"), r.hop("a", "/robots.txt")
+			file.Page, own.Page, own.For = false, false, own.To
+			for _, hop := range []fetch.Hop{page, file} {
+				_, err := r.visit(hop)
+				redirectIsRefused(t, err, "no client may visit that host: deny_hosts: victim.example", time.Time{})
+			}
+			_, err := r.visit(own)
+			isLater(t, err, time.Now().Add(time.Minute))
+			if r.file.asked != 0 {
+				t.Errorf("the host was asked for its robots.txt %d times", r.file.asked)
+			}
+			for _, rec := range r.records.all() {
+				if rec.Decision != policy.Deny || rec.Reason != policy.ReasonHost || rec.Rule == "" || !rec.SentAt.IsZero() {
+					t.Errorf("record %+v", rec)
+				}
+			}
+			if n := len(r.records.all()); n != 3 {
+				t.Errorf("%d records, want 3", n)
+			}
+		})
+	}
+}
+
+// A host that one client may visit is asked, whatever the lists of the others.
+func TestHostDeniedToOneClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		deny := policy.Access{Deny: []string{"victim.example"}}
+		r := newFetchRig(t, "", policy.Options{ClientAccess: map[string]policy.Access{"a": deny, "b": {}}})
+		r.mustVisit(r.hop("b", "/x"))
+	})
+}
+
+func TestHostDeniedDuringTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFetchRig(t, paceOf5, policy.Options{})
+		r.mustVisit(r.hop("a", "/x"))
+		time.AfterFunc(time.Second, func() {
+			o := *r.options.Load()
+			o.Policy, _ = policy.New(policy.Options{Access: policy.Access{Deny: []string{"victim.example"}}})
+			r.Reload(o)
+		})
+		_, err := r.visit(r.hop("a", "/x"))
+		redirectIsRefused(t, err, "no client may visit that host", time.Time{})
+	})
+}

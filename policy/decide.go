@@ -30,6 +30,9 @@ type Options struct {
 	Interception  Interception  // for hosts without their own; if zero, Intercept
 	TunnelHosts   []string      // patterns of hosts to tunnel, if Hosts does not set their Interception
 	RefuseOverMax bool          // refuse hosts with a Crawl-delay above the maximum; if false, clamp it
+
+	Access       Access            // the hosts that all clients may visit
+	ClientAccess map[string]Access // by the name of each client; if empty, only Access counts
 }
 
 // Host is the configuration for the hosts of one pattern.
@@ -83,17 +86,24 @@ type Decision struct {
 	DelaySource string        // "crawl-delay", "request-rate" or "floor"; empty if Delay is 0
 	Clamped     bool          // Delay is shorter than the site asks for: max_crawl_delay
 	Exemption   string        // the entry that decided, if any
+	HostRule    string        // the list that denies the host, as in "deny_hosts: *.example", if one does
 }
 
 // Policy is a compiled configuration. It is safe for concurrent use.
 type Policy struct {
 	options    Options
 	exemptions []exemption
+
+	access       access            // of all clients
+	clientAccess map[string]access // by the name of the client
 }
 
 // New compiles o.
 func New(o Options) (*Policy, error) {
 	p := &Policy{options: o}
+	if err := p.addAccess(o); err != nil {
+		return nil, err
+	}
 	for _, h := range o.Hosts {
 		if err := CheckHostPattern(h.Pattern); err != nil {
 			return nil, err
@@ -149,15 +159,19 @@ func (p *Policy) host(name string) *Host {
 	return nil
 }
 
-// Decide judges r by snap at now. The snapshot may be nil only in mode Off. It checks in this order: the operator's
-// deny entries, robots.txt, the operator's allow entries, then the mode. In mode Report it only notes a refusal in the
-// record.
+// Decide judges r by snap at now. The snapshot may be nil if NeedsRobots is false. It checks in this order: the hosts
+// that the client may visit, the operator's deny entries, robots.txt, the operator's allow entries, then the mode. In
+// mode Report it only notes a refusal in the record. In mode Off it checks nothing but the hosts.
 func (p *Policy) Decide(r Request, snap *robots.Snapshot, now time.Time) Decision {
 	mode := p.Mode(r.Origin.Host(), r.Client)
-	if mode == Off {
+	d, denied := p.denyHost(r)
+	switch {
+	case denied:
+	case mode == Off:
 		return Decision{Action: Forward, Outcome: Allow, Reason: ReasonOff, Mode: Off}
+	default:
+		d = p.Judge(r, snap, now)
 	}
-	d := p.Judge(r, snap, now)
 	d.Mode = mode
 	if mode == Report {
 		return d.reported()
@@ -183,8 +197,8 @@ func (d Decision) reported() Decision {
 	return d
 }
 
-// Judge is Decide in mode Enforce, regardless of the mode for r. It is for requests that the proxy makes itself. The
-// snapshot must not be nil.
+// Judge is Decide in mode Enforce, regardless of the mode for r and of the hosts that its client may visit. It is for
+// requests that the proxy makes itself: see DeniedToAll. The snapshot must not be nil.
 func (p *Policy) Judge(r Request, snap *robots.Snapshot, now time.Time) Decision {
 	d, denied := p.denied(&r, now)
 	if denied {

@@ -209,6 +209,8 @@ func TestNewRefuses(t *testing.T) {
 		{"host pattern in the wrong form", Options{Hosts: []Host{{Pattern: "A.example"}}}, `"a.example"`},
 		{"NAT64 pattern", Options{Hosts: []Host{{Pattern: "64:ff9b::c000:201"}}}, `"192.0.2.1"`},
 		{"IPv4-mapped pattern", Options{Hosts: []Host{{Pattern: "::ffff:192.0.2.1"}}}, `"192.0.2.1"`},
+		{"allowed host that is none", Options{Access: Access{Allow: []string{"a b"}}}, "allowed hosts"},
+		{"denied host that is none", Options{ClientAccess: map[string]Access{"news": {Deny: []string{"a b"}}}}, "denied hosts"},
 		{"star in the middle", Options{Hosts: []Host{{Pattern: "a.*.example"}}}, "does not belong"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -10,6 +10,7 @@ const (
 	ReasonRobotsUnreachable Reason = "robots-unreachable" // robots.txt could not be fetched
 	ReasonEgress            Reason = "egress"             // the guard refuses the address or the port
 	ReasonExemption         Reason = "exemption"          // the operator's exemption decided
+	ReasonHost              Reason = "host"               // the client may not visit this host
 	ReasonIntercept         Reason = "intercept"          // tunnels are not allowed, or every path is disallowed
 	ReasonIdentity          Reason = "identity"           // the client is not listed
 	ReasonStopped           Reason = "stopped"            // the operator stopped this host

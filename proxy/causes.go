@@ -121,6 +121,8 @@ func decisionRefusal(ex *exchange) *refusal {
 		ref.Detail = fmt.Sprintf(detail, ex.origin.Host(), d.Delay)
 	case policy.ReasonExemption:
 		ref.Detail = d.Exemption
+	case policy.ReasonHost:
+		ref.Detail = fmt.Sprintf("The operator of the proxy does not let this client visit %s: %s.", ex.origin.Host(), d.HostRule)
 	}
 	return ref
 }

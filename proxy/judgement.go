@@ -12,7 +12,7 @@ import (
 type judgement struct {
 	policy.Decision
 	request policy.Request
-	snap    *robots.Snapshot // nil in mode Off
+	snap    *robots.Snapshot // nil if the Policy needs no file: see NeedsRobots
 	at      time.Time
 }
 
@@ -20,14 +20,15 @@ type judgement struct {
 // may begin or end at any time.
 const lasting = time.Second
 
-// judge looks up the origin's robots.txt, except in mode Off, and decides.
+// judge looks up the origin's robots.txt, if the decision needs it, and decides. For a client that may not visit the host,
+// nothing is fetched.
 func (ex *exchange) judge(req *http.Request) *refusal {
 	j := &ex.judged
 	j.at = ex.rec.Time
 	j.request = policy.Request{
 		Client: ex.client.Client, Origin: ex.origin, Target: ex.target, UserAgent: req.UserAgent(), Tunnel: ex.isRawTunnel(),
 	}
-	if ex.settings.Policy.Mode(ex.origin.Host(), ex.client.Client) != policy.Off {
+	if ex.settings.Policy.NeedsRobots(j.request) {
 		asker := robots.Asker{Client: ex.share, Name: ex.client.Name, Token: ex.client.ProductToken}
 		snap, err := ex.settings.Snapshots.Snapshot(ex.ctx, ex.origin, asker)
 		if err != nil {

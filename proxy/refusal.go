@@ -47,6 +47,7 @@ var classes = map[policy.Reason]class{
 	policy.ReasonRobotsUnreachable: {503, "destination_unavailable", policy.Error, "The robots.txt of this origin could not be known"},
 	policy.ReasonEgress:            {403, "destination_ip_prohibited", policy.Deny, "This address may not be reached through the proxy"},
 	policy.ReasonExemption:         {403, "http_request_denied", policy.Deny, "Denied by the operator of the proxy"},
+	policy.ReasonHost:              {403, "http_request_denied", policy.Deny, "This client may not visit this host"},
 	policy.ReasonIntercept:         {403, "http_request_denied", policy.Deny, "No tunnel to this host is passed on"},
 	policy.ReasonIdentity:          {403, "http_request_denied", policy.Deny, "This client may not use the proxy"},
 	policy.ReasonStopped:           {503, "http_request_denied", policy.Deny, "The operator of the proxy stopped all requests to this host"},

@@ -71,9 +71,15 @@ func (g Grant) Hear(o Outcome) {
 		return
 	}
 	g.lane.lock()
-	defer g.lane.unlock()
+	id := uint64(0)
 	if g.valid() {
-		g.lane.hear(g.inflight, o, time.Now())
+		if id = g.inflight.remote; id == 0 {
+			g.lane.hear(g.inflight, o, time.Now())
+		}
+	}
+	g.lane.unlock()
+	if id != 0 {
+		g.lane.limiter.successor.Load().tell(message{Op: opHear, ID: id, Outcome: o})
 	}
 }
 
@@ -85,7 +91,7 @@ func (g Grant) Release(o Outcome) {
 	g.giveBack(func(now time.Time) {
 		g.lane.hear(g.inflight, o, now)
 		g.lane.release(g.inflight, o.end(g.start, now), now)
-	})
+	}, func(s *successor, id uint64) { s.release(id, o) })
 }
 
 // Cancel gives the Grant back as if Acquire had never returned it: no Delay counts from this request. Call it only if
@@ -94,20 +100,31 @@ func (g Grant) Cancel() {
 	if g.IsZero() {
 		return
 	}
-	g.giveBack(func(now time.Time) { g.lane.cancel(g.inflight, now) })
+	g.giveBack(
+		func(now time.Time) { g.lane.cancel(g.inflight, now) },
+		func(s *successor, id uint64) { s.tell(message{Op: opCancel, ID: id}) },
+	)
 }
 
-// giveBack calls move with the lane locked, unless g was given back before.
-func (g Grant) giveBack(move func(now time.Time)) {
+// giveBack calls move with the lane locked, unless g was given back before. If another process has the lane, it calls
+// tell instead.
+func (g Grant) giveBack(move func(now time.Time), tell func(s *successor, id uint64)) {
 	g.lane.lock()
-	valid := g.valid()
-	if valid {
+	valid, id := g.valid(), g.inflight.remote
+	switch {
+	case !valid:
+		g.lane.unlock()
+		return
+	case id == 0:
 		move(time.Now())
+	default:
+		g.inflight.number.Add(1)
 	}
 	g.lane.unlock()
-	if valid {
-		g.lane.limiter.recycle(g.inflight)
+	if id != 0 {
+		tell(g.lane.limiter.successor.Load(), id)
 	}
+	g.lane.limiter.recycle(g.inflight)
 }
 
 // valid reports whether g was not given back. Afterwards another request reuses the inflight, under another number, so

@@ -129,7 +129,8 @@ func (s *state) paused(now time.Time, report bool) {
 func (l *Limiter) Paused(key string) time.Time {
 	ln := l.find(key)
 	if ln == nil {
-		return time.Time{}
+		v, _ := l.successor.Load().peek(key)
+		return v.PausedUntil
 	}
 	ln.lock()
 	defer ln.unlock()

@@ -21,6 +21,8 @@ type inflight struct {
 	delayFrom, gapFrom time.Time // of the lane before the start, for cancel
 	moves              uint64    // of the lane after the start
 	older, newer       *inflight // in the list of the lane
+
+	remote uint64 // its number in the process that has the lane; 0: the lane is in this process
 }
 
 // newInflight returns an unused inflight.
@@ -34,6 +36,7 @@ func (l *Limiter) newInflight() *inflight {
 // recycle keeps f for newInflight. No lane and no valid Grant may refer to it.
 func (l *Limiter) recycle(f *inflight) {
 	f.client, f.clientTime, f.lease = "", nil, nil // what they point to may be large
+	f.remote = 0
 	l.inflightPool.Put(f)
 }
 

@@ -48,6 +48,9 @@ func (l *Limiter) findOrMake(key string) (*lane, error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.successor.Load() != nil {
+		return nil, errMoved
+	}
 	if ln := l.lanes[key]; ln != nil {
 		return ln, nil // another call has made it
 	}

@@ -31,7 +31,8 @@
 // already.
 //
 // Several processes pace requests like one if Options.Coordinator is set. Long pauses outlive the process if
-// Options.Pauses is set.
+// Options.Pauses is set. With HandOver and TakeOver, a process passes all lanes to the one that replaces it, with the
+// requests that wait and those in flight.
 //
 // The package sends no requests, and reads no robots.txt: the caller finds out the Delay and reports the responses. It
 // does not limit bytes, connections or the requests of one client to all hosts.
@@ -39,6 +40,7 @@ package ratelimit
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -57,6 +59,9 @@ type Limiter struct {
 	coordinator  Coordinator // may be nil
 	misses       misses
 	inflightPool sync.Pool // of *inflight
+
+	successor   atomic.Pointer[successor]   // the process that has the lanes; nil: this one
+	predecessor atomic.Pointer[predecessor] // the process that had the lanes; nil: there was none
 
 	throttleEvents backlog // calls of Coordinator.CountThrottle
 	stores         backlog // calls of Pauses.Keep
@@ -116,9 +121,15 @@ func (l *Limiter) Reload(o Options) error {
 	return nil
 }
 
-// Close waits until Options.Pauses has all pauses and Options.Coordinator has all throttle events. The caller must have
-// released all Grants.
+// Close waits until Options.Pauses has all pauses and Options.Coordinator has all throttle events. It closes the
+// connections of HandOver and TakeOver. The caller must have released all Grants.
 func (l *Limiter) Close() {
+	if s := l.successor.Load(); s != nil {
+		s.close()
+	}
+	if p := l.predecessor.Load(); p != nil {
+		p.close()
+	}
 	l.throttleEvents.wait() // first, since an event may cause a pause
 	l.stores.wait()
 }
@@ -203,6 +214,9 @@ func (l *Limiter) Acquire(ctx context.Context, r Request) (Grant, error) {
 		return Grant{}, err
 	}
 	ln, err := l.lane(r.Key)
+	if errors.Is(err, errMoved) {
+		return l.successor.Load().acquire(ctx, r)
+	}
 	if err != nil {
 		l.rejected.Add(1)
 		return Grant{}, err
@@ -236,6 +250,10 @@ func (l *Limiter) wait(ctx context.Context, ln *lane, w *waiter) (Grant, error) 
 	case <-ctx.Done():
 	}
 	ln.lock()
+	if w.inflight.remote != 0 {
+		ln.unlock()
+		return l.successor.Load().claim(ctx, ln, w)
+	}
 	left := ctx.Err()
 	ok, err := ln.claim(w, left != nil, time.Now())
 	if ok {
@@ -266,6 +284,9 @@ func (l *Limiter) wait(ctx context.Context, ln *lane, w *waiter) (Grant, error) 
 func (l *Limiter) Reckon(r Request) (wait, gap time.Duration, ok bool) {
 	l.reckoned.Add(1)
 	ln, err := l.lane(r.Key)
+	if errors.Is(err, errMoved) {
+		return l.successor.Load().reckon(r)
+	}
 	if err != nil {
 		return 0, -1, false
 	}
@@ -280,6 +301,9 @@ func (l *Limiter) Hear(key, client string, o Outcome) {
 		return
 	}
 	ln, err := l.lane(key)
+	if errors.Is(err, errMoved) {
+		l.successor.Load().tell(message{Op: opHearUnpaced, Key: key, Client: client, Outcome: o})
+	}
 	if err != nil {
 		return // no request for this key gets a lane either
 	}

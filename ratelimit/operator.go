@@ -31,6 +31,9 @@ func (l *Limiter) Lift(key string) error {
 func (l *Limiter) Stopped(key string) error {
 	ln := l.find(key)
 	if ln == nil {
+		if v, _ := l.successor.Load().peek(key); v.Stopped {
+			return &StoppedError{Until: v.StoppedUntil}
+		}
 		return nil
 	}
 	ln.lock()

@@ -88,6 +88,26 @@ func (p *pacer) full(now time.Time) bool {
 	return p.starts == nil || p.starts.TokensAt(now) >= float64(p.starts.Burst())
 }
 
+// tokens returns the content of the second bucket, or nil if that is not in use.
+func (p *pacer) tokens(now time.Time) *float64 {
+	if p.starts == nil {
+		return nil
+	}
+	n := p.starts.TokensAt(now)
+	return &n
+}
+
+// adoptTokens sets the content of the second bucket to n, rounded down, if it is in use and has more.
+func (p *pacer) adoptTokens(n float64, o *Options, now time.Time) {
+	if o.DefaultDelay == 0 {
+		return
+	}
+	b := p.defaults(o, now)
+	if more := int(math.Ceil(b.TokensAt(now) - n)); more > 0 {
+		b.AllowN(now, more)
+	}
+}
+
 // defaults returns the second bucket. If the options have changed, it keeps its tokens, so a change adds no tokens.
 func (p *pacer) defaults(o *Options, now time.Time) *rate.Limiter {
 	limit := rate.Every(o.DefaultDelay)

@@ -23,7 +23,7 @@ type View struct {
 func (l *Limiter) Peek(key string) (View, bool) {
 	ln := l.find(key)
 	if ln == nil {
-		return View{}, false
+		return l.successor.Load().peek(key)
 	}
 	ln.lock()
 	defer ln.unlock()

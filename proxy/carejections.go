@@ -56,7 +56,7 @@ func (r *caRejections) add(c *tunnelConn) {
 	if c.tunnel.client != nil {
 		name = c.tunnel.client.Name
 	}
-	r.log.Warn("a client does not trust the CA", "client", name, "client_addr", addr, "host", c.tunnel.host, "remedy", remedy)
+	r.log.Warn("a client does not trust the CA", "client", name, "agent", c.tunnel.agent, "client_addr", addr, "host", c.tunnel.host, "remedy", remedy)
 }
 
 // due reports whether a line for client and host is to be logged. After maxRejecting clients it forgets all, so a line

@@ -65,6 +65,10 @@ func (s *Server) newExchange(w http.ResponseWriter, r *http.Request, t *tunnel) 
 		ClientAddr: r.RemoteAddr, UserAgent: ex.settings.Query.Text(cut(r.UserAgent(), 1024)),
 		Tag: cut(r.Header.Get(fields.OwnPrefix+"Tag"), 256),
 	}
+	ex.rec.Agent = s.agents.label(ex.rec.UserAgent)
+	if t != nil && ex.rec.Agent == "" {
+		ex.rec.Agent = t.agent
+	}
 	return ex
 }
 

@@ -72,6 +72,7 @@ type Server struct {
 	requests     *limit.Counter[string] // by Client.share
 	memory       *limit.Counter[string] // the bytes that requests hold, by Client.share
 	caRejections *caRejections
+	agents       *agents
 	costly       *limit.Slots // for costly decisions, which leave one processor free
 
 	timeouts timeouts
@@ -93,7 +94,7 @@ func New(o Options) (*Server, error) {
 		tunnels: newConnQueue(), conns: make(map[net.Conn]struct{}), handlers: newInflight(),
 		connLimit: o.Limits.connections("limits", o.Logger), tunnelLimit: o.Limits.tunnels(o.Logger),
 		requests: o.Limits.requests(o.Logger), memory: o.Limits.memory(o.Logger),
-		caRejections: newCARejections(o.Logger), costly: limit.NewSlots(runtime.GOMAXPROCS(0) - 1),
+		caRejections: newCARejections(o.Logger), agents: newAgents(), costly: limit.NewSlots(runtime.GOMAXPROCS(0) - 1),
 	}
 	s.settings.Store(newSettings(o, 0))
 	s.base, s.cancel = context.WithCancelCause(context.Background())

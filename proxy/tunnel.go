@@ -31,6 +31,7 @@ type tunnel struct {
 	client  *Client // nil if unknown
 	share   string  // see Client.share
 	version int     // of the settings by which client was found
+	agent   string  // the label of the CONNECT's User-Agent
 	host    string
 	port    uint16
 	clear   origin.Origin // of requests without TLS
@@ -184,7 +185,7 @@ func (w *hijackWriter) authorize(ex *exchange, r *http.Request) *refusal {
 	}
 	ex.identify(r)
 	w.tunnel.identity, w.tunnel.client, w.tunnel.share = ex.identity, ex.client, ex.share
-	w.tunnel.version = ex.settings.version
+	w.tunnel.version, w.tunnel.agent = ex.settings.version, ex.rec.Agent
 	switch {
 	case err != nil:
 		return targetRefusal(err)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,6 +23,7 @@ type summary struct {
 	failed   int // forwarded, and failed at the origin
 	blocked  map[blockedBy]int
 	hosts    map[string]time.Duration // time waited, by host
+	agents   map[string]int           // requests, by agent; package proxy bounds their number
 	waited   time.Duration
 }
 
@@ -34,6 +36,7 @@ const maxSummaryRows = 10_000
 func newSummary() *summary {
 	return &summary{
 		outcomes: make(map[policy.Outcome]int), blocked: make(map[blockedBy]int), hosts: make(map[string]time.Duration),
+		agents: make(map[string]int),
 	}
 }
 
@@ -45,6 +48,7 @@ func (s *summary) observe(r *audit.Record) {
 	defer s.mu.Unlock()
 	s.requests++
 	s.outcomes[r.Decision]++
+	s.agents[cmp.Or(r.Agent, "no agent")]++
 	waited := time.Duration(r.Waited)
 	s.waited += waited
 	if _, known := s.hosts[r.Host]; known || r.Host != "" && len(s.hosts) < maxSummaryRows {
@@ -81,10 +85,27 @@ func (s *summary) report(w io.Writer, command string) {
 	if n := s.outcomes[policy.WouldDeny]; n > 0 {
 		fmt.Fprintf(w, "robotsproxy: %d of them would have been blocked in mode enforce\n", n)
 	}
+	s.reportAgents(w)
 	s.reportBlocked(w)
 	if host, waited := s.slowest(); waited > 0 {
 		fmt.Fprintf(w, "robotsproxy: slowest host %s: waited %v\n", host, waited.Round(time.Millisecond))
 	}
+}
+
+// reportAgents lists the programs that sent the requests, the ten most active ones first.
+func (s *summary) reportAgents(w io.Writer) {
+	const shown = 10
+	all := slices.SortedFunc(maps.Keys(s.agents), func(a, b string) int {
+		return cmp.Or(s.agents[b]-s.agents[a], cmp.Compare(a, b))
+	})
+	parts := make([]string, 0, shown+1)
+	for _, agent := range all[:min(shown, len(all))] {
+		parts = append(parts, fmt.Sprintf("%s %d", safetext.Text(agent), s.agents[agent]))
+	}
+	if rest := len(all) - shown; rest > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", rest))
+	}
+	fmt.Fprintf(w, "robotsproxy: agents: %s\n", strings.Join(parts, ", "))
 }
 
 // reportBlocked lists the ten rules that blocked the most requests.

@@ -34,3 +34,16 @@ func TestSummaryCountsNoFetches(t *testing.T) {
 		t.Errorf("the summary counts requests where there was none of the child's:\n%s", &b)
 	}
 }
+
+// The agents are listed by the number of their requests.
+func TestSummaryNamesTheAgents(t *testing.T) {
+	counts := newSummary()
+	for _, agent := range []string{"", "curl", "Wget", "Wget"} {
+		counts.observe(&audit.Record{Host: "a.example", Agent: agent, Decision: policy.Allow})
+	}
+	var b strings.Builder
+	counts.report(&b, "crawl")
+	if want := "robotsproxy: agents: Wget 2, curl 1, no agent 1\n"; !strings.Contains(b.String(), want) {
+		t.Errorf("the summary lacks %q:\n%s", want, &b)
+	}
+}

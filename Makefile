@@ -32,8 +32,8 @@ fmt: ## say which files gofumpt would change
 bench: ## measure against bare goproxy in one run, on one core; prints the ratios
 	cd bench && $(GO) test -bench . -run '^$$' -benchtime 10s
 
-soak: ## measure what a thousand waiting clients cost, and how well the spacing is kept
-	SOAK=1 $(GO) test -count=1 -v -run '^TestSoak' ./cmd/robotsproxy
+soak: ## full load for 10 minutes (SOAK_TIME), the cost of a thousand waiting clients, and the spacing
+	SOAK=1 $(GO) test -count=1 -v -timeout 60m -run '^TestSoak' ./cmd/robotsproxy
 	$(GO) test -run '^$$' -bench . -benchtime 1s ./ratelimit
 
 fuzz: ## fuzz every target for FUZZTIME (10s)

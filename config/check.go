@@ -37,6 +37,9 @@ func (l *loader) check(now time.Time) {
 	l.checkNeeds("intercept.ca_key", c.Intercept.CAKey, "intercept.ca_cert", c.Intercept.CACert)
 	l.checkNeeds("egress.upstream_proxy_credentials_file", c.Egress.UpstreamProxyCredentialsFile,
 		"egress.upstream_proxy", c.Egress.UpstreamProxy)
+	l.checkNeeds("tls.cert_file", c.TLS.CertFile, "tls.key_file", c.TLS.KeyFile)
+	l.checkNeeds("tls.key_file", c.TLS.KeyFile, "tls.cert_file", c.TLS.CertFile)
+	l.checkNeeds("tls.client_ca_file", c.TLS.ClientCAFile, "tls.cert_file", c.TLS.CertFile)
 	l.checkOneOf("redis.url", c.Redis.URL, "redis.url_file", c.Redis.URLFile)
 	l.checkAddresses()
 	l.checkPaceKey()
@@ -85,7 +88,7 @@ func (l *loader) checkOneOf(a, valueA, b, valueB string) {
 
 func (l *loader) checkListeners() {
 	c := l.cfg
-	if l.OK("listen") && !isLoopback(c.Listen) {
+	if l.OK("listen", "proxy_protocol") && c.isOpen() {
 		l.checkOpen()
 	}
 	if l.OK("admin.listen") && !isLoopback(c.Admin.Listen) {
@@ -98,10 +101,17 @@ func (l *loader) checkListeners() {
 	}
 }
 
+// isOpen reports whether others can reach the proxy: its listener, or a load balancer in front of it.
+func (c *Config) isOpen() bool { return !isLoopback(c.Listen) || len(c.ProxyProtocol) > 0 }
+
 // checkOpen reports an open proxy, and a proxy for others without a contact of its operator.
 func (l *loader) checkOpen() {
 	c := l.cfg
-	if l.OK("clients", "auth.required") && len(c.Clients) == 0 && !c.Auth.Required {
+	nobody := l.OK("clients", "auth.required") && len(c.Clients) == 0 && !c.Auth.Required
+	if nobody && isLoopback(c.Listen) {
+		l.Reject("proxy_protocol", "others can reach the proxy through a load balancer, "+
+			"expected a list of clients, or auth.required")
+	} else if nobody {
 		l.Reject("listen", `%s can be reached by others, expected a list of clients, or auth.required. Write 127.0.0.1 for this machine alone, or add, with your own network:
     clients:
       - {name: lab, cidr: [10.0.0.0/8]}`, settings.Quote(c.Listen))
@@ -113,7 +123,7 @@ func (l *loader) checkOpen() {
 	}
 	for i, client := range c.Clients {
 		for j, p := range client.CIDR {
-			if p.IsValid() && p.Bits() == 0 && client.User == "" && !c.Auth.Required {
+			if p.IsValid() && p.Bits() == 0 && client.User == "" && client.TLSSubject == "" && !c.Auth.Required {
 				l.Warn(settings.Item(settings.Join(settings.Item("clients", i), "cidr"), j), "%s allows everyone: an open proxy", p)
 			}
 		}
@@ -183,8 +193,13 @@ func (l *loader) checkClients() {
 	for i, client := range c.Clients {
 		key := settings.Item("clients", i)
 		l.require(settings.Join(key, "name"), client.Name != "", "a name, which records and exemptions use")
-		l.require(settings.Join(key, "cidr"), len(client.CIDR) > 0 || client.User != "",
+		subject := settings.Join(key, "tls_subject")
+		l.require(settings.Join(key, "cidr"), len(client.CIDR) > 0 || client.User != "" || l.IsSet(subject),
 			"a list of addresses or networks, such as [10.0.0.0/8], or a user, by which the client is known")
+		if client.TLSSubject != "" && c.TLS.ClientCAFile == "" && l.OK(subject) {
+			l.Reject(subject, "found %s, expected tls.client_ca_file, which signs the certificates of clients",
+				settings.Quote(client.TLSSubject))
+		}
 		if j, twice := first[client.Name]; twice && client.Name != "" {
 			l.Reject(settings.Join(key, "name"), "%s is %s already", settings.Quote(client.Name), settings.Item("clients", j))
 		} else {
@@ -194,7 +209,7 @@ func (l *loader) checkClients() {
 	local := func(client Client) bool {
 		return len(client.CIDR) == 0 || slices.ContainsFunc(client.CIDR, overlapsLoopback)
 	}
-	if len(c.Clients) > 0 && l.OK("clients", "listen") && isLoopback(c.Listen) && !slices.ContainsFunc(c.Clients, local) {
+	if len(c.Clients) > 0 && l.OK("clients", "listen", "proxy_protocol") && !c.isOpen() && !slices.ContainsFunc(c.Clients, local) {
 		l.Warn("clients", "no client can use the proxy: listen is %s, "+
 			"and no client has an address of this machine (127.0.0.1)", c.Listen)
 	}
@@ -279,6 +294,9 @@ func (l *loader) checkFiles() {
 	l.checkFile("intercept.ca_cert", c.Intercept.CACert)
 	l.checkFile("intercept.ca_key", c.Intercept.CAKey)
 	l.checkFile("egress.ca_file", c.Egress.CAFile)
+	l.checkFile("tls.cert_file", c.TLS.CertFile)
+	l.checkFile("tls.client_ca_file", c.TLS.ClientCAFile)
+	l.checkSecret("tls.key_file", c.TLS.KeyFile)
 	l.checkSecret("redis.url_file", c.Redis.URLFile)
 	l.checkSecret("egress.upstream_proxy_credentials_file", c.Egress.UpstreamProxyCredentialsFile)
 	l.checkSecret("auth.htpasswd_file", c.Auth.HtpasswdFile)

@@ -16,6 +16,9 @@ func TestChecks(t *testing.T) {
 	const lines = " can be reached by others, expected a list of clients, or auth.required. Write 127.0.0.1 for this machine alone, or add, with your own network:\n" +
 		"    clients:\n      - {name: lab, cidr: [10.0.0.0/8]}"
 	const proxyURL = "the URL of a proxy such as http://proxy.example:3128, or https://"
+	const withTLS = "tls: {cert_file: robotsproxy.yaml, key_file: robotsproxy.yaml, client_ca_file: robotsproxy.yaml}\n"
+	const openContact = "identity: {contact: \"mailto:op@example.org\"}\n"
+	const subject = "the whole subject of a certificate such as CN=ci,O=Example, as openssl x509 -subject -nameopt RFC2253 prints it"
 	const contact = `identity: {contact: "https://example.org/bot"}` + "\n"
 	tests := []struct{ name, text, want string }{
 		{"wildcard without clients", contact + "listen: 0.0.0.0:3128", `f:2:9: listen: "0.0.0.0:3128"` + lines},
@@ -31,6 +34,22 @@ func TestChecks(t *testing.T) {
 		{"passwords without a file", "auth: {required: true}", "f:1:18: auth.required: found true, expected auth.htpasswd_file, which holds the passwords"},
 		{"a user without a file", "clients: [{name: a, user: b}]", `f:1:27: clients[0].user: found "b", expected auth.htpasswd_file, which holds the passwords`},
 		{"no such file of passwords", "auth: {htpasswd_file: g}", "f:1:23: auth.htpasswd_file: expected a file that can be read: stat dir/g: no such file or directory"},
+		{"a key without a certificate", "tls: {key_file: robotsproxy.yaml}", "f:1:17: tls.cert_file: found none, expected one beside tls.key_file"},
+		{"a certificate without a key", "tls: {cert_file: robotsproxy.yaml}", "f:1:18: tls.key_file: found none, expected one beside tls.cert_file"},
+		{"CAs of clients without a certificate", "tls: {client_ca_file: robotsproxy.yaml}", "f:1:23: tls.cert_file: found none, expected one beside tls.client_ca_file"},
+		{"no such certificate", "tls: {cert_file: g, key_file: robotsproxy.yaml}", "f:1:18: tls.cert_file: expected a file that can be read: stat dir/g: no such file or directory"},
+		{"wildcard with clients by certificate", withTLS + openContact + "listen: :3128\nclients: [{name: ci, tls_subject: \"CN=ci\"}]", ""},
+		{"wildcard with TLS and no clients", withTLS + openContact + "listen: :3128", `f:3:9: listen: ":3128"` + lines},
+		{"a subject without CAs", "tls: {cert_file: robotsproxy.yaml, key_file: robotsproxy.yaml}\nclients: [{name: ci, tls_subject: \"CN=ci\"}]", `f:2:35: clients[0].tls_subject: found "CN=ci", expected tls.client_ca_file, which signs the certificates of clients`},
+		{"a whole subject", withTLS + `clients: [{name: ci, tls_subject: "CN=ci\\, 2+OU=a,O=Example,1.2.840.113549.1.9.1=#1603"}]`, ""},
+		{"a subject with spaces", withTLS + `clients: [{name: ci, tls_subject: "CN=ci, O=Example"}]`, `f:2:35: clients[0].tls_subject: found "CN=ci, O=Example", expected ` + subject + "; no space belongs around = and after a comma"},
+		{"a subject as openssl prints it", withTLS + `clients: [{name: ci, tls_subject: "CN = ci"}]`, `f:2:35: clients[0].tls_subject: found "CN = ci", expected ` + subject + "; no space belongs around = and after a comma"},
+		{"a name alone", withTLS + `clients: [{name: ci, tls_subject: ci}]`, `f:2:35: clients[0].tls_subject: found "ci", expected ` + subject},
+		{"a subject that ends with a comma", withTLS + `clients: [{name: ci, tls_subject: "CN=ci,"}]`, `f:2:35: clients[0].tls_subject: found "CN=ci,", expected ` + subject},
+		{"an attribute that RFC 2253 does not name", withTLS + `clients: [{name: ci, tls_subject: "emailAddress=a@b.example,CN=ci"}]`, `f:2:35: clients[0].tls_subject: found "emailAddress=a@b.example,CN=ci", expected ` + subject + "; an attribute is one of CN, O, OU, C, L, ST, STREET, POSTALCODE, SERIALNUMBER, or an OID with # and its value in hexadecimal"},
+		{"a load balancer", openTo + "proxy_protocol: [10.0.0.0/8, \"::1\"]", ""},
+		{"a load balancer without clients", openContact + "proxy_protocol: [10.0.0.0/8]", "f:2:17: proxy_protocol: others can reach the proxy through a load balancer, expected a list of clients, or auth.required"},
+		{"a load balancer without a contact", "proxy_protocol: [10.0.0.0/8]\nclients: [{name: a, cidr: [10.0.0.1]}]", "identity.contact: found none, expected a URL such as https://example.org/crawler, or mailto:crawler@example.org: owners of sites must be able to reach the operator of a proxy that others can use (listen is 127.0.0.1:3128)"},
 		{"an exemption for a user", "auth: {htpasswd_file: robotsproxy.yaml}\nexemptions: [{host: a.example, client: news, effect: deny, reason: r, owner: o}]", ""},
 		{"a refusal that asks for a password", "refusal: {status: 407}", "f:1:19: refusal.status: found 407, expected another: 407 asks for a password"},
 		{"upstream proxy", "egress: {upstream_proxy: \"https://proxy.example\", upstream_proxy_credentials_file: robotsproxy.yaml}", ""},
@@ -146,6 +165,8 @@ func TestWarnings(t *testing.T) {
 		{"a user on every network", htpasswd + "listen: :3128\nidentity: {contact: \"mailto:op@example.org\"}\nclients:\n  - {name: lab, user: lab}\n  - {name: all, cidr: [0.0.0.0/0, \"::/0\"], user: news}\n  - {name: news, user: news}", `f:7:5: clients[2]: "news" never applies: "all" matches first (clients[1], f:6:5)`},
 		{"a user on one family of addresses", htpasswd + "listen: :3128\nidentity: {contact: \"mailto:op@example.org\"}\nclients:\n  - {name: all, cidr: [10.0.0.0/8]}\n  - {name: news, user: news}", ""},
 		{"a user twice", htpasswd + "clients: [{name: a, user: news}, {name: b, user: news, cidr: [127.0.0.1]}, {name: c, user: other}]", `f:2:34: clients[1]: "b" never applies: "a" matches first (clients[0], f:2:11)`},
+		{"everybody with a certificate", "tls: {cert_file: robotsproxy.yaml, key_file: robotsproxy.yaml, client_ca_file: robotsproxy.yaml}\nlisten: :3128\nclients: [{name: all, cidr: [\"::/0\"], tls_subject: \"CN=ci\"}]\nidentity: {contact: \"mailto:op@example.org\"}", ""},
+		{"a user behind a load balancer", htpasswd + openTo[:len(openTo)-1] + "\nproxy_protocol: [127.0.0.1]", ""},
 		{"a user that is known by its address too", htpasswd + "clients: [{name: a, user: news, cidr: [127.0.0.1]}, {name: b, cidr: [127.0.0.1]}, {name: c, user: news, cidr: [127.0.0.2]}]", ""},
 		{"until the next second", strings.ReplaceAll(exemption, "%s", "2026-06-01T12:00:01Z"), ""},
 	}

@@ -33,6 +33,8 @@ import (
 // Config is the configuration. Default has the defaults, and config.example.yaml describes each key.
 type Config struct {
 	Listen         string `as:"address" reload:"restart"`
+	TLS            TLS
+	ProxyProtocol  []netip.Prefix `reload:"restart"` // load balancers, whose connections begin with a PROXY header
 	Admin          Admin
 	DataDir        string `as:"path" reload:"restart"` // if not set, Load chooses it: see Options.Env
 	Mode           policy.Mode
@@ -55,6 +57,13 @@ type Config struct {
 	Exemptions     []policy.Exemption `id:"effect,host,path,client"` // host patterns are canonical
 
 	origins map[string]settings.Origin // the place of each key that was set, for Values
+}
+
+// TLS configures TLS between clients and the proxy. If all are empty, clients speak without TLS.
+type TLS struct {
+	CertFile     string `as:"path" reload:"restart"`
+	KeyFile      string `as:"path" reload:"restart"`
+	ClientCAFile string `as:"path" reload:"restart"` // signs the certificates of clients; if empty, clients are not asked for one
 }
 
 // Admin is the operator's own listener.
@@ -184,6 +193,7 @@ type Client struct {
 	Name          string
 	CIDR          []netip.Prefix // if nil, any address
 	User          string         // a user of Auth; if empty, no credentials are needed
+	TLSSubject    string         `as:"subject"` // of its certificate; if empty, no certificate is needed
 	ProductToken  string         `as:"product"` // replaces the User-Agent header in verdicts; if empty, the header counts
 	Mode          *policy.Mode   // if nil, the global mode
 	Dialect       *rules.Dialect // if nil, that of Robots

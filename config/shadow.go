@@ -13,7 +13,7 @@ import (
 // requests.
 func (l *loader) warnShadowedClients() {
 	all := l.cfg.Clients
-	if !l.OK("clients", "listen") {
+	if !l.OK("clients", "listen", "proxy_protocol") {
 		return
 	}
 	from := l.sources()
@@ -34,7 +34,7 @@ func (l *loader) sources() []netip.Prefix {
 	host, _, _ := net.SplitHostPort(l.cfg.Listen)
 	addr, err := netip.ParseAddr(host)
 	switch {
-	case err != nil || !addr.Unmap().IsLoopback():
+	case err != nil || l.cfg.isOpen():
 		return []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 	case addr.Unmap().Is4():
 		return []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
@@ -44,7 +44,7 @@ func (l *loader) sources() []netip.Prefix {
 
 // covers reports whether c matches every request that other matches, if requests come from the given addresses.
 func (c Client) covers(other Client, from []netip.Prefix) bool {
-	if c.User != "" && c.User != other.User {
+	if c.User != "" && c.User != other.User || c.TLSSubject != "" && c.TLSSubject != other.TLSSubject {
 		return false
 	}
 	if len(other.CIDR) > 0 {

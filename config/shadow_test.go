@@ -16,18 +16,24 @@ import (
 // warning names.
 func TestShadowedClientsAreUnreachable(t *testing.T) {
 	networks := []string{"127.0.0.1", "127.0.0.0/8", "10.0.0.0/8", "10.1.0.0/16", "10.1.0.0/17", "10.1.2.3", "0.0.0.0/0", "::/0", "2001:db8::/32", "2001:db8::1", "::1"}
-	users := []string{"", "news", "lab"}
+	users, subjects := []string{"", "news", "lab"}, []string{"", "CN=ci", "CN=other"}
 	warned := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		listen := rapid.SampledFrom([]string{"127.0.0.1:1", "[::1]:1", "0.0.0.0:1"}).Draw(rt, "listen")
-		text := "listen: \"" + listen + "\"\nidentity: {contact: \"mailto:op@example.org\"}\nauth: {htpasswd_file: robotsproxy.yaml}\nclients:\n"
+		text := "listen: \"" + listen + "\"\nidentity: {contact: \"mailto:op@example.org\"}\nauth: {htpasswd_file: robotsproxy.yaml}\n" +
+			"tls: {cert_file: robotsproxy.yaml, key_file: robotsproxy.yaml, client_ca_file: robotsproxy.yaml}\n"
+		if rapid.Bool().Draw(rt, "load balancer") {
+			text, listen = text+"proxy_protocol: [127.0.0.1]\n", ""
+		}
+		text += "clients:\n"
 		for i := range rapid.IntRange(1, 5).Draw(rt, "clients") {
 			cidr := rapid.SliceOfN(rapid.SampledFrom(networks), 0, 2).Draw(rt, "cidr")
 			user := rapid.SampledFrom(users).Draw(rt, "user")
-			if user == "" && len(cidr) == 0 {
+			subject := rapid.SampledFrom(subjects).Draw(rt, "subject")
+			if user == "" && subject == "" && len(cidr) == 0 {
 				user = "both"
 			}
-			text += fmt.Sprintf("  - {name: c%d, user: %q, cidr: [%s]}\n", i, user, `"`+strings.Join(cidr, `", "`)+`"`)
+			text += fmt.Sprintf("  - {name: c%d, user: %q, tls_subject: %q, cidr: [%s]}\n", i, user, subject, `"`+strings.Join(cidr, `", "`)+`"`)
 		}
 		text = strings.ReplaceAll(text, `[""]`, "[]")
 		cfg, warnings, faults := loadText(t, text, Options{})
@@ -35,10 +41,11 @@ func TestShadowedClientsAreUnreachable(t *testing.T) {
 			rt.Fatal(text, faults)
 		}
 		for _, addr := range requestsFrom(listen) {
-			for _, user := range append(users, "both") {
-				i := slices.IndexFunc(cfg.Clients, func(c Client) bool { return matches(c, user, netip.MustParseAddr(addr)) })
+			for n := range 4 * 3 {
+				user, subject := append(users, "both")[n%4], subjects[n/4]
+				i := slices.IndexFunc(cfg.Clients, func(c Client) bool { return matches(c, user, subject, netip.MustParseAddr(addr)) })
 				if i >= 0 && strings.Contains(warnings, fmt.Sprintf("clients[%d]: ", i)) {
-					rt.Fatalf("%q from %s is client %d, although a warning says that it never applies:\n%s%s", user, addr, i, text, warnings)
+					rt.Fatalf("%q, %q from %s is client %d, although a warning says that it never applies:\n%s%s", user, subject, addr, i, text, warnings)
 				}
 			}
 		}
@@ -61,9 +68,9 @@ func requestsFrom(listen string) []string {
 }
 
 // matches is how a request is given to a client, as docs/configuration.md says.
-func matches(c Client, user string, addr netip.Addr) bool {
+func matches(c Client, user, subject string, addr netip.Addr) bool {
 	in := len(c.CIDR) == 0 || slices.ContainsFunc(c.CIDR, func(p netip.Prefix) bool { return p.Contains(addr) })
-	return in && (c.User == "" || c.User == user)
+	return in && (c.User == "" || c.User == user) && (c.TLSSubject == "" || c.TLSSubject == subject)
 }
 
 // TestShadowedHostsAreUnreachable checks the same for hosts, and that a pattern which one earlier pattern contains is

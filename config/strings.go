@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -22,6 +23,7 @@ var texts = map[string]settings.Scalar{
 	"host":    text("a host such as a.example", parseHost),
 	"pattern": text("a host such as a.example, or *.example for every host below it", parsePattern),
 	"product": text("a product token such as NewsBot: letters, digits, - and _ (RFC 9309 section 2.2.1)", parseProduct),
+	"subject": text("the whole subject of a certificate such as CN=ci,O=Example, as openssl x509 -subject -nameopt RFC2253 prints it", parseSubject),
 	"prefix":  text("a prefix of keys without { and }", parsePrefixOfKeys),
 	"redis":   formatted("redis://host:6379, rediss:// over TLS or unix:///run/redis.sock", parseRedis, redacted).Secret(),
 	"proxy":   text("the URL of a proxy such as http://proxy.example:3128, or https://", parseProxy),
@@ -145,6 +147,44 @@ func parseProduct(s string) (string, error) {
 		return "", fmt.Errorf("the name alone, without version: %s", name)
 	}
 	return s, nil
+}
+
+// attributes are the types of attributes that have a short name in a subject (see auth.Subject).
+var attributes = []string{"CN", "O", "OU", "C", "L", "ST", "STREET", "POSTALCODE", "SERIALNUMBER"}
+
+// parseSubject reads the subject of a certificate in the form of RFC 2253. It rejects what no certificate can match:
+// spaces around "=" and ",", and names of attributes that this form does not have. It may be empty.
+func parseSubject(s string) (string, error) {
+	for s := s; s != ""; {
+		end := indexUnescaped(s, ",+")
+		name, value, ok := strings.Cut(s[:end], "=")
+		isOID := !strings.ContainsFunc(name, func(r rune) bool { return r != '.' && (r < '0' || r > '9') })
+		switch {
+		case !ok || value == "" || name == "":
+			return "", settings.ErrNoHint
+		case strings.TrimSpace(name) != name || value != strings.TrimLeft(value, " "):
+			return "", errors.New("no space belongs around = and after a comma")
+		case !slices.Contains(attributes, name) && !(isOID && strings.HasPrefix(value, "#")):
+			return "", fmt.Errorf("an attribute is one of %s, or an OID with # and its value in hexadecimal",
+				strings.Join(attributes, ", "))
+		case end == len(s)-1:
+			return "", settings.ErrNoHint
+		}
+		s = s[min(end+1, len(s)):]
+	}
+	return s, nil
+}
+
+// indexUnescaped returns the index of the first of chars in s that follows no backslash, or the length of s.
+func indexUnescaped(s, chars string) int {
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' {
+			i++
+		} else if strings.IndexByte(chars, s[i]) >= 0 {
+			return i
+		}
+	}
+	return len(s)
 }
 
 // parseContact reads the contact for owners of sites. It rejects parentheses, since the contact is written in a comment

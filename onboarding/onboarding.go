@@ -22,11 +22,18 @@ import (
 // Handler returns the handler of requests for the proxy itself. It names the proxy by the address at which the client
 // reached it: the request's Host, or the local address of the connection if the request came through the proxy. Such
 // requests have an absolute URL.
-func Handler(ca *certs.Authority) http.Handler {
+func Handler(ca *certs.Authority) http.Handler { return handler("http", PAC(ownAddress), ca) }
+
+// SecureHandler is Handler for a proxy that speaks TLS to its clients.
+func SecureHandler(ca *certs.Authority) http.Handler {
+	return handler("https", SecurePAC(ownAddress), ca)
+}
+
+func handler(scheme string, pac http.Handler, ca *certs.Authority) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { servePage(w, ownAddress(r), ca) })
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { servePage(w, scheme, ownAddress(r), ca) })
 	mux.Handle("GET /ca.pem", CA(ca))
-	mux.Handle("GET /proxy.pac", PAC(ownAddress))
+	mux.Handle("GET /proxy.pac", pac)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, notFound, http.StatusNotFound) })
 	return mux
 }
@@ -48,6 +55,7 @@ func CA(ca *certs.Authority) http.Handler {
 
 // page is the data of page.html.
 type page struct {
+	Scheme            string // of the proxy's URL
 	Proxy, Host, Port string
 	CAs               []certificate
 }
@@ -62,9 +70,9 @@ var pageHTML string
 
 var pageTemplate = template.Must(template.New("page").Parse(pageHTML))
 
-// servePage writes the set-up page of the proxy at address.
-func servePage(w http.ResponseWriter, address string, ca *certs.Authority) {
-	p := page{Proxy: address}
+// servePage writes the set-up page of the proxy with the URL scheme://address.
+func servePage(w http.ResponseWriter, scheme, address string, ca *certs.Authority) {
+	p := page{Scheme: scheme, Proxy: address}
 	p.Host, p.Port, _ = net.SplitHostPort(address) // ownAddress joined it
 	all, err := ca.CAs()
 	for _, c := range all {

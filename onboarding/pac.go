@@ -13,11 +13,16 @@ import (
 // PAC returns the handler of /proxy.pac: the script by which a browser sends everything through the proxy at
 // address(request), except for names of the browser's own machine. The script has no DIRECT as a second choice: a
 // browser would use it if the proxy is down, and send requests that were not judged.
-func PAC(address func(*http.Request) string) http.Handler {
+func PAC(address func(*http.Request) string) http.Handler { return pac("PROXY", address) }
+
+// SecurePAC is PAC for a proxy that speaks TLS to its clients.
+func SecurePAC(address func(*http.Request) string) http.Handler { return pac("HTTPS", address) }
+
+func pac(keyword string, address func(*http.Request) string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/x-ns-proxy-autoconfig")
 		w.Header().Set("Cache-Control", "no-store") // the address depends on the client
-		fmt.Fprintf(w, script, "PROXY "+address(r))
+		fmt.Fprintf(w, script, keyword+" "+address(r))
 	})
 }
 

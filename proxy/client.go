@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -12,24 +13,26 @@ import (
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
-// Client is a client of the proxy, and how its requests are treated. Its user, its addresses, or both identify it.
+// Client is a client of the proxy, and how its requests are treated. Its user, its addresses and the subject of its
+// certificate identify it, or some of them.
 type Client struct {
 	policy.Client
 	User     string         // if empty, any user, or no credentials
+	Subject  string         // of its certificate, as auth.Subject returns it; if empty, any, or no certificate
 	Prefixes []netip.Prefix // of its addresses; if empty, all
 	MaxWait  *time.Duration // the longest wait of its requests; if nil, the Server's
 	Pages    bool           // requests for the parts of its pages ask for a place without a Delay: see isSubresource
 	Purpose  string         // for the records of its requests
 }
 
-// matches reports whether c is the client that comes from addr as user. An empty user means that it sent no
-// credentials.
-func (c *Client) matches(user string, addr netip.Addr) bool {
-	contains := func(p netip.Prefix) bool { return p.Contains(addr) }
-	if c.User == "" && len(c.Prefixes) == 0 {
-		return false // a Client without both must not match every request
+// matches reports whether c is the client with the given identity.
+func (c *Client) matches(id identity) bool {
+	contains := func(p netip.Prefix) bool { return p.Contains(id.addr) }
+	if c.User == "" && c.Subject == "" && len(c.Prefixes) == 0 {
+		return false // a Client without any must not match every request
 	}
-	return (c.User == "" || c.User == user) && (len(c.Prefixes) == 0 || slices.ContainsFunc(c.Prefixes, contains))
+	return (c.User == "" || c.User == id.user) && (c.Subject == "" || c.Subject == id.subject) &&
+		(len(c.Prefixes) == 0 || slices.ContainsFunc(c.Prefixes, contains))
 }
 
 // local is the client of every request if no clients are listed.
@@ -65,8 +68,9 @@ func clientsByUser(users *auth.Users) map[string]*Client {
 
 // identity is what a connection has shown of its sender.
 type identity struct {
-	user string     // whose password it knows; empty if it sent no credentials
-	addr netip.Addr // without a zone; zero if unknown
+	user    string     // whose password it knows; empty if it sent no credentials
+	subject string     // of its certificate; empty if it sent none
+	addr    netip.Addr // without a zone; zero if unknown
 }
 
 // identify returns the identity and the client of the sender of r: the first client that matches, or, if no clients are
@@ -77,7 +81,7 @@ func (s *settings) identify(r *http.Request) (identity, *Client, *refusal) {
 	if err != nil {
 		return identity{}, nil, nil
 	}
-	id := identity{addr: from.Addr().WithZone("").Unmap()}
+	id := identity{subject: subjectOf(r.Context()), addr: from.Addr().WithZone("").Unmap()}
 	var ref *refusal
 	if id.user, ref = s.authenticate(r, id.addr); ref != nil {
 		return id, nil, ref
@@ -99,7 +103,7 @@ func (s *settings) match(id identity) *Client {
 		return s.byUser[id.user]
 	}
 	for i := range s.Clients {
-		if c := &s.Clients[i]; c.matches(id.user, id.addr) {
+		if c := &s.Clients[i]; c.matches(id) {
 			return c
 		}
 	}
@@ -210,5 +214,11 @@ func (r *requester) unknownClient() *refusal {
 	if r.denied != nil {
 		return r.denied
 	}
-	return &refusal{Reason: policy.ReasonIdentity, Detail: "Neither your address nor your user is among the clients of this proxy."}
+	ref := &refusal{Reason: policy.ReasonIdentity, Detail: "Neither your address nor your user is among the clients of this proxy."}
+	if r.subject != "" {
+		ref.Err = fmt.Errorf("the subject of the client's certificate is %q", r.subject)
+		ref.Detail = "Neither your address nor your user, nor the subject of your certificate, " + r.subject +
+			", is among the clients of this proxy."
+	}
+	return ref
 }

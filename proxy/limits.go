@@ -31,11 +31,11 @@ type Limits struct {
 // Retry-After and closes them. When it reaches a limit, it logs the key, connections or connections_per_client in
 // section of the configuration, at most once a minute. It ignores the other fields of limits.
 func LimitListener(l net.Listener, limits Limits, section string, log *slog.Logger) net.Listener {
-	return limitListener(l, limits.connections(section, log))
+	return limitListener(l, limits.connections(section, log), overloadResponse())
 }
 
-func limitListener(l net.Listener, conns *limit.Conns) net.Listener {
-	return limit.NewListener(l, conns, clientNetwork, overloadResponse())
+func limitListener(l net.Listener, conns *limit.Conns, answer []byte) net.Listener {
+	return limit.NewListener(l, conns, clientNetwork, answer)
 }
 
 func (l Limits) connections(section string, log *slog.Logger) *limit.Conns {

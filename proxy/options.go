@@ -2,9 +2,11 @@ package proxy
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/audit"
@@ -54,6 +56,14 @@ type Options struct {
 
 	// Users are the users and their passwords. If nil, credentials are ignored.
 	Users *auth.Users
+
+	// TLS is the configuration of TLS between clients and the Server. It must offer no protocol but HTTP/1.1. The
+	// certificates that it verifies identify clients: see Client.Subject. If nil, clients speak without TLS.
+	TLS *tls.Config
+
+	// ProxyProtocol are the addresses of load balancers. A connection from one begins with a PROXY header, version 1 or 2,
+	// which names the client. From other addresses a header is malformed.
+	ProxyProtocol []netip.Prefix
 
 	// AuthRequired refuses requests without credentials. It needs Users.
 	AuthRequired bool

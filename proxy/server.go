@@ -73,6 +73,7 @@ type Server struct {
 	memory       *limit.Counter[string] // the bytes that requests hold, by Client.share
 	caRejections *caRejections
 	agents       *agents
+	faults       faultLog     // of strangers
 	costly       *limit.Slots // for costly decisions, which leave one processor free
 
 	timeouts timeouts
@@ -102,7 +103,7 @@ func New(o Options) (*Server, error) {
 	s.tls = s.tlsConfig()
 	s.front, s.inner = s.newHTTPServer(o, s.serveFront), s.newHTTPServer(o, s.serveInner)
 	s.inner.TLSConfig = s.tls // makes net/http speak HTTP/2 to a client that chose it in the handshake
-	s.inner.ConnContext = innerContext
+	s.front.ConnContext, s.inner.ConnContext = frontContext, innerContext
 	http1.Install(s.front)
 	http1.Install(s.inner)
 	return s, nil
@@ -112,12 +113,13 @@ func New(o Options) (*Server, error) {
 // the new ones when it has its place, as the client that it is by then. Connections stay open, and a client may hold
 // more than new Limits allow until it has given some back.
 //
-// Reload keeps Pseudonym, IDs, Logger, HeaderTimeout and IdleTimeout. It returns an error and changes nothing if o is
+// Reload keeps TLS, ProxyProtocol, Pseudonym, IDs, Logger, HeaderTimeout and IdleTimeout. It returns an error and changes nothing if o is
 // invalid. The caller must not change what o refers to afterwards, and must serialise calls.
 func (s *Server) Reload(o Options) error {
 	now := s.settings.Load()
 	o.Pseudonym, o.IDs, o.Logger = now.Pseudonym, now.IDs, now.Logger
 	o.HeaderTimeout, o.IdleTimeout = now.HeaderTimeout, now.IdleTimeout
+	o.TLS, o.ProxyProtocol = now.TLS, now.ProxyProtocol
 	if err := o.complete(); err != nil {
 		return err
 	}
@@ -174,7 +176,7 @@ func (s *Server) Serve(l net.Listener) error {
 		defer close(innerEnded)
 		_ = s.inner.Serve(s.tunnels) // it returns when it is closed: the listener does not fail
 	}()
-	err := s.front.Serve(http1.NewListener(limitListener(l, s.connLimit), s.http1Options()))
+	err := s.front.Serve(http1.NewListener(s.inbound(l), s.http1Options()))
 	if !errors.Is(err, http.ErrServerClosed) {
 		s.inner.Close()
 	}
@@ -337,13 +339,19 @@ func (s *Server) newInnerConn(c net.Conn, t *tunnel, o origin.Origin) net.Conn {
 
 // refuseMalformed answers and records bytes on c that are not a request.
 func (s *Server) refuseMalformed(c net.Conn, t *tunnel, e *http1.SyntaxError) {
+	s.refuseConn(c, t, c, malformedRefusal(e))
+}
+
+// refuseConn records the refusal of c, outside tunnels or inside t, before a request was read. It answers on answer
+// unless that is nil.
+func (s *Server) refuseConn(c net.Conn, t *tunnel, answer net.Conn, ref *refusal) {
 	r := &http.Request{RemoteAddr: c.RemoteAddr().String(), Header: http.Header{}}
 	ex := s.newExchange(nil, r, t)
 	if t != nil {
 		ex.rec.Host, ex.rec.Port = t.host, t.port
 	}
-	ex.response.conn = c
-	ex.reject(r, malformedRefusal(e))
+	ex.response.conn = answer
+	ex.reject(r, ref)
 }
 
 func malformedRefusal(e *http1.SyntaxError) *refusal {

@@ -152,7 +152,7 @@ func (w *hijackWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if c, ok := conn.(*http1.Conn); ok {
+	if c, ok := conn.(interface{ NetConn() net.Conn }); ok {
 		conn = c.NetConn() // without the checks of http1
 	}
 	buffered, _ := rw.Reader.Peek(rw.Reader.Buffered())

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net/http"
 	"path/filepath"
 	"time"
 
@@ -90,11 +91,18 @@ func newComponents(cfg *config.Config, log *slog.Logger, observe observer) (_ *c
 		return nil, err
 	}
 	pace, recorder := c.pace(cfg), observedRecorder{c.records, observe}
+	certificates, err := newCertificates(cfg)
+	if err != nil {
+		return nil, err
+	}
 	c.control = &control{log: log}
 	c.control.parts = proxy.Options{
 		Snapshots: c.files, Limiter: c.limiter, Authority: c.ca, Recorder: recorder, Guard: c.guard, Transport: transport,
-		Pace: pace, Pseudonym: pseudonym, IDs: &c.ids, Onboarding: onboarding.Handler(c.ca), Logger: log,
-		HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout,
+		Pace: pace, Pseudonym: pseudonym, IDs: &c.ids, Onboarding: newOnboarding(cfg, c.ca), Logger: log,
+		HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout, ProxyProtocol: cfg.ProxyProtocol,
+	}
+	if certificates != nil {
+		c.control.parts.TLS = certificates.TLS()
 	}
 	c.control.ownParts = ownfetch.Options{
 		Rules: c.files, Limiter: c.limiter, Key: pace.Key, Addr: pace.Addr, Recorder: recorder, IDs: &c.ids,
@@ -289,11 +297,32 @@ func newClients(cfg *config.Config) []proxy.Client {
 			Client: policy.Client{
 				Name: c.Name, ProductToken: c.ProductToken, Mode: c.Mode, Dialect: c.Dialect, MaxCrawlDelay: c.MaxCrawlDelay,
 			},
-			User: c.User, Prefixes: c.CIDR, MaxWait: c.MaxWait, Purpose: c.Purpose,
+			User: c.User, Subject: c.TLSSubject, Prefixes: c.CIDR, MaxWait: c.MaxWait, Purpose: c.Purpose,
 			Pages: c.Subresources == config.SubresourcesPage,
 		}
 	}
 	return clients
+}
+
+func newOnboarding(cfg *config.Config, ca *certs.Authority) http.Handler {
+	if hasTLS(cfg) {
+		return onboarding.SecureHandler(ca)
+	}
+	return onboarding.Handler(ca)
+}
+
+// newCertificates reads the files of tls. It returns nil if none are configured.
+func newCertificates(cfg *config.Config) (*auth.Certificates, error) {
+	if cfg.TLS.CertFile == "" {
+		return nil, nil
+	}
+	c, err := auth.LoadCertificates(auth.CertificateFiles{
+		Cert: cfg.TLS.CertFile, Key: cfg.TLS.KeyFile, ClientCA: cfg.TLS.ClientCAFile,
+	})
+	if err != nil {
+		return nil, usage(fmt.Errorf("tls: %w", err))
+	}
+	return c, nil
 }
 
 // newUsers reads the htpasswd file. It returns an error if the file does not list the user of a client, and nil if no

@@ -40,12 +40,17 @@ env creates the CA if there is none, and writes the files that the variables nam
 		if err != nil {
 			return err
 		}
-		vars, err := clientenv.Write(clientenv.Options{Listen: cfg.Listen, CA: ca.PEM(), Dir: cfg.DataDir})
+		vars, err := clientenv.Write(clientenv.Options{
+			Listen: cfg.Listen, TLS: hasTLS(cfg), CA: ca.PEM(), Dir: cfg.DataDir,
+		})
 		if err != nil {
 			return err
 		}
 		if cfg.Auth.Required {
-			fmt.Fprintln(std.err, "robotsproxy:", passwordHint)
+			fmt.Fprintln(std.err, "robotsproxy:", passwordHint(cfg))
+		}
+		if hasTLS(cfg) {
+			fmt.Fprintln(std.err, "robotsproxy:", tlsHint)
 		}
 		warnReplaced(std, vars)
 		for _, v := range vars {

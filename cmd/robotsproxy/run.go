@@ -94,7 +94,8 @@ type privateProxy struct {
 
 func startPrivate(cfg *config.Config, std stdio, sum *summary) (_ *privateProxy, err error) {
 	cfg.Log.Level = max(cfg.Log.Level, slog.LevelWarn) // to keep the child's output readable
-	cfg.Clients, cfg.Auth = nil, config.Auth{}         // for the configured listener; only the child uses this one
+	// These are for the configured listener; only the child uses this one.
+	cfg.Clients, cfg.Auth, cfg.TLS, cfg.ProxyProtocol = nil, config.Auth{}, config.TLS{}, nil
 	p := &privateProxy{served: make(chan error, 1)}
 	defer func() {
 		if err != nil {

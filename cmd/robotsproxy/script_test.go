@@ -142,7 +142,7 @@ type server struct {
 }
 
 var (
-	proxyLine = regexp.MustCompile(`(?m)^  proxy +http://(\S+)$`)
+	proxyLine = regexp.MustCompile(`(?m)^  proxy +https?://(\S+)$`)
 	adminLine = regexp.MustCompile(`(?m)^  admin +http://(\S+) `)
 )
 

@@ -145,7 +145,7 @@ func (s *service) newAdmin(metrics *admin.Metrics) error {
 	handler, err := admin.New(admin.Options{
 		Token: token, Version: buildVersion(), Hosts: adminHosts(s.cfg), Ready: s.ready, State: s.state,
 		Metrics: metrics, Gauges: s.components.gauges(),
-		CA: onboarding.CA(s.components.ca), PAC: onboarding.PAC(onboarding.ProxyAddress(s.proxyListener.Addr())),
+		CA: onboarding.CA(s.components.ca), PAC: newPAC(s.cfg, s.proxyListener),
 		Files: s.components.files, History: history{s.components.state, s.components.files.Unsaved},
 	})
 	if err != nil {
@@ -156,6 +156,15 @@ func (s *service) newAdmin(metrics *admin.Metrics) error {
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	return nil
+}
+
+// newPAC returns the handler of the PAC file on the admin listener.
+func newPAC(cfg *config.Config, proxyListener net.Listener) http.Handler {
+	address := onboarding.ProxyAddress(proxyListener.Addr())
+	if hasTLS(cfg) {
+		return onboarding.SecurePAC(address)
+	}
+	return onboarding.PAC(address)
 }
 
 // adminHosts returns the host names that the admin listener accepts: the configured ones, and the name in admin.listen,
@@ -224,8 +233,18 @@ func (s *service) drain() error {
 }
 
 // passwordHint is shown beside variables, which contain no password.
-const passwordHint = "The proxy asks for a password: write http://USER:PASSWORD@... into http_proxy and https_proxy " +
-	"(HTTP_PROXY and HTTPS_PROXY too)."
+func passwordHint(cfg *config.Config) string {
+	return "The proxy asks for a password: write " + clientenv.Scheme(hasTLS(cfg)) + "://USER:PASSWORD@... " +
+		"into http_proxy and https_proxy (HTTP_PROXY and HTTPS_PROXY too)."
+}
+
+// tlsHint is shown beside variables, which name neither the listener's CA nor a client's certificate.
+const tlsHint = "The proxy speaks TLS to its clients: they must trust the CA of tls.cert_file, " +
+	"and send their own certificate if they are known by it (curl: --proxy-cacert, --proxy-cert, --proxy-key). " +
+	"wget and Java cannot speak TLS to a proxy."
+
+// hasTLS reports whether the proxy speaks TLS to its clients.
+func hasTLS(cfg *config.Config) bool { return cfg.TLS.CertFile != "" }
 
 // banner returns the text that serve prints at the start: addresses, files, and two commands to try.
 func (s *service) banner() string {
@@ -241,10 +260,14 @@ func (s *service) banner() string {
 	}
 	user, hint := "", ""
 	if s.cfg.Auth.Required {
-		user, hint = "USER:PASSWORD@", passwordHint+"\n"
+		user, hint = "USER:PASSWORD@", passwordHint(s.cfg)+"\n"
+	}
+	scheme := clientenv.Scheme(hasTLS(s.cfg))
+	if hasTLS(s.cfg) {
+		hint += tlsHint + "\n"
 	}
 	return fmt.Sprintf(`robotsproxy %s, mode %s
-  proxy    http://%s
+  proxy    %s://%s
   admin    http://%s   /healthz /readyz /metrics /ca.pem /proxy.pac
   CA       %s   (%s)
            SHA-256 %s
@@ -254,10 +277,10 @@ func (s *service) banner() string {
 Send this shell's programs through it, or try one request:
 
   eval "$(%s env%s)"
-  curl --proxy http://%s%s --cacert %s https://example.com/
+  curl --proxy %s://%s%s --cacert %s https://example.com/
 %s
-`, buildVersion(), s.cfg.Mode, proxyAt, adminAt, ca.CertFile(), made, ca.Fingerprint(), recordsFile(s.cfg), s.token,
-		selfCommand(), s.flags, user, clientAddress, clientenv.Quote(ca.CertFile()), hint)
+`, buildVersion(), s.cfg.Mode, scheme, proxyAt, adminAt, ca.CertFile(), made, ca.Fingerprint(), recordsFile(s.cfg), s.token,
+		selfCommand(), s.flags, scheme, user, clientAddress, clientenv.Quote(ca.CertFile()), hint)
 }
 
 // selfCommand returns the shell command for this program: its name if the shell finds it in PATH, else its path.

@@ -40,6 +40,9 @@ func newValidate(std stdio) *cobra.Command {
 		if _, err := newUsers(cfg); err != nil {
 			return err
 		}
+		if _, err := newCertificates(cfg); err != nil {
+			return err
+		}
 		prefix := ""
 		if settings.file != "" {
 			prefix = settings.file + ": "

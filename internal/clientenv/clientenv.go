@@ -26,6 +26,7 @@ import (
 // Options describe a proxy to its clients.
 type Options struct {
 	Listen  string // the proxy's listener, host:port
+	TLS     bool   // the listener speaks TLS, which neither wget nor Java can use
 	CA      []byte // the certificates that clients must trust, PEM
 	Dir     string // the folder of the CA bundle and Java's trust store; proxies with the same CA can share it
 	WgetDir string // the folder of wget's configuration, which names Listen; if empty, Dir
@@ -48,10 +49,10 @@ func Write(o Options) ([]Variable, error) {
 		return nil, err
 	}
 	wgetrc := filepath.Join(cmp.Or(o.WgetDir, o.Dir), wgetrcFile)
-	if err := writeWgetrc(wgetrc, address, o.Dir); err != nil {
+	proxy, bundle := Scheme(o.TLS)+"://"+address, filepath.Join(o.Dir, bundleFile)
+	if err := writeWgetrc(wgetrc, proxy, o.Dir); err != nil {
 		return nil, err
 	}
-	proxy, bundle := "http://"+address, filepath.Join(o.Dir, bundleFile)
 	return []Variable{
 		{"http_proxy", proxy},
 		{"HTTP_PROXY", proxy},
@@ -69,6 +70,14 @@ func Write(o Options) ([]Variable, error) {
 		{"WGETRC", wgetrc},
 		{"JAVA_TOOL_OPTIONS", javaOptions(address, o.Dir)},
 	}, nil
+}
+
+// Scheme returns the scheme of the URL of a proxy whose listener speaks TLS, or does not.
+func Scheme(secure bool) string {
+	if secure {
+		return "https"
+	}
+	return "http"
 }
 
 // DialAddress returns the address at which this machine reaches a listener at listen: an empty or unspecified host

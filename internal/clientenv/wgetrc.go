@@ -12,17 +12,17 @@ import (
 // wgetrcFile is the name of wget's configuration in Options.WgetDir.
 const wgetrcFile = "wgetrc"
 
-// writeWgetrc writes wget's configuration for the proxy at address and the bundle in dir to path. It is needed because
+// writeWgetrc writes wget's configuration for the proxy with the given URL and the bundle in dir to path. It is needed because
 // Debian builds wget with GnuTLS, which ignores SSL_CERT_FILE. WGETRC replaces the user's own file, so that file's text
 // comes first. The proxy is named after it: the last setting wins, and a setting wins over the proxy variables.
-func writeWgetrc(path, address, dir string) error {
+func writeWgetrc(path, proxy, dir string) error {
 	var b bytes.Buffer
 	if user, err := os.ReadFile(userWgetrc(dir)); err == nil {
 		b.Write(user)
 		b.WriteString("\n")
 	}
-	fmt.Fprintf(&b, "use_proxy = on\nhttp_proxy = http://%[1]s/\nhttps_proxy = http://%[1]s/\nca_certificate = %[2]s\n",
-		address, filepath.Join(dir, bundleFile))
+	fmt.Fprintf(&b, "use_proxy = on\nhttp_proxy = %[1]s/\nhttps_proxy = %[1]s/\nca_certificate = %[2]s\n",
+		proxy, filepath.Join(dir, bundleFile))
 	if err := durable.Replace(path, b.Bytes(), 0o600); err != nil {
 		return fmt.Errorf("writing the configuration for wget: %w", err)
 	}

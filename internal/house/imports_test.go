@@ -57,6 +57,7 @@ var owners = map[string][]string{
 	"github.com/dgraph-io/ristretto":      {"robots"},
 	"github.com/elazarl/goproxy":          {"proxy"},
 	"github.com/lmittmann/tint":           {"cmd/robotsproxy"},
+	"github.com/pires/go-proxyproto":      {"proxy"},
 	"github.com/pquerna/cachecontrol":     {"robots/fetch"},
 	"github.com/prometheus/client_golang": {"admin"},
 	"github.com/redis/go-redis":           {"ratelimit/redislease"},

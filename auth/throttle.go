@@ -32,8 +32,15 @@ func (t *throttle) wait(key uint64, now time.Time) time.Duration {
 	return max(0, t.failures[key].next.Sub(now))
 }
 
-// fail counts a failure of the attempt of key.
-func (t *throttle) fail(key uint64, now time.Time) {
+// count returns the failures of the attempt of key.
+func (t *throttle) count(key uint64) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.failures[key].count
+}
+
+// fail counts a failure of the attempt of key, and returns the count.
+func (t *throttle) fail(key uint64, now time.Time) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f := t.failures[key]
@@ -52,6 +59,7 @@ func (t *throttle) fail(key uint64, now time.Time) {
 		t.evictLocked(now)
 	}
 	t.failures[key] = f
+	return f.count
 }
 
 // evictLocked removes expired failures, and then arbitrary ones until a thousand places are free, so that it does not

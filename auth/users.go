@@ -13,7 +13,9 @@
 // user from a wrong password. The checks of one network run one at a time, and after several failures for one user they
 // are delayed; other networks and other users are not affected.
 //
-// The package reads the file once and does not parse HTTP.
+// The package does not watch the file, and does not parse HTTP. Reload reads a file that has changed.
+//
+// Certificates are the other way to know a client: by the subject of its TLS certificate.
 package auth
 
 import (
@@ -44,6 +46,11 @@ type Users struct {
 	accounts map[string]*account
 	all      []*account
 	key      [sha256.Size]byte // of the digests; random for each Users
+	*guesses
+}
+
+// guesses slow down guessing. Users that replace others have theirs.
+type guesses struct {
 	seed     maphash.Seed
 	hashing  chan struct{} // a semaphore: bcrypt may not occupy every processor
 	networks networkLocks
@@ -74,6 +81,10 @@ type RejectedError struct {
 	// RetryAfter is the time until the next attempt is checked. It is zero if this attempt was checked, and positive if
 	// it was rejected unseen because of earlier failures.
 	RetryAfter time.Duration
+
+	// Failures is how many attempts for that user have failed from that network, this one included if it was checked. Ten
+	// minutes after the last one they are forgotten.
+	Failures int
 }
 
 func (e *RejectedError) Error() string {
@@ -99,11 +110,21 @@ func LoadUsers(path string) (*Users, error) {
 	return u, nil
 }
 
-func readUsers(r io.Reader) (*Users, error) {
-	u := &Users{
-		accounts: make(map[string]*account), seed: maphash.MakeSeed(),
-		hashing: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)-1)),
+// Reload returns the Users of the htpasswd file at path, to replace u: they remember the failed attempts of u, so that
+// guesses are delayed as before. It does not change u. Its errors are those of LoadUsers.
+func (u *Users) Reload(path string) (*Users, error) {
+	next, err := LoadUsers(path)
+	if err != nil {
+		return nil, err
 	}
+	next.guesses = u.guesses
+	return next, nil
+}
+
+func readUsers(r io.Reader) (*Users, error) {
+	u := &Users{accounts: make(map[string]*account), guesses: &guesses{
+		seed: maphash.MakeSeed(), hashing: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)-1)),
+	}}
 	rand.Read(u.key[:]) // never fails
 	lines := bufio.NewScanner(r)
 	for n := 1; lines.Scan(); n++ {
@@ -179,7 +200,7 @@ func (u *Users) Check(ctx context.Context, from netip.Addr, name, password strin
 	}
 	key := maphash.Comparable(u.seed, attempt{network, name})
 	if wait := u.throttle.wait(key, time.Now()); wait > 0 {
-		return &RejectedError{RetryAfter: wait}
+		return &RejectedError{RetryAfter: wait, Failures: u.throttle.count(key)}
 	}
 	if !known {
 		a = u.decoy(name)
@@ -189,8 +210,7 @@ func (u *Users) Check(ctx context.Context, from netip.Addr, name, password strin
 		return err
 	}
 	if !known || !right {
-		u.throttle.fail(key, time.Now())
-		return &RejectedError{}
+		return &RejectedError{Failures: u.throttle.fail(key, time.Now())}
 	}
 	a.remember(digest, time.Now())
 	return nil

@@ -290,3 +290,43 @@ func TestNetwork(t *testing.T) {
 		}
 	}
 }
+
+// TestUsersAreReadAgain replaces the file by good and bad ones. Failed attempts are not forgotten.
+func TestUsersAreReadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		old := users(t)
+		for range freeFailures + 1 {
+			_ = old.Check(t.Context(), here, "news", "guess")
+		}
+		path := filepath.Join(t.TempDir(), "htpasswd")
+		for text, want := range map[string]string{
+			"news:pl4in": "is not a bcrypt hash", "": "the file has no user", "news:" + hashOf(t, "x")[:30]: "is not a bcrypt hash",
+		} {
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if next, err := old.Reload(path); next != nil || err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("Reload of %q = %v, %v; want %q", text, next, err, want)
+			}
+		}
+		if err := os.WriteFile(path, []byte("news:"+hashOf(t, "changed")+"\nnext:"+hashOf(t, "pw")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		next, err := old.Reload(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var rejected *RejectedError
+		if err := next.Check(t.Context(), here, "news", "changed"); !errors.As(err, &rejected) || rejected.RetryAfter <= 0 || rejected.Failures != freeFailures+1 {
+			t.Errorf("after the reload a guesser is answered %v, %+v; want a delay after %d failures", err, rejected, freeFailures+1)
+		}
+		for password, want := range map[string]bool{"s3cr3t": false, "changed": true} {
+			if err := next.Check(t.Context(), there, "news", password); (err == nil) != want {
+				t.Errorf("after the reload %q: %v, want it accepted: %t", password, err, want)
+			}
+		}
+		if next.Has("lab") || !next.Has("next") || !old.Has("lab") {
+			t.Error("the reload changed the old users, or not the new ones")
+		}
+	})
+}

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"golang.org/x/crypto/bcrypt"
 
@@ -325,4 +327,63 @@ func TestRequiredWithoutCredentials(t *testing.T) {
 	if _, err := New(o); err == nil {
 		t.Error("a proxy that lets nobody in was made")
 	}
+}
+
+// TestRejectedPasswordsAreLogged guesses for two users, outside and inside a CONNECT. Each user is one line.
+func TestRejectedPasswordsAreLogged(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Users, o.AuthRequired = users(t), true })
+	for range 3 {
+		_, _ = as(r.client(true), "news", "guess").Get(r.url("http", "/page/1"))
+		_, _ = as(r.client(true), "news", "guess").Get(r.url("https", "/page/1"))
+	}
+	_, _ = as(r.client(true), "e\x1b[31mvil\n"+strings.Repeat("x", 100), "guess").Get(r.url("http", "/page/1"))
+	r.last(7)
+	r.server.Close()
+	log := r.log.String()
+	if n := strings.Count(log, "a password is refused"); n != 2 {
+		t.Errorf("%d lines, want 2:\n%s", n, log)
+	}
+	for _, want := range []string{"user=news client_addr=127.0.0.1:", "failures=1 ", `user="e\x1b[31mvil\nxxx`} {
+		if !strings.Contains(log, want) {
+			t.Errorf("the log does not contain %q:\n%s", want, log)
+		}
+	}
+	if strings.Contains(log, "guess") || strings.Contains(log, strings.Repeat("x", 65)) {
+		t.Errorf("the log has a password, or a user of any length:\n%s", log)
+	}
+}
+
+// TestFaultLinesAreBounded has many strangers fail, for many users each.
+func TestFaultLinesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f faultLog
+		lines := 0
+		fail := func(from netip.Addr, fault string) int {
+			unlogged, due := f.due(from, fault)
+			if due {
+				lines++
+			}
+			return unlogged
+		}
+		one := netip.MustParseAddr("192.0.2.1")
+		for range 100 {
+			fail(one, "a")
+		}
+		if lines != 1 {
+			t.Errorf("%d lines about one fault, want 1", lines)
+		}
+		time.Sleep(time.Minute)
+		if n := fail(one, "a"); n != 99 || lines != 2 {
+			t.Errorf("a minute later: %d lines, %d faults were not logged; want 2 and 99", lines, n)
+		}
+		addr := netip.MustParseAddr("2001:db8::")
+		for i := range 10 * maxFaults {
+			addr = addr.Next()
+			fail(addr, "b")
+			fail(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i)}), "b")
+		}
+		if lines != maxFaultLines+1 || len(f.entries) > maxFaults {
+			t.Errorf("%d lines in a minute, %d entries; want %d and at most %d", lines-1, len(f.entries), maxFaultLines, maxFaults)
+		}
+	})
 }

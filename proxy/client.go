@@ -177,6 +177,7 @@ func (ex *exchange) identify(r *http.Request) {
 	switch t := ex.tunnel; {
 	case t == nil:
 		ex.identity, ex.client, ex.denied = ex.settings.identify(r)
+		ex.logRejected(r)
 		ex.share = ex.client.share(r.RemoteAddr)
 	case t.version == ex.settings.version:
 		ex.identity, ex.client, ex.share = t.identity, t.client, t.share
@@ -185,6 +186,20 @@ func (ex *exchange) identify(r *http.Request) {
 		ex.share = ex.client.share(r.RemoteAddr)
 	}
 	ex.noteClient()
+}
+
+// logRejected logs that the credentials of r are wrong. One line a minute is for each user and network.
+func (ex *exchange) logRejected(r *http.Request) {
+	var rejected *auth.RejectedError
+	if ex.denied == nil || !errors.As(ex.denied.Err, &rejected) {
+		return
+	}
+	user, _, _ := basic(r.Header["Proxy-Authorization"])
+	user = cut(user, 64)
+	if unlogged, due := ex.server.faults.due(ex.addr, "password of "+user); due {
+		ex.server.log.Warn("a password is refused", "user", user, "client_addr", r.RemoteAddr,
+			"failures", rejected.Failures, "not_logged", unlogged)
+	}
 }
 
 // noteClient records the client.

@@ -2,12 +2,16 @@ package robots_test
 
 import (
 	"io"
+	"net"
 	"net/http"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/robotsproxy/robotsproxy/robots"
 	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
 
@@ -151,3 +155,36 @@ func TestSlowFailure(t *testing.T) {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestRefused asks every 500 ms of an origin that refuses connections. ErrorTTL is the limit only if it is shorter.
+func TestRefused(t *testing.T) {
+	for _, row := range []struct {
+		errorTTL time.Duration
+		want     string // between two fetches
+	}{
+		{time.Minute, "1s 2s 4s 8s 16s 32s 1m4s 2m8s 4m16s 8m32s 17m4s 30m0s 30m0s"},
+		{500 * time.Millisecond, "500ms 1s 2s 4s 8s 16s 32s 1m4s 2m8s 4m16s 8m32s 17m4s 30m0s"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var last time.Time
+			var gaps []string
+			refusing := roundTripper(func(*http.Request) (*http.Response, error) {
+				if !last.IsZero() {
+					gaps = append(gaps, time.Since(last).String())
+				}
+				last = time.Now()
+				return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+			})
+			f := newFetcherOver(t, refusing, func(o *fetch.Options) { o.ErrorTTL = row.errorTTL })
+			c := newCache(t, robots.CacheOptions{Fetch: f.Fetch})
+			for len(gaps) < 13 {
+				lookUp(t, c, mustOrigin(t, "http://a.example"))
+				synctest.Wait()
+				time.Sleep(500 * time.Millisecond)
+			}
+			if got := strings.Join(gaps, " "); got != row.want {
+				t.Errorf("ErrorTTL %v: time between fetches: %s, want %s", row.errorTTL, got, row.want)
+			}
+		})
+	}
+}

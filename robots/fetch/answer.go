@@ -118,8 +118,16 @@ func (f *Fetcher) setFound(a *Answer, h http.Header) {
 func (f *Fetcher) fail(a *Answer, cause string, err error) {
 	a.Availability, a.Cause, a.Err, a.Fetched = Unreachable, cause, err, time.Now()
 	a.Body, a.SHA256, a.Truncated = nil, "", false
-	a.Expires = a.Fetched.Add(f.options.ErrorTTL)
+	lifetime := f.options.ErrorTTL
+	if cause == causeRefused {
+		lifetime = min(lifetime, refusedTTL)
+	}
+	a.Expires = a.Fetched.Add(lifetime)
 }
+
+// refusedTTL is the lifetime of a failure if the origin refused the connection: its server may be about to start. A
+// refusal costs little time, and a cache doubles the lifetime with each failure in a row.
+const refusedTTL = time.Second
 
 // failUntil is fail for a file that must not be fetched again before until. It extends Expires to a day at most.
 func (f *Fetcher) failUntil(a *Answer, cause string, err error, until time.Time) {

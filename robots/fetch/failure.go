@@ -142,6 +142,9 @@ func tlsType(err error) string {
 	return ""
 }
 
+// causeRefused is the error type of a refused connection (RFC 9209 section 2.3.7).
+const causeRefused = "connection_refused"
+
 func dialType(err error) string {
 	var op *net.OpError
 	if !errors.As(err, &op) || op.Op != "dial" {
@@ -149,7 +152,7 @@ func dialType(err error) string {
 	}
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return "connection_refused"
+		return causeRefused
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
 		return "destination_ip_unroutable"
 	case op.Timeout(), errors.Is(err, context.DeadlineExceeded):

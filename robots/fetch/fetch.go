@@ -40,7 +40,8 @@ type Options struct {
 	TTL time.Duration
 	// MinTTL is the least lifetime of a file. If zero, 5 min.
 	MinTTL time.Duration
-	// ErrorTTL is the lifetime of a failure. If zero, 1 min.
+	// ErrorTTL is the lifetime of a failure, unless the origin refused the connection: that counts for a second. If zero,
+	// 1 min.
 	ErrorTTL time.Duration
 
 	// Admit is called before each request, redirects included. It returns the Visit of that request; a *RefusedError if

@@ -43,6 +43,8 @@ type Options struct {
 	State   func() State // of the proxy, for /api/v1/status; if nil, the zero State
 	Files   Files        // the cached robots.txt files; if nil, /api/v1/cache is not served
 	History History      // their past versions; required with Files
+
+	Reload func() ([]Change, error) // reads the configuration again; if nil, /api/v1/reload is not served
 }
 
 // Handler serves the operator's listener. It is safe for concurrent use.

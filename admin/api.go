@@ -29,6 +29,9 @@ func (h *Handler) apiRoutes() []route {
 	if h.options.Files != nil {
 		routes = append(routes, h.fileRoutes()...)
 	}
+	if h.options.Reload != nil {
+		routes = append(routes, route{"POST /reload", h.reload})
+	}
 	return routes
 }
 
@@ -43,7 +46,7 @@ func (h *Handler) serveAPI(mux *http.ServeMux) {
 }
 
 // apiError is an error with an HTTP status for the response: 400 if the request is invalid, 404 if its subject is not
-// found, 409 if the state of the proxy does not permit it. The status of all other errors is 500.
+// found, 409 if the state of the proxy does not permit it, 422 if the configuration that it should read is wrong. The status of all other errors is 500.
 type apiError struct {
 	status int
 	err    error

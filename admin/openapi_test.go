@@ -30,6 +30,7 @@ var apiExamples = []struct {
 	{"POST", "/cache/refresh?host=a.example", "", 200},
 	{"POST", "/cache/refresh?host=a.example:80", "", 400},
 	{"POST", "/cache/purge?host=a.example", "", 200},
+	{"POST", "/reload", "", 200},
 }
 
 // newAPIHandler returns a Handler with all operations of the API.
@@ -39,6 +40,7 @@ func newAPIHandler(t *testing.T) *Handler {
 	return newHandler(t, Options{
 		Files:   withOwn{Cache: newTestCache(t, origins...)},
 		History: past{noPast([]origin.Origin(origins))},
+		Reload:  func() ([]Change, error) { return []Change{{"log.level", "log.level: info -> debug", false}}, nil },
 	})
 }
 

@@ -43,3 +43,18 @@ func (next *Config) mergedOrigins(c *Config) map[string]settings.Origin {
 	}
 	return merged
 }
+
+// Files returns the keys and paths of the files that c names and that are read again with the configuration: those of
+// tls, and those whose key does not need a restart.
+func (c *Config) Files() []settings.Value {
+	files := schema.Files(*c)
+	for _, f := range []settings.Value{
+		{Key: "tls.cert_file", Text: c.TLS.CertFile}, {Key: "tls.key_file", Text: c.TLS.KeyFile},
+		{Key: "tls.client_ca_file", Text: c.TLS.ClientCAFile},
+	} {
+		if f.Text != "" {
+			files = append(files, f)
+		}
+	}
+	return files
+}

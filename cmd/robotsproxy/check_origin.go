@@ -34,7 +34,8 @@ func fromOrigin(cfg *config.Config) (func(context.Context, origin.Origin) (*robo
 	if err != nil {
 		return nil, usage(err)
 	}
-	f := &files{own: own}
+	f := &files{}
+	f.own.Store(&own)
 	fetches := ownfetch.New(ownfetch.Options{Rules: f, Policy: judge, Client: ownClient(cfg), Limiter: limiter})
 	option := func(o *fetch.Options, _ *robots.CacheOptions) { o.Admit = fetches.Admit }
 	if f.Cache, err = newCache(cfg, transport, option); err != nil {

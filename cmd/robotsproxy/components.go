@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/audit"
@@ -42,6 +43,12 @@ type components struct {
 	fetches   *ownfetch.Fetches
 	server    *proxy.Server
 	control   *control
+	pseudonym string
+
+	certificates *auth.Certificates // of the listener; nil without TLS
+
+	reloading sync.Mutex        // held by reload; guards contents
+	contents  map[string]string // of the files that the configuration names: see readContents
 }
 
 // observer is called with each record when it is complete. It must return quickly and must not keep the record.
@@ -49,7 +56,7 @@ type observer func(*audit.Record)
 
 // newComponents creates the components that cfg describes. It does not listen.
 func newComponents(cfg *config.Config, log *slog.Logger, observe observer) (_ *components, err error) {
-	c := &components{}
+	c := &components{contents: readContents(cfg)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.close())
@@ -68,8 +75,8 @@ func newComponents(cfg *config.Config, log *slog.Logger, observe observer) (_ *c
 	if cfg.Pacing.Key == config.PaceKeyIP {
 		c.addresses = egress.NewAddresses(c.guard)
 	}
-	pseudonym := egress.NewPseudonym()
-	transport, err := newTransport(cfg, c.guard, pseudonym)
+	c.pseudonym = egress.NewPseudonym()
+	transport, err := newTransport(cfg, c.guard, c.pseudonym)
 	if err != nil {
 		return nil, err
 	}
@@ -91,23 +98,22 @@ func newComponents(cfg *config.Config, log *slog.Logger, observe observer) (_ *c
 		return nil, err
 	}
 	pace, recorder := c.pace(cfg), observedRecorder{c.records, observe}
-	certificates, err := newCertificates(cfg)
-	if err != nil {
+	if c.certificates, err = newCertificates(cfg); err != nil {
 		return nil, err
 	}
 	c.control = &control{log: log}
 	c.control.parts = proxy.Options{
-		Snapshots: c.files, Limiter: c.limiter, Authority: c.ca, Recorder: recorder, Guard: c.guard, Transport: transport,
-		Pace: pace, Pseudonym: pseudonym, IDs: &c.ids, Onboarding: newOnboarding(cfg, c.ca), Logger: log,
+		Snapshots: c.files, Limiter: c.limiter, Authority: c.ca, Recorder: recorder, Pace: pace,
+		Pseudonym: c.pseudonym, IDs: &c.ids, Onboarding: newOnboarding(cfg, c.ca), Logger: log,
 		HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout, ProxyProtocol: cfg.ProxyProtocol,
 	}
-	if certificates != nil {
-		c.control.parts.TLS = certificates.TLS()
+	if c.certificates != nil {
+		c.control.parts.TLS = c.certificates.TLS()
 	}
 	c.control.ownParts = ownfetch.Options{
 		Rules: c.files, Limiter: c.limiter, Key: pace.Key, Addr: pace.Addr, Recorder: recorder, IDs: &c.ids,
 	}
-	c.server, c.fetches, err = c.control.start(inputs{cfg: cfg})
+	c.server, c.fetches, err = c.control.start(inputs{cfg: cfg, guard: c.guard, transport: transport})
 	return c, err
 }
 
@@ -188,13 +194,18 @@ func newLimiter(cfg *config.Config, redis *redislease.Client, pauses ratelimit.P
 	if redis != nil {
 		coordinator = redis
 	}
-	return ratelimit.New(ratelimit.Options{
-		Coordinator: coordinator, Pauses: pauses,
+	o := limiterOptions(cfg)
+	o.Coordinator, o.Pauses = coordinator, pauses
+	return ratelimit.New(o)
+}
+
+func limiterOptions(cfg *config.Config) ratelimit.Options {
+	return ratelimit.Options{
 		MaxQueue: cfg.Pacing.MaxQueue, MaxQueuePerClient: cfg.Pacing.MaxQueuePerClient,
 		MaxConcurrent: explicitZero(cfg.Pacing.MaxConcurrent),
 		DefaultDelay:  cfg.Pacing.DefaultDelay, DefaultBurst: cfg.Pacing.DefaultBurst,
 		ReleaseAfter: cfg.Pacing.ReleaseAfter, SpacingStart: cfg.Pacing.Spacing == config.SpacingStart,
-	})
+	}
 }
 
 // stopKey returns a function that returns the name under which the operator stops or slows a canonical host. It is that
@@ -239,13 +250,14 @@ func (c *components) spacing(cfg *config.Config) func(o origin.Origin, snap *rob
 	return func(o origin.Origin, snap *robots.Snapshot) time.Duration {
 		var delay time.Duration
 		if snap != nil {
-			request := policy.Request{Client: ownClient(cfg), Origin: o, Target: "/robots.txt"}
-			delay = c.control.policy().Judge(request, snap, time.Now()).Delay
+			in := c.control.inForce.Load()
+			request := policy.Request{Client: ownClient(in.cfg), Origin: o, Target: "/robots.txt"}
+			delay = in.policy.Judge(request, snap, time.Now()).Delay
 		}
 		if view, ok := c.limiter.Peek(key(o.Host())); ok {
 			delay = max(delay, view.Floor)
 		}
-		return cmp.Or(delay, cfg.Pacing.DefaultDelay, time.Second)
+		return cmp.Or(delay, c.control.config().Pacing.DefaultDelay, time.Second)
 	}
 }
 
@@ -335,13 +347,18 @@ func newUsers(cfg *config.Config) (*auth.Users, error) {
 	if err != nil {
 		return nil, usage(fmt.Errorf("auth.htpasswd_file: %w", err))
 	}
+	return users, checkUsers(cfg, users)
+}
+
+// checkUsers returns an error if users does not list the user of a client.
+func checkUsers(cfg *config.Config, users *auth.Users) error {
 	for _, client := range cfg.Clients {
 		if client.User != "" && !users.Has(client.User) {
-			return nil, usage(fmt.Errorf("the user %q of the client %s has no line in %s",
+			return usage(fmt.Errorf("the user %q of the client %s has no line in %s",
 				client.User, client.Name, cfg.Auth.HtpasswdFile))
 		}
 	}
-	return users, nil
+	return nil
 }
 
 // observedRecorder calls observe with each complete record before it is written.

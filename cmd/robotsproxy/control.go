@@ -8,6 +8,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/auth"
 	"github.com/robotsproxy/robotsproxy/config"
+	"github.com/robotsproxy/robotsproxy/egress"
 	"github.com/robotsproxy/robotsproxy/ownfetch"
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/proxy"
@@ -15,14 +16,19 @@ import (
 
 // inputs are all that decides about requests. They do not change: each change makes others.
 type inputs struct {
-	cfg    *config.Config
-	users  *auth.Users  // of auth.htpasswd_file
-	limits proxy.Limits // of cfg, and of the descriptors that the system grants
+	cfg       *config.Config
+	users     *auth.Users  // of auth.htpasswd_file
+	limits    proxy.Limits // of cfg, and of the descriptors that the system grants
+	guard     *egress.Guard
+	transport *egress.Transport
+
+	policy *policy.Policy // compiled from the others
 }
 
-// policy compiles in.
-func (in inputs) policy() (*policy.Policy, error) {
-	return policy.New(policyOptions(in.cfg))
+// compile sets what follows from the rest of in.
+func (in *inputs) compile() (err error) {
+	in.policy, err = policy.New(policyOptions(in.cfg))
+	return err
 }
 
 // control replaces what decides about requests while they are served: the policy and the settings of the proxy and of
@@ -34,36 +40,33 @@ type control struct {
 	server   *proxy.Server
 	fetches  *ownfetch.Fetches
 
-	inForce atomic.Pointer[policy.Policy]
-
-	mu sync.Mutex // orders the changes; guards in
-	in inputs
+	inForce atomic.Pointer[inputs] // replaced with mu locked
+	mu      sync.Mutex             // orders the changes: each begins with the inputs that the one before has made
 }
 
 // start makes the server and the fetches from in.
 func (c *control) start(in inputs) (*proxy.Server, *ownfetch.Fetches, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	var err error
 	if in.users, err = newUsers(in.cfg); err != nil {
 		return nil, nil, err
 	}
 	in.limits = newLimits(in.cfg, c.log)
-	p, err := in.policy()
-	if err != nil {
+	if err := in.compile(); err != nil {
 		return nil, nil, err
 	}
-	if c.server, err = proxy.New(c.proxyOptions(in, p)); err != nil {
+	if c.server, err = proxy.New(c.proxyOptions(in)); err != nil {
 		return nil, nil, err
 	}
-	c.fetches = ownfetch.New(c.fetchOptions(in, p))
-	c.inForce.Store(p)
-	c.in = in
+	c.fetches = ownfetch.New(c.fetchOptions(in))
+	c.inForce.Store(&in)
 	return c.server, c.fetches, nil
 }
 
 // policy returns the policy in force.
-func (c *control) policy() *policy.Policy { return c.inForce.Load() }
+func (c *control) policy() *policy.Policy { return c.inForce.Load().policy }
+
+// config returns the configuration in force.
+func (c *control) config() *config.Config { return c.inForce.Load().cfg }
 
 // apply puts the inputs that with makes of the present ones in force. Requests that wait are judged by them when they
 // have their place. If with or the inputs are wrong, apply changes nothing. Changes come one after the other: with may
@@ -71,34 +74,33 @@ func (c *control) policy() *policy.Policy { return c.inForce.Load() }
 func (c *control) apply(with func(*inputs) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	next := c.in
+	next := *c.inForce.Load()
 	if err := with(&next); err != nil {
 		return err
 	}
-	p, err := next.policy()
-	if err != nil {
+	if err := next.compile(); err != nil {
 		return err
 	}
-	if err := c.server.Reload(c.proxyOptions(next, p)); err != nil {
+	if err := c.server.Reload(c.proxyOptions(next)); err != nil {
 		return err
 	}
-	c.fetches.Reload(c.fetchOptions(next, p))
-	c.inForce.Store(p)
-	c.in = next
+	c.fetches.Reload(c.fetchOptions(next))
+	c.inForce.Store(&next)
 	return nil
 }
 
-func (c *control) proxyOptions(in inputs, p *policy.Policy) proxy.Options {
+func (c *control) proxyOptions(in inputs) proxy.Options {
 	o, cfg := c.parts, in.cfg
-	o.Policy, o.Clients, o.Users, o.AuthRequired = p, newClients(cfg), in.users, cfg.Auth.Required
+	o.Guard, o.Transport = in.guard, in.transport
+	o.Policy, o.Clients, o.Users, o.AuthRequired = in.policy, newClients(cfg), in.users, cfg.Auth.Required
 	o.MaxWait, o.MaxWaitCap = explicitZero(cfg.Pacing.MaxWait), cfg.Pacing.MaxWaitCap
 	o.RefusalStatus, o.ResponseFields = cfg.Refusal.Status, cfg.ResponseFields
 	o.ServeRobots, o.Query, o.Limits = cfg.Robots.ServeFromCache, audit.QueryMode(cfg.Audit.Query), in.limits
 	return o
 }
 
-func (c *control) fetchOptions(in inputs, p *policy.Policy) ownfetch.Options {
+func (c *control) fetchOptions(in inputs) ownfetch.Options {
 	o := c.ownParts
-	o.Policy, o.Client, o.Query = p, ownClient(in.cfg), audit.QueryMode(in.cfg.Audit.Query)
+	o.Policy, o.Client, o.Query = in.policy, ownClient(in.cfg), audit.QueryMode(in.cfg.Audit.Query)
 	return o
 }

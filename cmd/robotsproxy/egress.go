@@ -20,14 +20,19 @@ func newGuard(cfg *config.Config) (*egress.Guard, error) {
 	if err != nil {
 		return nil, err
 	}
+	o := guardOptions(cfg)
+	o.Upstream = upstream
+	return egress.New(o), nil
+}
+
+func guardOptions(cfg *config.Config) egress.Options {
 	ports := make([]egress.PortRange, len(cfg.Egress.Ports))
 	for i, r := range cfg.Egress.Ports {
 		ports[i] = egress.PortRange(r)
 	}
-	return egress.New(egress.Options{
+	return egress.Options{
 		Allow: cfg.Egress.AllowAddresses, Deny: cfg.Egress.DenyAddresses, Ports: ports, Resolve: cfg.Egress.Resolve,
-		Upstream: upstream,
-	}), nil
+	}
 }
 
 func newTransport(cfg *config.Config, guard *egress.Guard, pseudonym string) (*egress.Transport, error) {

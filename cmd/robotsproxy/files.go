@@ -32,7 +32,7 @@ func stateFile(cfg *config.Config) string { return filepath.Join(cfg.DataDir, "s
 // site's.
 type files struct {
 	*robots.Cache
-	own ownFiles
+	own atomic.Pointer[ownFiles] // replaced when the configuration is read again
 }
 
 func newFiles(
@@ -52,8 +52,13 @@ func newFiles(
 	if err != nil {
 		return nil, err
 	}
-	return &files{cache, own}, nil
+	f := &files{Cache: cache}
+	f.own.Store(&own)
+	return f, nil
 }
+
+// ownFile returns the operator's own file for a host, or nil.
+func (f *files) ownFile(host string) *robots.Snapshot { return f.own.Load().match(host) }
 
 // ownFiles are the operator's own files, in the order of the configuration. The first match applies.
 type ownFiles []admin.OwnFile
@@ -85,9 +90,9 @@ func (own ownFiles) match(host string) *robots.Snapshot {
 // Own returns the operator's own file for a canonical host, or all of them if host is empty.
 func (f *files) Own(host string) []admin.OwnFile {
 	if host == "" {
-		return f.own
+		return *f.own.Load()
 	}
-	if own := f.own.match(host); own != nil {
+	if own := f.ownFile(host); own != nil {
 		return []admin.OwnFile{{Host: host, Snapshot: own}}
 	}
 	return nil
@@ -95,7 +100,7 @@ func (f *files) Own(host string) []admin.OwnFile {
 
 // Snapshot returns the file of o.
 func (f *files) Snapshot(ctx context.Context, o origin.Origin, asker robots.Asker) (*robots.Snapshot, error) {
-	if own := f.own.match(o.Host()); own != nil {
+	if own := f.ownFile(o.Host()); own != nil {
 		return own, nil
 	}
 	return f.Cache.Snapshot(ctx, o, asker)
@@ -103,7 +108,7 @@ func (f *files) Snapshot(ctx context.Context, o origin.Origin, asker robots.Aske
 
 // ToJudge returns the file of o during the fetch of another file.
 func (f *files) ToJudge(ctx context.Context, o origin.Origin, asker robots.Asker) (*robots.Snapshot, error) {
-	if own := f.own.match(o.Host()); own != nil {
+	if own := f.ownFile(o.Host()); own != nil {
 		return own, nil
 	}
 	return f.Cache.ToJudge(ctx, o, asker)
@@ -111,7 +116,7 @@ func (f *files) ToJudge(ctx context.Context, o origin.Origin, asker robots.Asker
 
 // Kept returns the file of o if it is in memory, else nil.
 func (f *files) Kept(o origin.Origin) *robots.Snapshot {
-	if own := f.own.match(o.Host()); own != nil {
+	if own := f.ownFile(o.Host()); own != nil {
 		return own
 	}
 	return f.Cache.Kept(o)
@@ -119,7 +124,7 @@ func (f *files) Kept(o origin.Origin) *robots.Snapshot {
 
 // Peek returns the file of o without fetching it.
 func (f *files) Peek(ctx context.Context, o origin.Origin) (*robots.Snapshot, error) {
-	if own := f.own.match(o.Host()); own != nil {
+	if own := f.ownFile(o.Host()); own != nil {
 		return own, nil
 	}
 	return f.Cache.Peek(ctx, o)
@@ -185,6 +190,16 @@ func storeFailed(log *slog.Logger) func(error) {
 type cacheOption func(*fetch.Options, *robots.CacheOptions)
 
 func newCache(cfg *config.Config, transport http.RoundTripper, option cacheOption) (*robots.Cache, error) {
+	o, err := cacheOptions(cfg, transport, option)
+	if err != nil {
+		return nil, err
+	}
+	return robots.NewCache(o)
+}
+
+func cacheOptions(
+	cfg *config.Config, transport http.RoundTripper, option cacheOption,
+) (c robots.CacheOptions, err error) {
 	f := fetch.Options{
 		Transport: transport, UserAgent: ownUserAgent(cfg.Identity), Timeout: cfg.Robots.Timeout,
 		MaxSize: int(cfg.Robots.MaxSize), MaxRedirects: cfg.Robots.MaxRedirects,
@@ -193,16 +208,14 @@ func newCache(cfg *config.Config, transport http.RoundTripper, option cacheOptio
 		UnauthorizedRefuses: cfg.Robots.OnUnauthorized == config.Refuse,
 		HTMLRefuses:         cfg.Robots.OnHTML == config.Refuse,
 	}
-	c := robots.CacheOptions{
-		MaxBytes: int64(cfg.Robots.CacheSize), UnreachableAllows: cfg.Robots.OnUnreachable == config.Allow,
-	}
+	c.MaxBytes, c.UnreachableAllows = int64(cfg.Robots.CacheSize), cfg.Robots.OnUnreachable == config.Allow
 	option(&f, &c)
 	fetcher, err := fetch.New(f)
 	if err != nil {
-		return nil, err
+		return c, err
 	}
 	c.Fetch, c.Expiry = fetcher.Fetch, fetcher.Expiry
-	return robots.NewCache(c)
+	return c, nil
 }
 
 // upstreamFailed returns a function that reports whether an error is a failure of the upstream proxy, not of the

@@ -139,7 +139,7 @@ func (i *instance) refusal(resp *http.Response, body []byte) error {
 	switch err := errors.New(problem.Detail); resp.StatusCode {
 	case http.StatusOK:
 		return nil
-	case http.StatusBadRequest:
+	case http.StatusBadRequest, http.StatusUnprocessableEntity:
 		return usage(err)
 	case http.StatusNotFound, http.StatusConflict:
 		return &exitError{exitNo, err}

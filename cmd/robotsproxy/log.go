@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"os"
@@ -21,6 +22,31 @@ func newLog(w io.Writer, cfg config.Log) *slog.Logger {
 		o := &slog.HandlerOptions{Level: cfg.Level, ReplaceAttr: readable}
 		return slog.New(slog.NewJSONHandler(safetext.JSONWriter(w), o))
 	}
+}
+
+// leveled is a slog.Handler whose level can change. The level of the Handler in it must be lower.
+type leveled struct {
+	slog.Handler
+	level *slog.LevelVar
+}
+
+func (h leveled) Enabled(ctx context.Context, l slog.Level) bool {
+	return l >= h.level.Level() && h.Handler.Enabled(ctx, l)
+}
+
+func (h leveled) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return leveled{h.Handler.WithAttrs(attrs), h.level}
+}
+
+func (h leveled) WithGroup(name string) slog.Handler {
+	return leveled{h.Handler.WithGroup(name), h.level}
+}
+
+// newLeveledLog is newLog with a level that can change. It sets the level to that of cfg.
+func newLeveledLog(w io.Writer, cfg config.Log, level *slog.LevelVar) *slog.Logger {
+	level.Set(cfg.Level)
+	cfg.Level = slog.LevelDebug
+	return slog.New(leveled{newLog(w, cfg).Handler(), level})
 }
 
 func newTextLog(w io.Writer, level slog.Level, colour bool) *slog.Logger {

@@ -44,7 +44,7 @@ func newRoot(std stdio) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(misspelt(cmd, err)) })
 	root.AddCommand(
 		newServe(std), newRun(std), newEnv(std), newCheck(std), newLint(std), newCacheCommand(std), newCA(std),
-		newStatus(std), newValidate(std), newVersion(std),
+		newStatus(std), newValidate(std), newReload(std), newVersion(std),
 	)
 	return root
 }
@@ -95,6 +95,15 @@ var flagUsage = map[string]string{
 
 // load loads the configuration and writes its warnings to std.err.
 func (s *configSource) load(cmd *cobra.Command, std stdio) (*config.Config, error) {
+	cfg, warnings, err := s.read(cmd)
+	for _, w := range warnings {
+		fmt.Fprintln(std.err, "robotsproxy: warning:", safetext.Lines(w.String()))
+	}
+	return cfg, err
+}
+
+// read loads the configuration. It returns warnings beside an error too.
+func (s *configSource) read(cmd *cobra.Command) (*config.Config, []settings.Warning, error) {
 	o := config.Options{Path: s.file, Env: os.Environ()}
 	for key, value := range s.values {
 		if flag := flagName(key); cmd.Flags().Changed(flag) {
@@ -102,19 +111,16 @@ func (s *configSource) load(cmd *cobra.Command, std stdio) (*config.Config, erro
 		}
 	}
 	cfg, warnings, err := config.Load(o)
-	for _, w := range warnings {
-		fmt.Fprintln(std.err, "robotsproxy: warning:", safetext.Lines(w.String()))
-	}
 	if err != nil {
-		return nil, usage(err)
+		return nil, warnings, usage(err)
 	}
 	// Other programs get these paths, and may run in another folder.
 	for _, path := range []*string{&cfg.DataDir, &cfg.Intercept.CACert} {
 		if *path, err = absolute(*path); err != nil {
-			return nil, usage(err)
+			return nil, warnings, usage(err)
 		}
 	}
-	return cfg, nil
+	return cfg, warnings, nil
 }
 
 // absolute returns the absolute form of path, or "" if path is empty.

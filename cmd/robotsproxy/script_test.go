@@ -46,7 +46,7 @@ func testMain(m *testing.M) int {
 }
 
 // The scripts in testdata/script are sessions with the built program. Besides testscript's own commands they have
-// site, serve, halt, crash, records and metric, see below; $HTTP, $HTTPS are the ports of the fake site, $CONFIG a
+// site, serve, halt, crash, records, metric and expect, see below; $HTTP, $HTTPS are the ports of the fake site, $CONFIG a
 // configuration that finds a.example, b.example and c.example there.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -54,6 +54,7 @@ func TestScripts(t *testing.T) {
 		Setup: setUp,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"site": scriptSite, "serve": scriptServe, "halt": scriptHalt, "crash": scriptCrash, "records": scriptRecords, "metric": scriptMetric,
+			"expect": scriptExpect,
 		},
 		Condition: scriptCondition,
 	})
@@ -229,6 +230,21 @@ func scriptCrash(ts *testscript.TestScript, _ bool, _ []string) {
 	}
 	ts.Check(s.cmd.Process.Kill())
 	s.cmd.Wait()
+}
+
+// expect waits until a line of the log of this script's proxy matches a regular expression: expect REGEXP.
+func scriptExpect(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 1 {
+		ts.Fatalf("usage: expect REGEXP")
+	}
+	pattern, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	s := *ts.Value(serverKey{}).(**server)
+	for deadline := time.Now().Add(10 * time.Second); !pattern.MatchString(s.log.String()); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			ts.Fatalf("no line matches %s:\n%s", pattern, s.log)
+		}
+	}
 }
 
 // records prints the audit of this script's proxy once it has at least N lines about requests of clients, and only

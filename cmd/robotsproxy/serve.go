@@ -23,6 +23,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/admin"
 	"github.com/robotsproxy/robotsproxy/config"
 	"github.com/robotsproxy/robotsproxy/internal/clientenv"
+	"github.com/robotsproxy/robotsproxy/internal/settings"
 	"github.com/robotsproxy/robotsproxy/onboarding"
 	"github.com/robotsproxy/robotsproxy/proxy"
 )
@@ -35,24 +36,32 @@ func newServe(std stdio) *cobra.Command {
 directory, and creates its CA at the first start.
 
 SIGTERM or an interrupt drains it: it accepts no new connections, and requests in progress may end (see grace in
-config.example.yaml). A second signal ends it at once.`,
+config.example.yaml). A second signal ends it at once.
+
+SIGHUP, "robotsproxy reload" and a change of the configuration or of a file that it names make it read both again. Crawls
+go on meanwhile. If the configuration is wrong, the one in force stays.`,
 		Args: noArgs,
 	}
-	settings := configFlags(cmd, "listen", "admin.listen", "mode")
+	source := configFlags(cmd, "listen", "admin.listen", "mode")
+	watched := cmd.Flags().Bool("watch", true, "reload when the configuration or a file that it names changes")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, err := settings.load(cmd, std)
+		cfg, err := source.load(cmd, std)
 		if err != nil {
 			return err
 		}
-		s, err := newService(cfg, newLog(std.err, cfg.Log))
+		var level slog.LevelVar
+		s, err := newService(cfg, newLeveledLog(std.err, cfg.Log, &level))
 		if err != nil {
 			return err
 		}
+		s.level, s.configFile, s.watchFiles = &level, source.file, *watched
+		s.readConfig = func() (*config.Config, []settings.Warning, error) { return source.read(cmd) }
 		// Before the banner: a program that reads the banner may send a signal.
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
 		context.AfterFunc(ctx, stop) // a second signal ends at once
-		s.flags = settings.envFlags(cmd, cfg.DataDir, boundAddress(cfg.Listen, s.proxyListener))
+		signal.Notify(s.hangup, syscall.SIGHUP)
+		s.flags = source.envFlags(cmd, cfg.DataDir, boundAddress(cfg.Listen, s.proxyListener))
 		fmt.Fprint(std.err, s.banner())
 		return s.run(ctx)
 	}
@@ -97,11 +106,13 @@ type service struct {
 	proxyListener net.Listener
 	adminListener net.Listener
 	draining      atomic.Bool
+	reloads
 }
 
 // newService creates the components and opens the listeners, so that errors are reported before the banner.
 func newService(cfg *config.Config, log *slog.Logger) (_ *service, err error) {
 	s := &service{cfg: cfg, log: log, token: tokenFile(cfg)}
+	s.hangup = make(chan os.Signal, 1)
 	metrics := admin.NewMetrics()
 	if s.components, err = newComponents(cfg, log, metrics.Observe); err != nil {
 		return nil, err
@@ -142,9 +153,10 @@ func (s *service) newAdmin(metrics *admin.Metrics) error {
 	if err != nil {
 		return usage(err)
 	}
-	handler, err := admin.New(admin.Options{
+	s.handler, err = admin.New(admin.Options{
 		Token: token, Version: buildVersion(), Hosts: adminHosts(s.cfg), Ready: s.ready, State: s.state,
-		Metrics: metrics, Gauges: s.components.gauges(),
+		Reload:  func() ([]admin.Change, error) { return s.reloadFor("robotsproxy reload") },
+		Metrics: metrics, Gauges: append(s.components.gauges(), s.reloads.gauge()),
 		CA: onboarding.CA(s.components.ca), PAC: newPAC(s.cfg, s.proxyListener),
 		Files: s.components.files, History: history{s.components.state, s.components.files.Unsaved},
 	})
@@ -152,7 +164,7 @@ func (s *service) newAdmin(metrics *admin.Metrics) error {
 		return err
 	}
 	s.admin = &http.Server{
-		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+		Handler: s.handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	return nil
@@ -181,7 +193,7 @@ func adminHosts(cfg *config.Config) []string {
 func (s *service) state() admin.State {
 	server := s.components.server
 	return admin.State{
-		Listen: "http://" + boundAddress(s.cfg.Listen, s.proxyListener), Mode: s.cfg.Mode.String(),
+		Listen: "http://" + boundAddress(s.cfg.Listen, s.proxyListener), Mode: s.components.control.config().Mode.String(),
 		Active: int(server.Active()), Waiting: s.components.limiter.Stats().Waiting, Tunnels: int(server.Tunnels()),
 	}
 }
@@ -197,8 +209,10 @@ func (s *service) ready() error {
 func (s *service) run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	s.watch()
 	var daily sync.WaitGroup
 	daily.Go(func() { s.components.runDaily(ctx, s.log) })
+	daily.Go(func() { s.reloadOnHangup(ctx) })
 	ended := make(chan error, 2)
 	go func() { ended <- s.components.server.Serve(s.proxyListener) }()
 	go func() {
@@ -213,6 +227,7 @@ func (s *service) run(ctx context.Context) error {
 	}
 	stop()
 	daily.Wait()
+	s.unwatch()
 	return errors.Join(err, s.admin.Close(), s.components.close())
 }
 
@@ -220,13 +235,13 @@ func (s *service) run(ctx context.Context) error {
 // that, which is not an error.
 func (s *service) drain() error {
 	s.draining.Store(true)
-	server := s.components.server
-	s.log.Info("draining", "grace", s.cfg.Grace, "active", server.Active(), "tunnels", server.Tunnels())
-	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Grace)
+	server, grace := s.components.server, s.components.control.config().Grace
+	s.log.Info("draining", "grace", grace, "active", server.Active(), "tunnels", server.Tunnels())
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
 	err := server.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		s.log.Warn("the grace period is over; the remaining requests and tunnels are aborted", "grace", s.cfg.Grace)
+		s.log.Warn("the grace period is over; the remaining requests and tunnels are aborted", "grace", grace)
 		return nil
 	}
 	return err

@@ -17,10 +17,13 @@ type Change struct {
 
 // String returns the change as one line: "pacing.max_wait: 150s -> 60s", "+ clients lab".
 func (c Change) String() string {
-	if c.Sign == "" {
-		return c.Key + ": " + c.Text
+	switch {
+	case c.Sign != "":
+		return c.Sign + " " + c.Key + " " + c.Text
+	case c.Restart:
+		return c.Key + ": " + c.Text + " (needs a restart)"
 	}
-	return c.Sign + " " + c.Key + " " + c.Text
+	return c.Key + ": " + c.Text
 }
 
 // Diff returns the changes from before to after, structs of the schema's type, in the order of the fields. It finds the
@@ -62,11 +65,10 @@ func equal(a, b reflect.Value) bool {
 
 // diffText returns "old -> new", or, for a list or a map, the items that were added and removed.
 func (s *Schema) diffText(before, after reflect.Value, tag reflect.StructTag) string {
-	a, b := s.format(before, tag), s.format(after, tag)
 	if before.Kind() != reflect.Slice && before.Kind() != reflect.Map {
-		return orEmpty(a) + " -> " + orEmpty(b)
+		return s.shown(before, tag) + " -> " + s.shown(after, tag)
 	}
-	old, new := split(a), split(b)
+	old, new := split(s.format(before, tag)), split(s.format(after, tag))
 	items := append(missing("-", old, new), missing("+", new, old)...)
 	if len(items) == 0 {
 		return "another order"
@@ -78,8 +80,13 @@ func (s *Schema) diffText(before, after reflect.Value, tag reflect.StructTag) st
 	return strings.Join(items, ", ")
 }
 
-func orEmpty(text string) string {
-	if text == "" {
+// shown returns the text of v, or says that there is none.
+func (s *Schema) shown(v reflect.Value, tag reflect.StructTag) string {
+	text := s.format(v, tag)
+	switch {
+	case v.Kind() == reflect.Pointer && v.IsNil():
+		return "unset"
+	case text == "":
 		return `""`
 	}
 	return text

@@ -29,6 +29,18 @@ func (s *Schema) Values(config any, origins map[string]Origin) []Value {
 	return values
 }
 
+// Files returns the paths in config that are not empty, in the order of the fields, without those whose key is tagged
+// reload:"restart".
+func (s *Schema) Files(config any) []Value {
+	var files []Value
+	for _, l := range s.leaves(reflect.ValueOf(config), "", "", false) {
+		if l.tag.Get("as") == "path" && !l.restart && l.value.Kind() == reflect.String && l.value.String() != "" {
+			files = append(files, Value{Key: l.key, Text: l.value.String()})
+		}
+	}
+	return files
+}
+
 // Format returns the text of v, a value of one of the schema's types, as a variable would set it.
 func (s *Schema) Format(v any) string { return s.format(reflect.ValueOf(v), "") }
 

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"github.com/spf13/cobra"
+
+	"github.com/robotsproxy/robotsproxy/admin"
+	"github.com/robotsproxy/robotsproxy/config"
+	"github.com/robotsproxy/robotsproxy/internal/safetext"
+	"github.com/robotsproxy/robotsproxy/internal/settings"
+	"github.com/robotsproxy/robotsproxy/internal/watch"
+)
+
+// reloads is how a service reads its configuration again.
+type reloads struct {
+	readConfig func() (*config.Config, []settings.Warning, error)
+	configFile string // empty without one
+	watchFiles bool
+	level      *slog.LevelVar
+	handler    *admin.Handler
+	hangup     chan os.Signal
+	watcher    *watch.Watcher // nil unless files are watched
+
+	mu     sync.Mutex  // held by reload
+	failed atomic.Bool // the last reload did
+}
+
+// gauge returns the gauge of the last reload.
+func (r *reloads) gauge() admin.Gauge {
+	return gauge("config_last_reload_successful", "1 unless the last reload of the configuration failed.", func() int {
+		if r.failed.Load() {
+			return 0
+		}
+		return 1
+	})
+}
+
+// watch reloads when the configuration, or a file that it names, changes.
+func (s *service) watch() {
+	if !s.watchFiles {
+		return
+	}
+	s.watcher = watch.New(watch.Options{Changed: func() { _, _ = s.reload("a file has changed") }, Logger: s.log})
+	s.watcher.Set(s.watchedFiles())
+}
+
+func (s *service) unwatch() {
+	if s.watcher != nil {
+		s.watcher.Close()
+	}
+}
+
+// watchedFiles returns the configuration file and the files that it names.
+func (s *service) watchedFiles() (paths []string) {
+	if s.configFile != "" {
+		paths = append(paths, s.configFile)
+	}
+	for _, file := range s.components.control.config().Files() {
+		paths = append(paths, file.Text)
+	}
+	return paths
+}
+
+// reloadOnHangup reloads at each SIGHUP until ctx ends.
+func (s *service) reloadOnHangup(ctx context.Context) {
+	for {
+		select {
+		case <-s.hangup:
+			_, _ = s.reload("SIGHUP") // it has logged the error
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// reload reads the configuration and puts it in force, or logs why not. The log says what has changed, and why says
+// who asked for it.
+func (s *service) reload(why string) ([]settings.Change, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	changes, err := s.tryReload()
+	s.failed.Store(err != nil)
+	if err != nil {
+		s.logFaults(why, err)
+		return nil, err
+	}
+	s.logChanges(why, changes)
+	return changes, nil
+}
+
+func (s *service) tryReload() ([]settings.Change, error) {
+	cfg, warnings, err := s.readConfig()
+	for _, w := range warnings {
+		s.log.Warn("in the configuration", "warning", w.String())
+	}
+	if err != nil {
+		return nil, err
+	}
+	changes, err := s.components.reload(cfg)
+	if err != nil {
+		return nil, err
+	}
+	cfg = s.components.control.config()
+	s.level.Set(cfg.Log.Level)
+	if s.watcher != nil {
+		s.watcher.Set(s.watchedFiles())
+	}
+	return changes, s.handler.SetHosts(adminHosts(cfg)) // config has checked the names
+}
+
+// logFaults logs each fault of a configuration that was not put in force.
+func (s *service) logFaults(why string, err error) {
+	s.log.Error("THE CONFIGURATION WAS NOT RELOADED: the one before stays in force", "why", why)
+	var faults settings.Problems
+	if !errors.As(err, &faults) {
+		s.log.Error("in the configuration", "fault", err.Error())
+		return
+	}
+	for _, fault := range faults {
+		s.log.Error("in the configuration", "fault", fault.Error())
+	}
+}
+
+// loggedChanges bounds the changes of one reload in the log.
+const loggedChanges = 100
+
+func (s *service) logChanges(why string, changes []settings.Change) {
+	if len(changes) == 0 {
+		s.log.Info("the configuration was read again: nothing has changed", "why", why)
+		return
+	}
+	s.log.Info("the configuration was reloaded", "why", why, "changes", len(changes))
+	for i, c := range changes {
+		switch {
+		case i == loggedChanges:
+			s.log.Info("the other changes are not logged", "changes", len(changes)-i)
+			return
+		case c.Restart:
+			s.log.Warn("a change needs a restart", "key", c.Key, "change", c.Text)
+		default:
+			s.log.Info("changed", "change", c.String())
+		}
+	}
+}
+
+// reloadFor is reload for the admin API.
+func (s *service) reloadFor(why string) ([]admin.Change, error) {
+	changes, err := s.reload(why)
+	all := make([]admin.Change, len(changes))
+	for i, c := range changes {
+		all[i] = admin.Change{Key: c.Key, Text: c.String(), Restart: c.Restart}
+	}
+	return all, err
+}
+
+func newReload(std stdio) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "reload",
+		Short: "Make a running robotsproxy read its configuration again, and print what has changed",
+		Long: `Make a running robotsproxy read its configuration again, with the flags and variables with which it was started, and
+print what has changed. Crawls go on meanwhile. A change that needs a restart is printed as such and has no effect until
+then. If the configuration is wrong, nothing changes: reload prints all faults and exits with status 2.`,
+		Args: noArgs,
+	}
+	api := newAPICommand(cmd, std)
+	cmd.RunE = func(*cobra.Command, []string) error {
+		var answer admin.Reloaded
+		return api.show(apiRequest{method: http.MethodPost, path: "/reload"}, &answer, func(w io.Writer) error {
+			if len(answer.Changes) == 0 {
+				_, err := fmt.Fprintln(w, "Nothing has changed.")
+				return err
+			}
+			for _, c := range answer.Changes {
+				if _, err := fmt.Fprintln(w, safetext.Lines(c.Text)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return cmd
+}

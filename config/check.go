@@ -300,6 +300,10 @@ func (l *loader) checkFiles() {
 	l.checkSecret("redis.url_file", c.Redis.URLFile)
 	l.checkSecret("egress.upstream_proxy_credentials_file", c.Egress.UpstreamProxyCredentialsFile)
 	l.checkSecret("auth.htpasswd_file", c.Auth.HtpasswdFile)
+	l.checkFile("deny_hosts_file", c.DenyHostsFile)
+	for i, client := range c.Clients {
+		l.checkFile(settings.Join(settings.Item("clients", i), "deny_hosts_file"), client.DenyHostsFile)
+	}
 	for i, h := range c.Hosts {
 		l.checkRobotsFile(settings.Join(settings.Item("hosts", i), "robots_file"), h.RobotsFile)
 	}

@@ -52,6 +52,9 @@ type Config struct {
 	Store          Store `reload:"restart"`
 	Redis          Redis `reload:"restart"`
 	Log            Log
+	AllowHosts     []string           `as:"pattern"`                 // that clients may visit; if empty, every host
+	DenyHosts      []string           `as:"pattern"`                 // that no client may visit
+	DenyHostsFile  string             `as:"path"`                    // lists more of them, one pattern on a line
 	Clients        []Client           `id:"name"`                    // the first match applies; if empty, every user of Auth, and without Required everyone
 	Hosts          []Host             `id:"host"`                    // the first match applies
 	Exemptions     []policy.Exemption `id:"effect,host,path,client"` // host patterns are canonical
@@ -201,6 +204,9 @@ type Client struct {
 	MaxWait       *time.Duration `range:"0s..24h"` // if nil, that of Pacing
 	MaxCrawlDelay time.Duration  `range:"1ms.."`   // if zero, that of Pacing
 	Subresources  Subresources   // if empty, as SubresourcesSlot
+	AllowHosts    []string       `as:"pattern"` // if empty, those of Config
+	DenyHosts     []string       `as:"pattern"` // besides those of Config
+	DenyHostsFile string         `as:"path"`
 }
 
 // Host configures the hosts of one pattern: "a.example", "*.example" (the hosts below example) or "*".

@@ -92,6 +92,9 @@ func TestExampleSamplesLoad(t *testing.T) {
 	if err := os.WriteFile(robots, []byte("User-agent: *\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(filepath.Join(filepath.Dir(path), "do-not-archive.txt"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	cfg, warnings, err := load(Options{Path: path}, now, 0)
 	if err != nil || len(warnings) > 0 {
 		t.Fatalf("load(the example with its samples) = %v, %v; want no fault and no warning", warnings, err)
@@ -126,8 +129,9 @@ func TestKeys(t *testing.T) {
 		egress.allow_addresses egress.deny_addresses egress.ports egress.resolve egress.ca_file egress.insecure_hosts
 		egress.upstream_proxy egress.upstream_proxy_credentials_file auth.htpasswd_file auth.required
 		refusal.status response_fields grace audit.jsonl audit.buffer audit.on_failure audit.query audit.instance store.max_size redis.url redis.url_file redis.prefix redis.on_down log.level log.format
+		allow_hosts deny_hosts deny_hosts_file
 		clients[0].name clients[0].cidr clients[0].user clients[0].tls_subject clients[0].product_token clients[0].mode clients[0].dialect clients[0].purpose clients[0].max_wait
-		clients[0].max_crawl_delay clients[0].subresources hosts[0].host hosts[0].mode hosts[0].dialect hosts[0].delay hosts[0].robots_file
+		clients[0].max_crawl_delay clients[0].subresources clients[0].allow_hosts clients[0].deny_hosts clients[0].deny_hosts_file hosts[0].host hosts[0].mode hosts[0].dialect hosts[0].delay hosts[0].robots_file
 		hosts[0].intercept
 		exemptions[0].host exemptions[0].path exemptions[0].client exemptions[0].effect exemptions[0].reason
 		exemptions[0].owner exemptions[0].until`)

@@ -21,13 +21,16 @@ type inputs struct {
 	limits    proxy.Limits // of cfg, and of the descriptors that the system grants
 	guard     *egress.Guard
 	transport *egress.Transport
+	lists     hostLists // of the keys deny_hosts_file
 
 	policy *policy.Policy // compiled from the others
 }
 
 // compile sets what follows from the rest of in.
 func (in *inputs) compile() (err error) {
-	in.policy, err = policy.New(policyOptions(in.cfg))
+	o := policyOptions(in.cfg)
+	o.Access, o.ClientAccess = in.lists.access(in.cfg)
+	in.policy, err = policy.New(o)
 	return err
 }
 
@@ -48,6 +51,9 @@ type control struct {
 func (c *control) start(in inputs) (*proxy.Server, *ownfetch.Fetches, error) {
 	var err error
 	if in.users, err = newUsers(in.cfg); err != nil {
+		return nil, nil, err
+	}
+	if in.lists, err = readHostLists(in.cfg, nil); err != nil {
 		return nil, nil, err
 	}
 	in.limits = newLimits(in.cfg, c.log)

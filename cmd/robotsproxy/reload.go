@@ -4,10 +4,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
+	"maps"
 	"os"
 	"reflect"
 
 	"github.com/robotsproxy/robotsproxy/config"
+	"github.com/robotsproxy/robotsproxy/internal/hostset"
 	"github.com/robotsproxy/robotsproxy/internal/settings"
 	"github.com/robotsproxy/robotsproxy/robots"
 )
@@ -56,6 +58,11 @@ func (c *components) prepare(now *inputs, cfg *config.Config, contents map[strin
 	if err := r.readUsers(now, same(cfg.Auth.HtpasswdFile)); err != nil {
 		return r, err
 	}
+	unchanged := maps.Clone(now.lists)
+	maps.DeleteFunc(unchanged, func(path string, _ *hostset.Set) bool { return !same(path) })
+	if r.lists, err = readHostLists(cfg, unchanged); err != nil {
+		return r, err
+	}
 	if !sameEgress(now.cfg.Egress, cfg.Egress) || !same(cfg.Egress.CAFile) {
 		r.guard = now.guard.With(guardOptions(cfg))
 		if r.transport, err = newTransport(cfg, r.guard, c.pseudonym); err != nil {
@@ -90,6 +97,7 @@ func sameEgress(a, b config.Egress) bool { return reflect.DeepEqual(a, b) }
 // replace puts r into in. What operators have added to in since prepare stays.
 func (r *replacement) replace(in *inputs) error {
 	in.cfg, in.users, in.limits, in.guard, in.transport = r.cfg, r.users, r.limits, r.guard, r.transport
+	in.lists = r.lists
 	for _, replace := range r.fallible {
 		if err := replace(); err != nil {
 			return err

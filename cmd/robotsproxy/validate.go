@@ -43,13 +43,17 @@ func newValidate(std stdio) *cobra.Command {
 		if _, err := newCertificates(cfg); err != nil {
 			return err
 		}
+		lists, err := readHostLists(cfg, nil)
+		if err != nil {
+			return err
+		}
 		prefix := ""
 		if settings.file != "" {
 			prefix = settings.file + ": "
 		}
-		const format = "%sconfiguration OK: proxy at %s, admin at %s, mode %s, %d clients, %d hosts, %d exemptions\n"
+		const format = "%sconfiguration OK: proxy at %s, admin at %s, mode %s, %d clients, %d hosts, %d exemptions\n%s"
 		_, err = fmt.Fprintf(std.out, format, prefix, cfg.Listen, cfg.Admin.Listen, cfg.Mode,
-			len(cfg.Clients), len(cfg.Hosts), len(cfg.Exemptions))
+			len(cfg.Clients), len(cfg.Hosts), len(cfg.Exemptions), lists.summary())
 		return err
 	}
 	return cmd

@@ -76,9 +76,12 @@ func (s *Set) add(pattern string) error {
 }
 
 // index makes the table of all names. At most half of its slots are taken, so that a free one ends each search soon. It
-// leaves names without spare capacity, and counts a pattern that is listed twice once.
+// gives back much spare capacity of names, as that for the comments of a file, and counts a pattern that is listed twice
+// once.
 func (s *Set) index() {
-	s.names = slices.Clip(slices.Clone(s.names))
+	if cap(s.names) > len(s.names)+len(s.names)/8 {
+		s.names = slices.Clip(slices.Clone(s.names))
+	}
 	s.seed = maphash.MakeSeed()
 	slots := 2
 	for slots < 2*s.size {

@@ -22,7 +22,7 @@ var mayImport = map[string][]string{
 	"auth":                 {},
 	"certs":                {"origin", "internal/durable"},
 	"cmd/robotsproxy":      {"admin", "audit", "auth", "certs", "config", "egress", "onboarding", "origin", "ownfetch", "policy", "proxy", "ratelimit", "ratelimit/redislease", "robots", "robots/fetch", "rules", "store", "internal/clientenv", "internal/durable", "internal/hostset", "internal/safetext", "internal/settings", "internal/watch"},
-	"config":               {"policy", "rules", "origin", "internal/hostset", "internal/settings"},
+	"config":               {"policy", "rules", "origin", "internal/settings"},
 	"egress":               {"origin"},
 	"internal/clientenv":   {"internal/durable"},
 	"internal/dnstest":     {},

@@ -26,11 +26,11 @@ func appendRecord(b []byte, r *Record) []byte {
 
 func (e *encoder) asker(r *Record) {
 	e.text(`,"client":`, r.Client)
-	e.text(`,"agent":`, r.Agent)
 	e.text(`,"client_addr":`, r.ClientAddr)
 	e.text(`,"tag":`, r.Tag)
 	e.text(`,"purpose":`, r.Purpose)
 	e.long(`,"user_agent":`, r.UserAgent, maxLine)
+	e.text(`,"agent":`, r.Agent)
 	e.text(`,"product_token":`, r.ProductToken)
 }
 

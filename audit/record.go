@@ -29,11 +29,11 @@ type Record struct {
 	Time time.Time `json:"time"` // of arrival
 
 	Client       string `json:"client,omitempty"`
-	Agent        string `json:"agent,omitempty"` // a label of the User-Agent: its product token, browser or other
 	ClientAddr   string `json:"client_addr,omitempty"`
 	Tag          string `json:"tag,omitempty"`     // the client's Robotsproxy-Tag
 	Purpose      string `json:"purpose,omitempty"` // as configured for the client
 	UserAgent    string `json:"user_agent,omitempty"`
+	Agent        string `json:"agent,omitempty"`         // a label of the User-Agent: its product token, browser or other
 	ProductToken string `json:"product_token,omitempty"` // matched against the groups
 
 	Method string `json:"method,omitempty"`

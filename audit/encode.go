@@ -30,6 +30,7 @@ func (e *encoder) asker(r *Record) {
 	e.text(`,"tag":`, r.Tag)
 	e.text(`,"purpose":`, r.Purpose)
 	e.long(`,"user_agent":`, r.UserAgent, maxLine)
+	e.long(`,"sent_user_agent":`, r.SentUserAgent, maxLine)
 	e.text(`,"agent":`, r.Agent)
 	e.text(`,"product_token":`, r.ProductToken)
 }

@@ -28,13 +28,15 @@ type Record struct {
 	ID   ID        `json:"id"`
 	Time time.Time `json:"time"` // of arrival
 
-	Client       string `json:"client,omitempty"`
-	ClientAddr   string `json:"client_addr,omitempty"`
-	Tag          string `json:"tag,omitempty"`     // the client's Robotsproxy-Tag
-	Purpose      string `json:"purpose,omitempty"` // as configured for the client
-	UserAgent    string `json:"user_agent,omitempty"`
-	Agent        string `json:"agent,omitempty"`         // a label of the User-Agent: its product token, browser or other
-	ProductToken string `json:"product_token,omitempty"` // matched against the groups
+	Client     string `json:"client,omitempty"`
+	ClientAddr string `json:"client_addr,omitempty"`
+	Tag        string `json:"tag,omitempty"`     // the client's Robotsproxy-Tag
+	Purpose    string `json:"purpose,omitempty"` // as configured for the client
+	UserAgent  string `json:"user_agent,omitempty"`
+	// SentUserAgent replaces UserAgent, the client's own, in what is judged and sent; empty if the client's own counts.
+	SentUserAgent string `json:"sent_user_agent,omitempty"`
+	Agent         string `json:"agent,omitempty"`         // a label of the User-Agent: its product token, browser or other
+	ProductToken  string `json:"product_token,omitempty"` // matched against the groups
 
 	Method string `json:"method,omitempty"`
 	Scheme string `json:"scheme,omitempty"`

@@ -46,6 +46,7 @@ func (l *loader) check(now time.Time) {
 	l.checkAuth()
 	l.checkRefusal()
 	l.checkClients()
+	l.checkAgents()
 	l.checkHosts()
 	l.checkExemptions(now)
 	l.checkFiles()
@@ -214,6 +215,24 @@ func (l *loader) checkClients() {
 			"and no client has an address of this machine (127.0.0.1)", c.Listen)
 	}
 	l.warnShadowedClients()
+}
+
+// checkAgents warns of a User-Agent that the proxy would refuse itself.
+func (l *loader) checkAgents() {
+	c := l.cfg
+	if !c.Identity.RequireContact || !l.OK("identity", "user_agent", "clients") {
+		return
+	}
+	warn := func(key, agent string) {
+		if agent != "" && !policy.HasContact(agent) {
+			l.Warn(key, "%s has no contact, so identity.require_contact (%s) refuses every request that would be sent with it",
+				settings.Quote(agent), l.At("identity.require_contact"))
+		}
+	}
+	warn("user_agent", c.UserAgent)
+	for i, client := range c.Clients {
+		warn(settings.Join(settings.Item("clients", i), "user_agent"), client.UserAgent)
+	}
 }
 
 func overlapsLoopback(p netip.Prefix) bool {

@@ -50,6 +50,9 @@ func TestChecks(t *testing.T) {
 		{"a load balancer", openTo + "proxy_protocol: [10.0.0.0/8, \"::1\"]", ""},
 		{"a load balancer without clients", openContact + "proxy_protocol: [10.0.0.0/8]", "f:2:17: proxy_protocol: others can reach the proxy through a load balancer, expected a list of clients, or auth.required"},
 		{"a load balancer without a contact", "proxy_protocol: [10.0.0.0/8]\nclients: [{name: a, cidr: [10.0.0.1]}]", "identity.contact: found none, expected a URL such as https://example.org/crawler, or mailto:crawler@example.org: owners of sites must be able to reach the operator of a proxy that others can use (listen is 127.0.0.1:3128)"},
+		{"a User-Agent with a line break", `user_agent: "a\nb"`, `f:1:13: user_agent: found "a\nb", expected a User-Agent of visible ASCII such as NewsBot/1.0 (+https://example.org/bot); control characters do not belong here`},
+		{"a User-Agent with a space at its end", `user_agent: "a "`, `f:1:13: user_agent: found "a ", expected a User-Agent of visible ASCII such as NewsBot/1.0 (+https://example.org/bot)`},
+		{"a User-Agent that is not ASCII", `user_agent: ü`, `f:1:13: user_agent: found "ü", expected a User-Agent of visible ASCII such as NewsBot/1.0 (+https://example.org/bot)`},
 		{"an exemption for a user", "auth: {htpasswd_file: robotsproxy.yaml}\nexemptions: [{host: a.example, client: news, effect: deny, reason: r, owner: o}]", ""},
 		{"a refusal that asks for a password", "refusal: {status: 407}", "f:1:19: refusal.status: found 407, expected another: 407 asks for a password"},
 		{"upstream proxy", "egress: {upstream_proxy: \"https://proxy.example\", upstream_proxy_credentials_file: robotsproxy.yaml}", ""},
@@ -168,6 +171,7 @@ func TestWarnings(t *testing.T) {
 		{"everybody with a certificate", "tls: {cert_file: robotsproxy.yaml, key_file: robotsproxy.yaml, client_ca_file: robotsproxy.yaml}\nlisten: :3128\nclients: [{name: all, cidr: [\"::/0\"], tls_subject: \"CN=ci\"}]\nidentity: {contact: \"mailto:op@example.org\"}", ""},
 		{"a user behind a load balancer", htpasswd + openTo[:len(openTo)-1] + "\nproxy_protocol: [127.0.0.1]", ""},
 		{"a user that is known by its address too", htpasswd + "clients: [{name: a, user: news, cidr: [127.0.0.1]}, {name: b, cidr: [127.0.0.1]}, {name: c, user: news, cidr: [127.0.0.2]}]", ""},
+		{"a User-Agent without the contact", "identity: {require_contact: true}\nuser_agent: NewsBot/1.0\nclients: [{name: a, cidr: [127.0.0.1], user_agent: b}, {name: c, cidr: [127.0.0.2], user_agent: c mail@c.example}]", `f:2:13: user_agent: "NewsBot/1.0" has no contact, so identity.require_contact (f:1:29) refuses every request that would be sent with it` + "\n" + `f:3:52: clients[0].user_agent: "b" has no contact, so identity.require_contact (f:1:29) refuses every request that would be sent with it`},
 		{"until the next second", strings.ReplaceAll(exemption, "%s", "2026-06-01T12:00:01Z"), ""},
 	}
 	for _, tt := range tests {

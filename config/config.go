@@ -39,6 +39,7 @@ type Config struct {
 	DataDir        string `as:"path" reload:"restart"` // if not set, Load chooses it: see Options.Env
 	Mode           policy.Mode
 	Identity       Identity
+	UserAgent      string `as:"agent"` // sent in place of those of clients; if empty, theirs are sent
 	Robots         Robots
 	Pacing         Pacing
 	Limits         Limits
@@ -82,6 +83,8 @@ type Admin struct {
 type Identity struct {
 	Name    string `as:"product"`
 	Contact string `as:"contact"` // a URL or mailto; required if others can reach the listener
+
+	RequireContact bool // refuse requests of clients whose User-Agent has no contact: see policy.HasContact
 }
 
 // Robots configures fetching, reading and keeping robots.txt.
@@ -197,6 +200,7 @@ type Client struct {
 	CIDR          []netip.Prefix // if nil, any address
 	User          string         // a user of Auth; if empty, no credentials are needed
 	TLSSubject    string         `as:"subject"` // of its certificate; if empty, no certificate is needed
+	UserAgent     string         `as:"agent"`   // sent in place of its own; if empty, the global one
 	ProductToken  string         `as:"product"` // replaces the User-Agent header in verdicts; if empty, the header counts
 	Mode          *policy.Mode   // if nil, the global mode
 	Dialect       *rules.Dialect // if nil, that of Robots

@@ -117,7 +117,7 @@ func TestExampleSamplesLoad(t *testing.T) {
 // TestKeys holds the names that operators have in their files.
 func TestKeys(t *testing.T) {
 	want := strings.Fields(`
-		listen tls.cert_file tls.key_file tls.client_ca_file proxy_protocol admin.listen admin.hosts admin.token_file admin.connections admin.connections_per_client data_dir mode identity.name identity.contact
+		listen tls.cert_file tls.key_file tls.client_ca_file proxy_protocol admin.listen admin.hosts admin.token_file admin.connections admin.connections_per_client data_dir mode identity.name identity.contact identity.require_contact user_agent
 		robots.ttl robots.min_ttl robots.error_ttl robots.timeout robots.max_size robots.max_redirects
 		robots.dialect robots.on_unreachable robots.on_unauthorized robots.on_html robots.serve_from_cache robots.cache_size
 		pacing.default_delay pacing.default_burst pacing.max_concurrent pacing.max_crawl_delay pacing.over_max
@@ -130,7 +130,7 @@ func TestKeys(t *testing.T) {
 		egress.upstream_proxy egress.upstream_proxy_credentials_file auth.htpasswd_file auth.required
 		refusal.status response_fields grace audit.jsonl audit.buffer audit.on_failure audit.query audit.instance store.max_size redis.url redis.url_file redis.prefix redis.on_down log.level log.format
 		allow_hosts deny_hosts deny_hosts_file
-		clients[0].name clients[0].cidr clients[0].user clients[0].tls_subject clients[0].product_token clients[0].mode clients[0].dialect clients[0].purpose clients[0].max_wait
+		clients[0].name clients[0].cidr clients[0].user clients[0].tls_subject clients[0].user_agent clients[0].product_token clients[0].mode clients[0].dialect clients[0].purpose clients[0].max_wait
 		clients[0].max_crawl_delay clients[0].subresources clients[0].allow_hosts clients[0].deny_hosts clients[0].deny_hosts_file hosts[0].host hosts[0].mode hosts[0].dialect hosts[0].delay hosts[0].robots_file
 		hosts[0].intercept
 		exemptions[0].host exemptions[0].path exemptions[0].client exemptions[0].effect exemptions[0].reason

@@ -24,6 +24,7 @@ var texts = map[string]settings.Scalar{
 	"pattern": text("a host such as a.example, or *.example for every host below it", parsePattern),
 	"product": text("a product token such as NewsBot: letters, digits, - and _ (RFC 9309 section 2.2.1)", parseProduct),
 	"subject": text("the whole subject of a certificate such as CN=ci,O=Example, as openssl x509 -subject -nameopt RFC2253 prints it", parseSubject),
+	"agent":   text("a User-Agent of visible ASCII such as NewsBot/1.0 (+https://example.org/bot)", parseAgent),
 	"prefix":  text("a prefix of keys without { and }", parsePrefixOfKeys),
 	"redis":   formatted("redis://host:6379, rediss:// over TLS or unix:///run/redis.sock", parseRedis, redacted).Secret(),
 	"proxy":   text("the URL of a proxy such as http://proxy.example:3128, or https://", parseProxy),
@@ -185,6 +186,17 @@ func indexUnescaped(s, chars string) int {
 		}
 	}
 	return len(s)
+}
+
+// parseAgent reads the value of a User-Agent field. It may be empty.
+func parseAgent(s string) (string, error) {
+	if strings.TrimSpace(s) != s || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return "", settings.ErrNoHint
+	}
+	if len(s) > 1000 {
+		return "", errors.New("of at most 1000 bytes")
+	}
+	return s, nil
 }
 
 // parseContact reads the contact for owners of sites. It rejects parentheses, since the contact is written in a comment

@@ -95,9 +95,9 @@ func (p *Policy) DeniedToAll(host string) (rule string, denied bool) {
 	return rule, true
 }
 
-// NeedsRobots reports whether Decide needs the robots.txt of r's origin: the mode for r is not Off, and the client may
-// visit the host.
+// NeedsRobots reports whether Decide needs the robots.txt of r's origin: the mode for r is not Off, the client may visit
+// the host, and its User-Agent has the contact that the operator requires.
 func (p *Policy) NeedsRobots(r Request) bool {
 	host := r.Origin.Host()
-	return p.Mode(host, r.Client) != Off && p.hostRule(host, r.Client.Name) == ""
+	return p.Mode(host, r.Client) != Off && p.hostRule(host, r.Client.Name) == "" && !p.lacksContact(r)
 }

@@ -31,6 +31,8 @@ type Options struct {
 	TunnelHosts   []string      // patterns of hosts to tunnel, if Hosts does not set their Interception
 	RefuseOverMax bool          // refuse hosts with a Crawl-delay above the maximum; if false, clamp it
 
+	RequireContact bool // refuse requests whose User-Agent has no contact: see HasContact
+
 	Access       Access            // the hosts that all clients may visit
 	ClientAccess map[string]Access // by the name of each client; if empty, only Access counts
 }
@@ -59,8 +61,8 @@ type Request struct {
 	Client    Client
 	Origin    origin.Origin
 	Target    string // path and query
-	UserAgent string
-	Tunnel    bool // a CONNECT to Origin that is not intercepted, so that no path is known; Target is ignored
+	UserAgent string // as it would be sent, or that of a CONNECT
+	Tunnel    bool   // a CONNECT to Origin that is not intercepted, so that no path is known; Target is ignored
 
 	forms []string // other forms of Target, set by Judge
 }
@@ -160,8 +162,9 @@ func (p *Policy) host(name string) *Host {
 }
 
 // Decide judges r by snap at now. The snapshot may be nil if NeedsRobots is false. It checks in this order: the hosts
-// that the client may visit, the operator's deny entries, robots.txt, the operator's allow entries, then the mode. In
-// mode Report it only notes a refusal in the record. In mode Off it checks nothing but the hosts.
+// that the client may visit, the contact in its User-Agent, the operator's deny entries, robots.txt, the operator's allow
+// entries, then the mode. In mode Report it only notes a refusal in the record. In mode Off it checks nothing but the
+// hosts.
 func (p *Policy) Decide(r Request, snap *robots.Snapshot, now time.Time) Decision {
 	mode := p.Mode(r.Origin.Host(), r.Client)
 	d, denied := p.denyHost(r)
@@ -169,6 +172,8 @@ func (p *Policy) Decide(r Request, snap *robots.Snapshot, now time.Time) Decisio
 	case denied:
 	case mode == Off:
 		return Decision{Action: Forward, Outcome: Allow, Reason: ReasonOff, Mode: Off}
+	case p.lacksContact(r):
+		d = Decision{Outcome: Deny, Reason: ReasonIdentity}
 	default:
 		d = p.Judge(r, snap, now)
 	}
@@ -197,8 +202,8 @@ func (d Decision) reported() Decision {
 	return d
 }
 
-// Judge is Decide in mode Enforce, regardless of the mode for r and of the hosts that its client may visit. It is for
-// requests that the proxy makes itself: see DeniedToAll. The snapshot must not be nil.
+// Judge is Decide in mode Enforce, regardless of the mode for r, of the hosts that its client may visit, and of
+// RequireContact. It is for requests that the proxy makes itself: see DeniedToAll. The snapshot must not be nil.
 func (p *Policy) Judge(r Request, snap *robots.Snapshot, now time.Time) Decision {
 	d, denied := p.denied(&r, now)
 	if denied {

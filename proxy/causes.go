@@ -121,6 +121,10 @@ func decisionRefusal(ex *exchange) *refusal {
 		ref.Detail = fmt.Sprintf(detail, ex.origin.Host(), d.Delay)
 	case policy.ReasonExemption:
 		ref.Detail = d.Exemption
+	case policy.ReasonIdentity:
+		ref.Phrase = "Your User-Agent names no contact"
+		ref.Detail = "The operator of the proxy requires a contact in User-Agent: a URL, as in " +
+			"NewsBot/1.0 (+https://example.org/bot), or a mail address."
 	case policy.ReasonHost:
 		ref.Detail = fmt.Sprintf("The operator of the proxy does not let this client visit %s: %s.", ex.origin.Host(), d.HostRule)
 	}

@@ -23,6 +23,10 @@ type Client struct {
 	MaxWait  *time.Duration // the longest wait of its requests; if nil, the Server's
 	Pages    bool           // requests for the parts of its pages ask for a place without a Delay: see isSubresource
 	Purpose  string         // for the records of its requests
+
+	// UserAgent replaces the User-Agent of its requests, outside and inside tunnels that are decrypted, before they are
+	// judged. If empty, Options.UserAgent does.
+	UserAgent string
 }
 
 // matches reports whether c is the client with the given identity.
@@ -200,6 +204,14 @@ func (ex *exchange) logRejected(r *http.Request) {
 		ex.server.log.Warn("a password is refused", "user", user, "client_addr", r.RemoteAddr,
 			"failures", rejected.Failures, "not_logged", unlogged)
 	}
+}
+
+// outgoingAgent returns the User-Agent that replaces that of the client, or "".
+func (ex *exchange) outgoingAgent() string {
+	if ex.client != nil && ex.client.UserAgent != "" {
+		return ex.client.UserAgent
+	}
+	return ex.settings.UserAgent
 }
 
 // noteClient records the client.

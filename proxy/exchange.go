@@ -184,6 +184,10 @@ func (ex *exchange) prepare(r *http.Request) *refusal {
 	}
 	ex.server.via.Add(r.Header, r.ProtoMajor)
 	r.Close = false // the client's "Connection: close" is about its own connection
+	if agent := ex.outgoingAgent(); agent != "" {
+		r.Header["User-Agent"] = []string{agent}
+		ex.rec.SentUserAgent = agent
+	}
 	if _, ok := r.Header["User-Agent"]; !ok {
 		r.Header["User-Agent"] = []string{""} // without the field net/http would add its own
 	}

@@ -78,6 +78,9 @@ type Options struct {
 	// Pace says which hosts share a lane.
 	Pace Pace
 
+	// UserAgent replaces the User-Agent of the requests of clients without their own. If empty, that of the client is sent.
+	UserAgent string
+
 	// RefusalStatus is the status of refusals by robots.txt. If zero, 403.
 	RefusalStatus int
 

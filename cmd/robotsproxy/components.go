@@ -298,7 +298,8 @@ func policyOptions(cfg *config.Config) policy.Options {
 	return policy.Options{
 		Mode: cfg.Mode, Dialect: cfg.Robots.Dialect, Hosts: hosts, Exemptions: cfg.Exemptions,
 		Interception: cfg.Intercept.Mode, TunnelHosts: cfg.Intercept.TunnelHosts,
-		MaxCrawlDelay: cfg.Pacing.MaxCrawlDelay, RefuseOverMax: cfg.Pacing.OverMax == config.OverMaxRefuse,
+		RequireContact: cfg.Identity.RequireContact,
+		MaxCrawlDelay:  cfg.Pacing.MaxCrawlDelay, RefuseOverMax: cfg.Pacing.OverMax == config.OverMaxRefuse,
 	}
 }
 
@@ -309,7 +310,7 @@ func newClients(cfg *config.Config) []proxy.Client {
 			Client: policy.Client{
 				Name: c.Name, ProductToken: c.ProductToken, Mode: c.Mode, Dialect: c.Dialect, MaxCrawlDelay: c.MaxCrawlDelay,
 			},
-			User: c.User, Subject: c.TLSSubject, Prefixes: c.CIDR, MaxWait: c.MaxWait, Purpose: c.Purpose,
+			User: c.User, Subject: c.TLSSubject, UserAgent: c.UserAgent, Prefixes: c.CIDR, MaxWait: c.MaxWait, Purpose: c.Purpose,
 			Pages: c.Subresources == config.SubresourcesPage,
 		}
 	}

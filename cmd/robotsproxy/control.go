@@ -100,6 +100,7 @@ func (c *control) proxyOptions(in inputs) proxy.Options {
 	o.Guard, o.Transport = in.guard, in.transport
 	o.Policy, o.Clients, o.Users, o.AuthRequired = in.policy, newClients(cfg), in.users, cfg.Auth.Required
 	o.MaxWait, o.MaxWaitCap = explicitZero(cfg.Pacing.MaxWait), cfg.Pacing.MaxWaitCap
+	o.UserAgent = cfg.UserAgent
 	o.RefusalStatus, o.ResponseFields = cfg.Refusal.Status, cfg.ResponseFields
 	o.ServeRobots, o.Query, o.Limits = cfg.Robots.ServeFromCache, audit.QueryMode(cfg.Audit.Query), in.limits
 	return o

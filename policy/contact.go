@@ -1,0 +1,15 @@
+package policy
+
+import "regexp"
+
+// contact matches a URL of http or https, or a mail address.
+var contact = regexp.MustCompile(`(?i)\bhttps?://[a-z0-9\[]|[a-z0-9._%+-]+@[a-z0-9-]+\.[a-z0-9-]`)
+
+// HasContact reports whether a User-Agent tells the owner of a site how to reach the crawler's operator: by a URL, as in
+// "NewsBot/1.0 (+https://example.org/bot)", or by a mail address.
+func HasContact(userAgent string) bool { return contact.MatchString(userAgent) }
+
+// lacksContact reports whether r is refused because its User-Agent has no contact.
+func (p *Policy) lacksContact(r Request) bool {
+	return p.options.RequireContact && !HasContact(r.UserAgent)
+}

@@ -76,3 +76,12 @@ const (
 	LogText LogFormat = "text"
 	LogJSON LogFormat = "json"
 )
+
+// LogRequests says which requests have lines in the log.
+type LogRequests string
+
+const (
+	LogRefused LogRequests = "refused" // refusals, with a count of repeated ones
+	LogOff     LogRequests = "off"
+	LogAll     LogRequests = "all" // every request
+)

@@ -192,6 +192,8 @@ type Redis struct {
 type Log struct {
 	Level  slog.Level
 	Format LogFormat `reload:"restart"`
+
+	Requests LogRequests
 }
 
 // Client is a client that may use the proxy.
@@ -274,6 +276,6 @@ func Default() Config {
 		Audit:   Audit{Buffer: 100_000, OnFailure: OnFailureRefuse, Query: QueryMask, Instance: -1},
 		Store:   Store{MaxSize: gibi},
 		Redis:   Redis{Prefix: "robotsproxy:", OnDown: OnDownSpread},
-		Log:     Log{Level: slog.LevelInfo, Format: LogAuto},
+		Log:     Log{Level: slog.LevelInfo, Format: LogAuto, Requests: LogRefused},
 	}
 }

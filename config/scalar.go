@@ -38,6 +38,7 @@ var scalars = map[reflect.Type]settings.Scalar{
 	reflect.TypeFor[OnDown]():        settings.OneOf(word, OnDownSpread, OnDownRefuse, OnDownLocal),
 	reflect.TypeFor[Query]():         settings.OneOf(word, QueryMask, QueryKeep, QueryHash, QueryDrop),
 	reflect.TypeFor[LogFormat]():     settings.OneOf(word, LogAuto, LogText, LogJSON),
+	reflect.TypeFor[LogRequests]():   settings.OneOf(word, LogRefused, LogOff, LogAll),
 
 	reflect.TypeFor[policy.Interception](): settings.OneOf(policy.Interception.String, policy.Intercept, policy.Tunnel, policy.NoTunnel),
 }

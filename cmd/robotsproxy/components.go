@@ -17,6 +17,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/certs"
 	"github.com/robotsproxy/robotsproxy/config"
 	"github.com/robotsproxy/robotsproxy/egress"
+	"github.com/robotsproxy/robotsproxy/internal/requestlog"
 	"github.com/robotsproxy/robotsproxy/onboarding"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/ownfetch"
@@ -220,17 +221,32 @@ func stopKey(cfg *config.Config) func(host string) string {
 // paused returns a function that returns the end of the pause of a host's lane. If requests are paced by address, that
 // is the lane of the address to which the last request for the host was sent: a look at a pause resolves no name.
 func (c *components) paused(cfg *config.Config) func(host string) time.Time {
-	key := stopKey(cfg)
 	return func(host string) time.Time {
-		if c.addresses == nil {
-			return c.limiter.Paused(key(host))
-		}
-		addr, ok := c.addresses.Last(host)
+		key, ok := c.lastLane(cfg, host)
 		if !ok {
 			return time.Time{}
 		}
-		return c.limiter.Paused(origin.AddrKey(addr))
+		return c.limiter.Paused(key)
 	}
+}
+
+// lastLane returns the name of the lane of the last request for host. It returns false if there was none.
+func (c *components) lastLane(cfg *config.Config, host string) (key string, ok bool) {
+	if c.addresses == nil {
+		return stopKey(cfg)(host), true
+	}
+	addr, ok := c.addresses.Last(host)
+	return origin.AddrKey(addr), ok
+}
+
+// pause returns the state of a host that has pushed back, for the log of requests.
+func (c *components) pause(cfg *config.Config, host string) requestlog.Pause {
+	key, ok := c.lastLane(cfg, host)
+	if !ok {
+		return requestlog.Pause{}
+	}
+	v, _ := c.limiter.Peek(key)
+	return requestlog.Pause{Until: v.PausedUntil, Source: string(v.PauseSource), Waiting: v.Waiting}
 }
 
 // fetchOptions makes the cache judge and record its requests for robots.txt files, and space those to one host.

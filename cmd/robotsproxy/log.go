@@ -15,13 +15,11 @@ import (
 // newLog returns the program's log. In the format auto it is text on a terminal, coloured unless NO_COLOR is set, and
 // JSON elsewhere.
 func newLog(w io.Writer, cfg config.Log) *slog.Logger {
-	switch {
-	case cfg.Format == config.LogText, cfg.Format == config.LogAuto && isTerminal(w):
-		return newTextLog(w, cfg.Level, isTerminal(w) && os.Getenv("NO_COLOR") == "")
-	default:
-		o := &slog.HandlerOptions{Level: cfg.Level, ReplaceAttr: readable}
-		return slog.New(slog.NewJSONHandler(safetext.JSONWriter(w), o))
+	if logsText(w, cfg) {
+		return newTextLog(w, cfg.Level, hasColour(w))
 	}
+	o := &slog.HandlerOptions{Level: cfg.Level, ReplaceAttr: readable}
+	return slog.New(slog.NewJSONHandler(safetext.JSONWriter(w), o))
 }
 
 // leveled is a slog.Handler whose level can change. The level of the Handler in it must be lower.
@@ -48,6 +46,14 @@ func newLeveledLog(w io.Writer, cfg config.Log, level *slog.LevelVar) *slog.Logg
 	cfg.Level = slog.LevelDebug
 	return slog.New(leveled{newLog(w, cfg).Handler(), level})
 }
+
+// logsText reports whether the log in w is text, and not JSON.
+func logsText(w io.Writer, cfg config.Log) bool {
+	return cfg.Format == config.LogText || cfg.Format == config.LogAuto && isTerminal(w)
+}
+
+// hasColour reports whether text in w has colours.
+func hasColour(w io.Writer) bool { return isTerminal(w) && os.Getenv("NO_COLOR") == "" }
 
 func newTextLog(w io.Writer, level slog.Level, colour bool) *slog.Logger {
 	o := &tint.Options{Level: level, NoColor: !colour, TimeFormat: "15:04:05", ReplaceAttr: safe}

@@ -111,6 +111,7 @@ func (s *service) tryReload() ([]settings.Change, error) {
 	}
 	cfg = s.components.control.config()
 	s.level.Set(cfg.Log.Level)
+	s.requests.SetMode(requestMode(cfg.Log.Requests))
 	if s.watcher != nil {
 		s.watcher.Set(s.watchedFiles())
 	}

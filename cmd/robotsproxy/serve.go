@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -21,8 +22,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/robotsproxy/robotsproxy/admin"
+	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/config"
 	"github.com/robotsproxy/robotsproxy/internal/clientenv"
+	"github.com/robotsproxy/robotsproxy/internal/requestlog"
 	"github.com/robotsproxy/robotsproxy/internal/settings"
 	"github.com/robotsproxy/robotsproxy/onboarding"
 	"github.com/robotsproxy/robotsproxy/proxy"
@@ -49,12 +52,11 @@ go on meanwhile. If the configuration is wrong, the one in force stays.`,
 		if err != nil {
 			return err
 		}
-		var level slog.LevelVar
-		s, err := newService(cfg, newLeveledLog(std.err, cfg.Log, &level))
+		s, err := newService(cfg, std.err)
 		if err != nil {
 			return err
 		}
-		s.level, s.configFile, s.watchFiles = &level, source.file, *watched
+		s.configFile, s.watchFiles = source.file, *watched
 		s.readConfig = func() (*config.Config, []settings.Warning, error) { return source.read(cmd) }
 		// Before the banner: a program that reads the banner may send a signal.
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
@@ -99,7 +101,8 @@ func boundAddress(listen string, l net.Listener) string {
 type service struct {
 	cfg           *config.Config
 	log           *slog.Logger
-	components    *components
+	requests      *requestlog.Log
+	components    *components // nil if they could not be made
 	admin         *http.Server
 	token         string // path of the admin token
 	flags         string // for "robotsproxy env", in the banner
@@ -110,18 +113,26 @@ type service struct {
 }
 
 // newService creates the components and opens the listeners, so that errors are reported before the banner.
-func newService(cfg *config.Config, log *slog.Logger) (_ *service, err error) {
+func newService(cfg *config.Config, stderr io.Writer) (_ *service, err error) {
+	level := new(slog.LevelVar)
+	log := newLeveledLog(stderr, cfg.Log, level)
 	s := &service{cfg: cfg, log: log, token: tokenFile(cfg)}
+	s.level = level
 	s.hangup = make(chan os.Signal, 1)
 	metrics := admin.NewMetrics()
-	if s.components, err = newComponents(cfg, log, metrics.Observe); err != nil {
-		return nil, err
-	}
+	s.requests = newRequestLog(stderr, cfg.Log, log, func(host string) requestlog.Pause { return s.components.pause(cfg, host) })
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.components.close())
+			err = errors.Join(err, s.close())
 		}
 	}()
+	observe := func(r *audit.Record) {
+		metrics.Observe(r)
+		s.requests.Observe(r)
+	}
+	if s.components, err = newComponents(cfg, log, observe); err != nil {
+		return nil, err
+	}
 	if s.proxyListener, err = listen("listen", cfg.Listen); err != nil {
 		return nil, err
 	}
@@ -228,7 +239,15 @@ func (s *service) run(ctx context.Context) error {
 	stop()
 	daily.Wait()
 	s.unwatch()
-	return errors.Join(err, s.admin.Close(), s.components.close())
+	return errors.Join(err, s.admin.Close(), s.close())
+}
+
+// close closes the components, and then the log of their requests.
+func (s *service) close() (err error) {
+	if s.components != nil {
+		err = s.components.close()
+	}
+	return errors.Join(err, s.requests.Close())
 }
 
 // drain stops accepting connections and waits for the requests in progress. After the grace it aborts the rest and logs

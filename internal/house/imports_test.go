@@ -21,8 +21,9 @@ var mayImport = map[string][]string{
 	"audit":                {"policy", "robots", "ratelimit", "internal/safetext"},
 	"auth":                 {},
 	"certs":                {"origin", "internal/durable"},
-	"cmd/robotsproxy":      {"admin", "audit", "auth", "certs", "config", "egress", "onboarding", "origin", "ownfetch", "policy", "proxy", "ratelimit", "ratelimit/redislease", "robots", "robots/fetch", "rules", "store", "internal/clientenv", "internal/durable", "internal/hostset", "internal/requestlog", "internal/safetext", "internal/settings", "internal/watch"},
-	"config":               {"policy", "rules", "origin", "internal/settings"},
+	"cmd/robotsproxy":      {".", "admin", "audit", "auth", "certs", "config", "egress", "onboarding", "origin", "ownfetch", "policy", "proxy", "ratelimit", "ratelimit/redislease", "robots", "robots/fetch", "rules", "store", "internal/clientenv", "internal/durable", "internal/hostset", "internal/requestlog", "internal/safetext", "internal/settings", "internal/watch"},
+	".":                    {},
+	"config":               {".", "policy", "rules", "origin", "internal/settings"},
 	"egress":               {"origin"},
 	"internal/clientenv":   {"internal/durable"},
 	"internal/dnstest":     {},
@@ -86,6 +87,7 @@ var owners = map[string][]string{
 	"github.com/chromedp/chromedp":        {},
 	"github.com/rogpeppe/go-internal":     {},
 	"github.com/google/go-cmp":            {},
+	"github.com/santhosh-tekuri":          {},
 	"go.uber.org/goleak":                  {},
 	"pgregory.net/rapid":                  {},
 }
@@ -146,6 +148,9 @@ func checkFile(t *testing.T, root, path string) {
 	inTest := strings.HasSuffix(path, "_test.go")
 	for _, spec := range file.Imports {
 		name := strings.Trim(spec.Path.Value, `"`)
+		if name+"/" == module {
+			name = module + "." // the package in the root folder
+		}
 		if own, ours := strings.CutPrefix(name, module); ours {
 			if !slices.Contains(allowed, own) && own != pkg && !(inTest && testMayImport(own)) {
 				t.Errorf("%s: %s may not import %s", rel, pkg, own)

@@ -354,13 +354,17 @@ func newCertificates(cfg *config.Config) (*auth.Certificates, error) {
 	return c, nil
 }
 
-// newUsers reads the htpasswd file. It returns an error if the file does not list the user of a client, and nil if no
+// newUsers reads the htpasswd file, to replace before if that is not nil. It returns an error if the file does not list the user of a client, and nil if no
 // file is configured.
-func newUsers(cfg *config.Config) (*auth.Users, error) {
+func newUsers(cfg *config.Config, before *auth.Users) (users *auth.Users, err error) {
 	if cfg.Auth.HtpasswdFile == "" {
 		return nil, nil
 	}
-	users, err := auth.LoadUsers(cfg.Auth.HtpasswdFile)
+	if before != nil {
+		users, err = before.Reload(cfg.Auth.HtpasswdFile)
+	} else {
+		users, err = auth.LoadUsers(cfg.Auth.HtpasswdFile)
+	}
 	if err != nil {
 		return nil, usage(fmt.Errorf("auth.htpasswd_file: %w", err))
 	}

@@ -50,7 +50,7 @@ type control struct {
 // start makes the server and the fetches from in.
 func (c *control) start(in inputs) (*proxy.Server, *ownfetch.Fetches, error) {
 	var err error
-	if in.users, err = newUsers(in.cfg); err != nil {
+	if in.users, err = newUsers(in.cfg, nil); err != nil {
 		return nil, nil, err
 	}
 	if in.lists, err = readHostLists(in.cfg, nil); err != nil {

@@ -82,12 +82,12 @@ func (c *components) prepare(now *inputs, cfg *config.Config, contents map[strin
 	return r, r.compile()
 }
 
-// readUsers reads the file of passwords, unless its content is the same: Users remember failed attempts.
+// readUsers reads the file of passwords, unless its content is the same: the passwords that were right are remembered.
 func (r *replacement) readUsers(now *inputs, same bool) (err error) {
 	if same && r.cfg.Auth.HtpasswdFile == now.cfg.Auth.HtpasswdFile {
 		return checkUsers(r.cfg, r.users)
 	}
-	r.users, err = newUsers(r.cfg)
+	r.users, err = newUsers(r.cfg, now.users)
 	return err
 }
 

@@ -37,7 +37,7 @@ func newValidate(std stdio) *cobra.Command {
 		if err := checkUpstream(guard, warn); err != nil {
 			return usage(err)
 		}
-		if _, err := newUsers(cfg); err != nil {
+		if _, err := newUsers(cfg, nil); err != nil {
 			return err
 		}
 		if _, err := newCertificates(cfg); err != nil {

@@ -45,6 +45,8 @@ type Options struct {
 	History History      // their past versions; required with Files
 
 	Reload func() ([]Change, error) // reads the configuration again; if nil, /api/v1/reload is not served
+
+	Interventions Interventions // if nil, /api/v1/interventions is not served
 }
 
 // Handler serves the operator's listener. It is safe for concurrent use.

@@ -32,6 +32,9 @@ func (h *Handler) apiRoutes() []route {
 	if h.options.Reload != nil {
 		routes = append(routes, route{"POST /reload", h.reload})
 	}
+	if h.options.Interventions != nil {
+		routes = append(routes, h.interventionRoutes()...)
+	}
 	return routes
 }
 

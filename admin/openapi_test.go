@@ -31,6 +31,14 @@ var apiExamples = []struct {
 	{"POST", "/cache/refresh?host=a.example:80", "", 400},
 	{"POST", "/cache/purge?host=a.example", "", 200},
 	{"POST", "/reload", "", 200},
+	{"GET", "/interventions", "", 200},
+	{"POST", "/interventions", `{"kind": "stop", "host": "a.example", "reason": "r", "by": "b", "for_seconds": 60}`, 200},
+	{"POST", "/interventions", `{"kind": "slow", "host": "*.example", "delay_seconds": 1.5, "reason": "r", "by": "b"}`, 200},
+	{"POST", "/interventions", `{"kind": "stop", "host": "a.example", "by": "b"}`, 400},
+	{"GET", "/interventions", "", 200},
+	{"DELETE", "/interventions", "", 400},
+	{"DELETE", "/interventions?host=b.example", "", 404},
+	{"DELETE", "/interventions?host=a.example&by=b&reason=r", "", 200},
 }
 
 // newAPIHandler returns a Handler with all operations of the API.
@@ -41,6 +49,8 @@ func newAPIHandler(t *testing.T) *Handler {
 		Files:   withOwn{Cache: newTestCache(t, origins...)},
 		History: past{noPast([]origin.Origin(origins))},
 		Reload:  func() ([]Change, error) { return []Change{{"log.level", "log.level: info -> debug", false}}, nil },
+
+		Interventions: &orders{},
 	})
 }
 

@@ -55,6 +55,7 @@ func (e *encoder) decision(r *Record) {
 	e.number(`,"group_line":`, int64(r.GroupLine))
 	e.long(`,"group_agents":`, r.GroupAgents, maxLine)
 	e.text(`,"exemption":`, r.Exemption)
+	e.long(`,"intervention":`, r.Intervention, maxLine)
 	e.text(`,"deviation":`, r.Deviation)
 	e.text(`,"robots_sha256":`, r.RobotsSHA256)
 	e.number(`,"robots_status":`, int64(r.RobotsStatus))

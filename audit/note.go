@@ -20,6 +20,7 @@ const (
 // SetDecision writes into r the decision and the file that it rests on. A nil snap means that no file was read.
 func (r *Record) SetDecision(d policy.Decision, snap *robots.Snapshot) {
 	r.Mode, r.Decision, r.Reason, r.Exemption = d.Mode.String(), d.Outcome, d.Reason, d.Exemption
+	r.Intervention = d.Intervention
 	r.ProductToken = d.Agent
 	r.RuleLine, r.Rule = d.Verdict.Line, cmp.Or(d.Verdict.Rule, d.HostRule)
 	r.GroupLine, r.GroupAgents = d.Verdict.Group.Line, d.Verdict.Group.Agents

@@ -54,6 +54,9 @@ type Record struct {
 	GroupLine   int            `json:"group_line,omitempty"`
 	GroupAgents string         `json:"group_agents,omitempty"`
 	Exemption   string         `json:"exemption,omitempty"`
+	// Intervention is the operator's intervention that stopped the request, ended it, set its Delay or bypassed its
+	// refusal; several with semicolons.
+	Intervention string `json:"intervention,omitempty"`
 	// Deviation says how the proxy was less strict than the site asks: max_crawl_delay, subresource, reported, overlap;
 	// several with commas.
 	Deviation string `json:"deviation,omitempty"`

@@ -115,6 +115,10 @@ func isLoopback(address string) bool {
 	return err == nil && addr.Unmap().IsLoopback()
 }
 
+// ParsePattern reads a host or a pattern of hosts, such as *.example, in the syntax of the configuration, and returns it
+// in canonical form. It is "*" for all hosts.
+func ParsePattern(text string) (string, error) { return parsePattern(text) }
+
 // parsePattern returns a host pattern whose name is a key (see origin.Key).
 func parsePattern(s string) (string, error) {
 	if s == "*" {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/origin"
@@ -96,8 +97,9 @@ const lingerTime = time.Second
 // http.Transport would drop the response that it has not read yet. So Write waits for the reader before it fails.
 type lingerConn struct {
 	net.Conn
-	once sync.Once
-	end  chan struct{} // closed when Read has failed or the connection is closed
+	once   sync.Once
+	end    chan struct{} // closed when Read has failed or the connection is closed
+	writes atomic.Int64  // see Writes
 }
 
 // newLingerConn wraps the results of a dial.
@@ -119,6 +121,7 @@ func (c *lingerConn) Read(p []byte) (int, error) {
 // Write returns an error only after Read has failed, or after lingerTime.
 func (c *lingerConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
+	c.writes.Add(1)
 	if err != nil {
 		select {
 		case <-c.end:
@@ -131,6 +134,23 @@ func (c *lingerConn) Write(p []byte) (int, error) {
 func (c *lingerConn) Close() error {
 	c.once.Do(func() { close(c.end) })
 	return c.Conn.Close()
+}
+
+// Writes returns how often bytes were written to a connection of a Transport, as httptrace passes it. It shows that a
+// request has left the buffers of net/http, which httptrace does not. For any other connection it returns 0.
+func Writes(c net.Conn) int64 {
+	if linger, ok := Wire(c).(*lingerConn); ok {
+		return linger.writes.Load()
+	}
+	return 0
+}
+
+// Wire returns c without the TLS on it. After its Close returns, no more bytes are passed to the system.
+func Wire(c net.Conn) net.Conn {
+	if over, ok := c.(interface{ NetConn() net.Conn }); ok {
+		return over.NetConn()
+	}
+	return c
 }
 
 // RoundTrip sends r to the host of its URL.

@@ -62,7 +62,10 @@ type Options struct {
 
 // Fetches judges, paces and records requests for robots.txt files. Its methods may be called by many goroutines at
 // once.
-type Fetches struct{ options atomic.Pointer[Options] }
+type Fetches struct {
+	options  atomic.Pointer[Options]
+	sendings sendings
+}
 
 // New returns Fetches with these parts.
 func New(o Options) *Fetches {
@@ -90,6 +93,9 @@ const retryDenied = time.Minute
 func (f *Fetches) Admit(ctx context.Context, hop fetch.Hop) (fetch.Visit, error) {
 	o := f.options.Load()
 	v := &visit{fetches: f, options: o, hop: hop, rec: o.record(hop)}
+	if err := v.stopped(); err != nil {
+		return nil, v.recordError(ctx, err)
+	}
 	if err := v.checkHost(); err != nil {
 		return nil, v.recordError(ctx, err)
 	}
@@ -135,9 +141,6 @@ type visit struct {
 // redirect.
 func (v *visit) judge(ctx context.Context) error {
 	o := v.options
-	if err := o.Limiter.Stopped(v.stopKey); err != nil {
-		return v.unpaced(ctx, err)
-	}
 	if d, denied := o.Policy.Denied(v.request(), time.Now()); denied {
 		v.decide(d)
 		return v.refusal()
@@ -280,10 +283,12 @@ func (v *visit) end() {
 
 // Begin waits for a place in the lane, if the request is paced, and begins the record.
 func (v *visit) Begin(ctx context.Context) error {
+	wait := func(context.Context) error { return v.stopped() } // since Admit, or since the request was sent first
 	if v.lane != "" {
-		if err := v.pace(ctx); err != nil {
-			return v.recordError(ctx, err)
-		}
+		wait = v.pace
+	}
+	if err := wait(ctx); err != nil {
+		return v.recordError(ctx, err)
 	}
 	if err := v.begin(ctx); err != nil {
 		v.grant.Cancel()
@@ -298,7 +303,7 @@ func (v *visit) Begin(ctx context.Context) error {
 func (v *visit) pace(ctx context.Context) error {
 	for {
 		delay := v.decision.Delay
-		grant, err := v.options.Limiter.Acquire(ctx, v.asked(delay))
+		grant, err := v.acquire(ctx, delay)
 		if err != nil {
 			return v.unpaced(ctx, err)
 		}
@@ -324,11 +329,11 @@ func (v *visit) asked(delay time.Duration) ratelimit.Request {
 
 func (v *visit) judgeAgain(ctx context.Context) error {
 	v.options = v.fetches.options.Load()
-	if err := v.checkHost(); err != nil {
+	if err := v.stopped(); err != nil {
 		return err
 	}
-	if err := v.options.Limiter.Stopped(v.stopKey); err != nil {
-		return v.unpaced(ctx, err)
+	if err := v.checkHost(); err != nil {
+		return err
 	}
 	if kept := v.options.Rules.Kept(v.hop.To); kept != nil {
 		v.snap = kept
@@ -339,6 +344,9 @@ func (v *visit) judgeAgain(ctx context.Context) error {
 // unpaced returns the error for a redirect without a place in the lane: a RefusedError if the operator stopped the
 // host, and otherwise a LaterError.
 func (v *visit) unpaced(ctx context.Context, err error) error {
+	if err := v.stopped(); err != nil {
+		return err
+	}
 	var (
 		wait        *ratelimit.WaitError
 		stopped     *ratelimit.StoppedError

@@ -139,6 +139,21 @@ func (r *fetchRig) mustVisit(h fetch.Hop) {
 	v.End(fetch.Outcome{Response: &http.Response{StatusCode: 200}, Header: time.Now(), Addr: &net.TCPAddr{}})
 }
 
+// stop stops victim.example for an hour.
+func (r *fetchRig) stop() {
+	p, err := policy.New(policy.Options{Interventions: []policy.Intervention{{
+		Kind: policy.Stop, Host: "victim.example", Reason: "the owner asked", By: "ops", Until: time.Now().Add(time.Hour),
+	}}})
+	if err != nil {
+		r.t.Error(err)
+		return
+	}
+	o := *r.options.Load()
+	o.Policy = p
+	r.Reload(o)
+	r.EndStopped()
+}
+
 // redirectIsRefused checks the error of a redirect that is refused until a moment.
 func redirectIsRefused(t *testing.T, err error, why string, until time.Time) {
 	t.Helper()
@@ -162,12 +177,9 @@ const paceOf5 = "User-agent: *\nDisallow: /private\nCrawl-delay: 5\n"
 func TestStoppedHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFetchRig(t, paceOf5, policy.Options{})
-		until := time.Now().Add(time.Hour)
-		if err := r.limiter.Stop("victim.example", until); err != nil {
-			t.Fatal(err)
-		}
+		r.stop()
 		_, err := r.visit(r.hop("a", "/x"))
-		redirectIsRefused(t, err, "stopped victim.example", until)
+		redirectIsRefused(t, err, "stopped victim.example", time.Time{})
 		if r.file.asked != 0 {
 			t.Errorf("the host was asked for its robots.txt %d times", r.file.asked)
 		}
@@ -182,7 +194,7 @@ func TestHostStoppedDuringTheWait(t *testing.T) {
 		r := newFetchRig(t, paceOf5, policy.Options{})
 		r.mustVisit(r.hop("a", "/x"))
 		begin := time.Now()
-		time.AfterFunc(time.Second, func() { r.limiter.Stop("victim.example", time.Time{}) })
+		time.AfterFunc(time.Second, r.stop)
 		_, err := r.visit(r.hop("a", "/x"))
 		redirectIsRefused(t, err, "stopped victim.example", time.Time{})
 		if got := time.Since(begin); got != time.Second {

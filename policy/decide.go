@@ -35,6 +35,8 @@ type Options struct {
 
 	Access       Access            // the hosts that all clients may visit
 	ClientAccess map[string]Access // by the name of each client; if empty, only Access counts
+
+	Interventions []Intervention // they take precedence over everything else
 }
 
 // Host is the configuration for the hosts of one pattern.
@@ -89,12 +91,16 @@ type Decision struct {
 	Clamped     bool          // Delay is shorter than the site asks for: max_crawl_delay
 	Exemption   string        // the entry that decided, if any
 	HostRule    string        // the list that denies the host, as in "deny_hosts: *.example", if one does
+
+	Intervention string    // the operator's interventions that the decision depends on; several with semicolons
+	Until        time.Time // of ReasonStopped: the end of the stop; zero: it has none
 }
 
 // Policy is a compiled configuration. It is safe for concurrent use.
 type Policy struct {
-	options    Options
-	exemptions []exemption
+	options       Options
+	exemptions    []exemption
+	interventions []intervention
 
 	access       access            // of all clients
 	clientAccess map[string]access // by the name of the client
@@ -125,11 +131,17 @@ func New(o Options) (*Policy, error) {
 		}
 		p.exemptions = append(p.exemptions, compileExemption(e))
 	}
+	for _, i := range o.Interventions {
+		if err := i.Check(); err != nil {
+			return nil, err
+		}
+		p.interventions = append(p.interventions, intervention{i, i.String()})
+	}
 	return p, nil
 }
 
-// Mode returns the mode for a client's requests to host. The most specific setting wins: host, then client, then
-// global.
+// Mode returns the configured mode for a client's requests to host. The most specific setting wins: host, then client,
+// then global.
 func (p *Policy) Mode(host string, c Client) Mode {
 	if h := p.host(host); h != nil && h.Mode != nil {
 		return *h.Mode
@@ -161,12 +173,17 @@ func (p *Policy) host(name string) *Host {
 	return nil
 }
 
-// Decide judges r by snap at now. The snapshot may be nil if NeedsRobots is false. It checks in this order: the hosts
-// that the client may visit, the contact in its User-Agent, the operator's deny entries, robots.txt, the operator's allow
-// entries, then the mode. In mode Report it only notes a refusal in the record. In mode Off it checks nothing but the
-// hosts.
+// Decide judges r by snap at now. The snapshot may be nil if NeedsRobots is false. It checks in this order: the
+// operator's stops, the hosts that the client may visit, the contact in its User-Agent, the operator's deny entries,
+// robots.txt, the operator's allow entries, then the mode. In mode Report, and during a Bypass, it only notes a refusal
+// in the record, except that of a stop. In mode Off it checks nothing but the stops and the hosts.
 func (p *Policy) Decide(r Request, snap *robots.Snapshot, now time.Time) Decision {
-	mode := p.Mode(r.Origin.Host(), r.Client)
+	host := r.Origin.Host()
+	mode := p.Mode(host, r.Client)
+	if d, stopped := p.Stopped(host, now); stopped {
+		d.Mode = mode
+		return d
+	}
 	d, denied := p.denyHost(r)
 	switch {
 	case denied:
@@ -178,7 +195,13 @@ func (p *Policy) Decide(r Request, snap *robots.Snapshot, now time.Time) Decisio
 		d = p.Judge(r, snap, now)
 	}
 	d.Mode = mode
-	if mode == Report {
+	if mode == Enforce {
+		if bypass := p.bypass(host, now); bypass != nil {
+			d.Mode = Report
+			d.note(bypass)
+		}
+	}
+	if d.Mode == Report {
 		return d.reported()
 	}
 	return d
@@ -202,8 +225,8 @@ func (d Decision) reported() Decision {
 	return d
 }
 
-// Judge is Decide in mode Enforce, regardless of the mode for r, of the hosts that its client may visit, and of
-// RequireContact. It is for requests that the proxy makes itself: see DeniedToAll. The snapshot must not be nil.
+// Judge is Decide in mode Enforce, regardless of the mode and of a Bypass for r, of the hosts that its client may visit,
+// and of RequireContact. It is for requests that the proxy makes itself: see DeniedToAll. The snapshot must not be nil.
 func (p *Policy) Judge(r Request, snap *robots.Snapshot, now time.Time) Decision {
 	d, denied := p.denied(&r, now)
 	if denied {
@@ -231,6 +254,9 @@ func (p *Policy) Denied(r Request, now time.Time) (d Decision, denied bool) { re
 
 // denied is Denied, and gives r the forms of its target.
 func (p *Policy) denied(r *Request, now time.Time) (d Decision, denied bool) {
+	if d, stopped := p.Stopped(r.Origin.Host(), now); stopped {
+		return d, true
+	}
 	if !r.Tunnel {
 		if hasManyDots(r.Target) {
 			return Decision{Outcome: Deny, Reason: ReasonTooComplex, Verdict: rules.Verdict{TooComplex: true}}, true

@@ -14,7 +14,8 @@ const (
 )
 
 // setDelay sets the delay in force: the site's, up to the operator's maximum, or the operator's floor if that is
-// longer. It reports whether the site's delay exceeds the maximum and the operator refuses such sites.
+// longer, be it configured or that of an intervention. It reports whether the site's delay exceeds the maximum and the
+// operator refuses such sites.
 func (p *Policy) setDelay(d *Decision, r Request, agent rules.Agent, now time.Time) (over bool) {
 	d.Delay, d.DelaySource = asked(agent, now)
 	limit := p.options.MaxCrawlDelay
@@ -29,6 +30,10 @@ func (p *Policy) setDelay(d *Decision, r Request, agent rules.Agent, now time.Ti
 	}
 	if h := p.host(r.Origin.Host()); h != nil && h.Delay > d.Delay {
 		d.Delay, d.DelaySource = h.Delay, sourceFloor
+	}
+	if slow := p.slow(r.Origin.Host(), now); slow != nil && slow.Delay > d.Delay {
+		d.Delay, d.DelaySource = slow.Delay, sourceFloor
+		d.note(slow)
 	}
 	return over
 }

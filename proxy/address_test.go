@@ -127,9 +127,7 @@ func TestStopOfOneHostAtAnAddress(t *testing.T) {
 	r, names := newAddressRig(t, nil)
 	names.Set("a.example", []string{"127.0.0.1"})
 	names.Set("b.example", []string{"127.0.0.1"})
-	if err := r.limiter.Stop("a.example", time.Time{}); err != nil {
-		t.Fatal(err)
-	}
+	r.stop(policy.Options{}, time.Time{})
 	for _, row := range []struct{ host, want string }{{"a.example", "503 stopped"}, {"b.example", "200 "}} {
 		if got := r.ask(row.host); got != row.want {
 			t.Errorf("%s: %s, want %s", row.host, got, row.want)

@@ -235,9 +235,7 @@ func TestStoppedWhileTheDecisionIsRecorded(t *testing.T) {
 			r = newRig(t, func(o *Options) {
 				o.Policy, o.Snapshots = r.newPolicy(policy.Options{Mode: mode}), fixed("User-agent: *\nCrawl-delay: 100\n")
 				o.Recorder = stoppingRecorder{o.Recorder, func() {
-					if err := r.limiter.Stop("a.example", time.Time{}); err != nil {
-						t.Error(err)
-					}
+					r.stop(policy.Options{Mode: mode}, time.Time{})
 				}}
 			})
 			if resp, _ := r.get(r.client(true), r.url("http", "/page/1")); resp.StatusCode != 503 || resp.Header.Get("Robotsproxy-Reason") != "stopped" {

@@ -127,6 +127,21 @@ func decisionRefusal(ex *exchange) *refusal {
 			"NewsBot/1.0 (+https://example.org/bot), or a mail address."
 	case policy.ReasonHost:
 		ref.Detail = fmt.Sprintf("The operator of the proxy does not let this client visit %s: %s.", ex.origin.Host(), d.HostRule)
+	case policy.ReasonStopped:
+		return ex.stoppedRefusal(d)
+	}
+	return ref
+}
+
+// stoppedRefusal returns the refusal for the decision of a stop, which it records.
+func (ex *exchange) stoppedRefusal(d policy.Decision) *refusal {
+	ex.rec.SetDecision(d, nil)
+	ref := &refusal{
+		Reason: d.Reason, Phrase: "The operator has stopped " + ex.origin.Host(),
+		Detail: "The operator of the proxy has stopped " + ex.origin.Host() + ".",
+	}
+	if !d.Until.IsZero() {
+		ref.RetryAfter = max(time.Second, time.Until(d.Until))
 	}
 	return ref
 }
@@ -140,11 +155,7 @@ func paceRefusal(ex *exchange, err error) *refusal {
 	)
 	switch {
 	case errors.As(err, &stopped):
-		return &refusal{
-			Reason: policy.ReasonStopped, Phrase: "The operator has stopped " + ex.origin.Host(),
-			Detail:     "The operator of the proxy has stopped " + ex.origin.Host() + ".",
-			RetryAfter: time.Until(stopped.Until), // not sent if negative
-		}
+		return ex.stoppedRefusal(policy.Decision{Outcome: policy.Deny, Reason: policy.ReasonStopped, Until: stopped.Until})
 	case errors.As(err, &wait):
 		return waitRefusal(ex, wait)
 	case errors.As(err, &unavailable):
@@ -249,10 +260,12 @@ func timeoutStatus(proxyError string) int {
 	return 0
 }
 
-// gone returns the refusal for a request whose context has ended: the client left, the proxy is stopping, or the
-// request took too long. cause is the error to record if the client left.
+// gone returns the refusal for a request whose context has ended: the client left, an operator stopped the host, the
+// proxy is stopping, or the request took too long. cause is the error to record if the client left.
 func (ex *exchange) gone(cause error) *refusal {
 	switch ended := context.Cause(ex.ctx); {
+	case stopOf(ended) != nil:
+		return ex.stoppedRefusal(stopOf(ended).decision)
 	case errors.Is(ended, errStopping):
 		return overload("The proxy is stopping.", errStopping)
 	case errors.Is(ended, errTooLong):

@@ -39,8 +39,9 @@ type exchange struct {
 	turn
 	entry
 	response response
+	delivery delivery
 
-	ctx      context.Context         // is canceled if the client leaves, the request takes too long, or the proxy stops
+	ctx      context.Context         // is canceled if the client leaves, the request takes too long, or a stop ends it
 	cancel   context.CancelCauseFunc // cancels ctx
 	deadline *deadline               // nil without a time limit
 	origin   origin.Origin
@@ -210,6 +211,7 @@ func (ex *exchange) admit(req *http.Request) *refusal {
 		return connectionAuthRefusal(scheme)
 	}
 	ex.stopKey = ex.settings.Pace.Key(ex.origin.Host())
+	ex.server.undelivered.add(ex) // before it looks for a stop: see EndStopped
 	if ref := ex.stopped(); ref != nil {
 		return ref
 	}
@@ -279,6 +281,7 @@ func (ex *exchange) forward(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	ex.delivery.answered()
 	ex.rec.FirstByte = audit.Millis(now.Sub(ex.rec.SentAt))
 	ex.hear(resp, now)
 	if err := ex.checkAnswer(resp); err != nil {
@@ -341,6 +344,11 @@ func (ex *exchange) end(cause error) {
 		return
 	}
 	now := time.Now()
+	ex.delivery.answered()
+	ex.server.undelivered.remove(ex)
+	if stop := stopOf(cause); stop != nil {
+		ex.rec.Intervention = stop.decision.Intervention
+	}
 	ex.grant.Release(ratelimit.Outcome{Ended: now}) // hear has passed the origin's answer to the lane
 	if ex.blocked.Overlapped() {
 		ex.rec.AddDeviation(audit.DeviationOverlap)
@@ -349,11 +357,11 @@ func (ex *exchange) end(cause error) {
 }
 
 // abort ends an exchange that has not ended, with the cause if it is known, and else with err: the proxy is stopping,
-// the request took too long, a WebSocket was idle, or the client left or sent a malformed body. A WebSocket ends
+// the request took too long, a WebSocket was idle, an operator stopped its host, or the client left or sent a malformed body. A WebSocket ends
 // without an error when either side closes it.
 func (ex *exchange) abort(err error) {
 	switch ended := context.Cause(ex.ctx); {
-	case errors.Is(ended, errStopping), errors.Is(ended, errTooLong), errors.Is(ended, errSilent):
+	case errors.Is(ended, errStopping), errors.Is(ended, errTooLong), errors.Is(ended, errSilent), stopOf(ended) != nil:
 		err = ended
 	case ex.conn.BadBody() != nil:
 		err = ex.conn.BadBody()
@@ -372,15 +380,23 @@ func exchangeOf(r *http.Request) *exchange { return r.Context().Value(exchangeKe
 
 // traced returns the context for the transport, which reports its connections and interim responses to the exchange.
 func (ex *exchange) traced() context.Context {
-	wrote := func() { ex.wrote.Store(true) }
+	wrote := func() {
+		ex.wrote.Store(true)
+		ex.delivery.wroteHeader()
+	}
 	trace := &httptrace.ClientTrace{GotConn: ex.gotConn, WroteHeaders: wrote, Got1xxResponse: ex.response.got1xx}
 	return httptrace.WithClientTrace(context.WithValue(ex.ctx, exchangeKey{}, ex), trace)
 }
 
 // gotConn is called with each connection for the request, in the goroutine that called RoundTrip.
 func (ex *exchange) gotConn(info httptrace.GotConnInfo) {
-	if ex.wrote.Swap(false) {
-		ex.repeat(info.Conn)
+	if ex.wrote.Swap(false) && !ex.repeat(info.Conn) {
+		return
+	}
+	if stop := ex.delivery.connected(info.Conn); stop != nil {
+		ex.cancel(stop)
+		closeUnshared(info.Conn)
+		return
 	}
 	ex.rec.UpstreamAddr = addrString(info.Conn.RemoteAddr())
 }

@@ -86,6 +86,15 @@ func (r *rig) change(with func(*Options)) {
 	r.server.settings.Store(newSettings(o, now.version+1))
 }
 
+// stop puts p in force with a stop of a.example, and ends what that stops.
+func (r *rig) stop(p policy.Options, until time.Time) Ended {
+	p.Interventions = append(p.Interventions, policy.Intervention{
+		Kind: policy.Stop, Host: "a.example", Reason: "the owner asked", By: "ops", Until: until,
+	})
+	r.change(func(o *Options) { o.Policy = r.newPolicy(p) })
+	return r.server.EndStopped()
+}
+
 func (r *rig) newCache(transport http.RoundTripper) *robots.Cache {
 	fetcher, err := fetch.New(fetch.Options{Transport: transport, UserAgent: "robotsproxy/test", Prohibited: egress.Prohibited, UpstreamFailed: egress.UpstreamFailed})
 	if err != nil {

@@ -98,8 +98,9 @@ func TestStoppedHost(t *testing.T) {
 		waiting <- resp
 	}()
 	r.eventually("a request that waits", func() bool { return r.limiter.Stats().Waiting == 1 })
-	if err := r.limiter.Stop("a.example", time.Now().Add(time.Hour)); err != nil {
-		t.Fatal(err)
+	until := time.Now().Add(time.Hour)
+	if ended := r.stop(policy.Options{}, until); ended != (Ended{Answered: 1}) {
+		t.Errorf("the stop ended %+v, want one answer", ended)
 	}
 	stopped := func(what string, resp *http.Response) {
 		t.Helper()
@@ -111,15 +112,17 @@ func TestStoppedHost(t *testing.T) {
 	}
 	stopped("a request that waited", <-waiting)
 	for _, mode := range []policy.Mode{policy.Enforce, policy.Report, policy.Off} {
-		r.change(func(o *Options) { o.Policy = r.newPolicy(policy.Options{Mode: mode}) })
+		r.stop(policy.Options{Mode: mode}, until)
 		resp, _ := r.get(r.client(true), r.url("http", "/page/3"))
 		stopped("a request in mode "+mode.String(), resp)
 	}
 	if got := r.site.Paths("a.example"); len(got) != 1 {
 		t.Errorf("the origin was asked for %v, want /page/1 alone", got)
 	}
-	if err := r.limiter.Lift("a.example"); err != nil {
-		t.Fatal(err)
+	for _, rec := range r.records.all()[1:] {
+		if rec.Intervention != "stop a.example: the owner asked (ops)" || rec.Reason != policy.ReasonStopped {
+			t.Errorf("record of a request that was stopped: %+v", rec)
+		}
 	}
 	r.change(func(o *Options) { o.Policy = r.newPolicy(policy.Options{Mode: policy.Off}) })
 	if resp, _ := r.get(r.client(true), r.url("http", "/page/4")); resp.StatusCode != 200 {
@@ -134,9 +137,7 @@ func TestStoppedDuringTheLookUp(t *testing.T) {
 		r = newRig(t, func(o *Options) {
 			o.Policy = r.newPolicy(policy.Options{Mode: mode})
 			o.Snapshots = snapshots(func(ctx context.Context, at origin.Origin) (*robots.Snapshot, error) {
-				if err := r.limiter.Stop("a.example", time.Time{}); err != nil {
-					t.Error(err)
-				}
+				r.stop(policy.Options{Mode: mode}, time.Time{})
 				return fixed("")(ctx, at)
 			})
 		})

@@ -58,6 +58,8 @@ func (s *Server) serveRawTunnel(w *hijackWriter, ex *exchange, r *http.Request) 
 func (s *Server) openRawTunnel(w *hijackWriter, ex *exchange, r *http.Request) (t *rawTunnel) {
 	defer ex.unreserve()
 	defer ex.recoverPanic(r)
+	ex.ctx, ex.cancel = context.WithCancelCause(r.Context()) // net/http cancels it after the request, if nothing has
+	r = r.WithContext(ex.ctx)
 	if ref := ex.admit(r); ref != nil {
 		ex.answer(r, ref)
 		return nil
@@ -79,7 +81,11 @@ func (s *Server) openRawTunnel(w *hijackWriter, ex *exchange, r *http.Request) (
 	ex.rec.Status = http.StatusOK
 	ex.response.ResponseWriter = nil                           // to free its buffers
 	ex.grant.Release(ratelimit.Outcome{Status: http.StatusOK}) // as after an upgrade: the tunnel may last for hours
-	return &rawTunnel{ex: ex, client: client, origin: origin, idle: ex.settings.IdleTimeout, began: time.Now()}
+	t = &rawTunnel{ex: ex, client: client, origin: origin, idle: ex.settings.IdleTimeout, began: time.Now()}
+	if err := ex.keepOpen(t.close); err != nil {
+		t.close(err)
+	}
+	return t
 }
 
 // dial opens the connection to the origin. The guard checks its address.
@@ -93,6 +99,10 @@ func (s *Server) dial(r *http.Request, ex *exchange) (net.Conn, *refusal) {
 		return nil, upstreamRefusal(ex, err)
 	}
 	ex.rec.UpstreamAddr = addrString(c.RemoteAddr())
+	if err := ex.keepOpen(func(error) { c.Close() }); err != nil {
+		c.Close()
+		return nil, upstreamRefusal(ex, err)
+	}
 	return c, nil
 }
 

@@ -227,7 +227,7 @@ func TestIdleRawTunnel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, client := net.Pipe()
 		theirs, origin := net.Pipe()
-		ex := &exchange{}
+		ex := &exchange{server: &Server{}}
 		p := &rawTunnel{ex: ex, client: ours, origin: theirs, idle: time.Minute, began: time.Now()}
 		began := time.Now()
 		go io.Copy(io.Discard, origin)

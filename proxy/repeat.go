@@ -20,13 +20,13 @@ var (
 // closed before an answer (RFC 9110 section 9.2.2), or if an HTTP/2 origin did not process it. The only notice is the
 // trace, which calls repeat with the new connection before anything is written to it. The first sending counts as a
 // request, since it may have arrived; the second has a record and a place in the lane for itself. If it may not be
-// sent, it ends here.
-func (ex *exchange) repeat(conn net.Conn) {
+// sent, it ends here, and repeat reports false.
+func (ex *exchange) repeat(conn net.Conn) (ok bool) {
 	ex.endSending(time.Now())
 	ref := ex.admitAgain()
 	if ref == nil {
 		ex.rec.SentAt = time.Now()
-		return
+		return true
 	}
 	ex.grant.Cancel()
 	if ex.ctx.Err() == nil {
@@ -34,11 +34,13 @@ func (ex *exchange) repeat(conn net.Conn) {
 		ex.cancel(errUnrepeated)
 	}
 	closeUnshared(conn)
+	return false
 }
 
 // endSending ends the record of a sending without an answer, releases its place in the lane, and starts the next
 // record.
 func (ex *exchange) endSending(now time.Time) {
+	ex.delivery.again()
 	ex.grant.Release(ratelimit.Outcome{Ended: now})
 	first := ex.rec
 	first.Reason, first.Error, first.EndedAt = policy.ReasonUpstream, errSentAgain.Error(), now
@@ -67,8 +69,13 @@ func (ex *exchange) admitAgain() *refusal {
 // closeUnshared closes a connection of HTTP/1.1: net/http would write the request to it although the context has ended.
 // On a connection of HTTP/2, which other requests share, net/http checks the context before it writes.
 func closeUnshared(conn net.Conn) {
-	if c, ok := conn.(*tls.Conn); ok && c.ConnectionState().NegotiatedProtocol == "h2" {
-		return
+	if !isShared(conn) {
+		conn.Close()
 	}
-	conn.Close()
+}
+
+// isShared reports whether conn is a connection of HTTP/2.
+func isShared(conn net.Conn) bool {
+	c, ok := conn.(*tls.Conn)
+	return ok && c.ConnectionState().NegotiatedProtocol == "h2"
 }

@@ -206,9 +206,9 @@ func TestRepeatsThatMayNotBeSent(t *testing.T) {
 	}{
 		"not recorded":         {func(r *rig) { r.records.refuseFrom(true) }, policy.Enforce, 503, policy.ReasonAuditUnavailable},
 		"not recorded, report": {func(r *rig) { r.records.refuseFrom(true) }, policy.Report, 503, policy.ReasonAuditUnavailable},
-		"stopped":              {func(r *rig) { r.limiter.Stop("a.example", time.Time{}) }, policy.Enforce, 503, policy.ReasonStopped},
-		"stopped, report":      {func(r *rig) { r.limiter.Stop("a.example", time.Time{}) }, policy.Report, 503, policy.ReasonStopped},
-		"stopped, off":         {func(r *rig) { r.limiter.Stop("a.example", time.Time{}) }, policy.Off, 503, policy.ReasonStopped},
+		"stopped":              {func(r *rig) { r.stop(policy.Options{Mode: policy.Enforce}, time.Time{}) }, policy.Enforce, 503, policy.ReasonStopped},
+		"stopped, report":      {func(r *rig) { r.stop(policy.Options{Mode: policy.Report}, time.Time{}) }, policy.Report, 503, policy.ReasonStopped},
+		"stopped, off":         {func(r *rig) { r.stop(policy.Options{Mode: policy.Off}, time.Time{}) }, policy.Off, 503, policy.ReasonStopped},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var r *rig

@@ -215,6 +215,7 @@ func (ex *exchange) checkAnswer(resp *http.Response) error {
 		if err := ex.response.handshake.Check(resp.Header); err != nil {
 			return fmt.Errorf("the origin's 101 answers no handshake: %w", err)
 		}
+		return ex.keepOpen(func(error) { resp.Body.Close() })
 	case resp.StatusCode == http.StatusUnauthorized && onlyConnectionAuth:
 		return errConnectionAuth
 	case resp.StatusCode < http.StatusOK || resp.StatusCode > 999: // the transport accepts 000, and in HTTP/2 1000

@@ -64,6 +64,8 @@ type Server struct {
 	active   atomic.Int64 // requests in serve
 	handlers *inflight
 
+	undelivered undelivered // requests that a stop may end
+
 	base         context.Context         // parent of all requests' contexts
 	cancel       context.CancelCauseFunc // of base
 	unrecorded   atomic.Int64            // refusals that could not be recorded

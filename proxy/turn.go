@@ -195,15 +195,6 @@ func (ex *exchange) noteSubresource() {
 	}
 }
 
-// stopped refuses a request to a host that the operator has stopped. The lane refuses it too, but only a request that
-// waits.
-func (ex *exchange) stopped() *refusal {
-	if err := ex.settings.Limiter.Stopped(ex.stopKey); err != nil {
-		return paceRefusal(ex, err)
-	}
-	return nil
-}
-
 // report records the wait that there would have been, and changes nothing.
 func (ex *exchange) report() {
 	ex.reported = true

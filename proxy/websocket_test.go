@@ -23,7 +23,7 @@ func TestSilentWebSocket(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ours, client := net.Pipe()
 				defer client.Close()
-				ex := &exchange{}
+				ex := &exchange{server: &Server{}}
 				ex.ctx, ex.cancel = context.WithCancelCause(t.Context())
 				began := time.Now()
 				ws := newWebSocket(ours, io.NopCloser(nil), ex, time.Minute)

@@ -50,6 +50,8 @@ type components struct {
 
 	reloading sync.Mutex        // held by reload; guards contents
 	contents  map[string]string // of the files that the configuration names: see readContents
+
+	interventions *interventions
 }
 
 // observer is called with each record when it is complete. It must return quickly and must not keep the record.
@@ -114,8 +116,23 @@ func newComponents(cfg *config.Config, log *slog.Logger, observe observer) (_ *c
 	c.control.ownParts = ownfetch.Options{
 		Rules: c.files, Limiter: c.limiter, Key: pace.Key, Addr: pace.Addr, Recorder: recorder, IDs: &c.ids,
 	}
-	c.server, c.fetches, err = c.control.start(inputs{cfg: cfg, guard: c.guard, transport: transport})
+	stored, err := storedInterventions(c.state, log)
+	if err != nil {
+		return nil, err
+	}
+	c.interventions = &interventions{control: c.control, state: c.state, log: log}
+	c.server, c.fetches, err = c.control.start(inputs{cfg: cfg, guard: c.guard, transport: transport, interventions: stored})
 	return c, err
+}
+
+// ownTransport sends the proxy's own requests, unless an operator has stopped their host.
+type ownTransport struct {
+	*components
+	next http.RoundTripper
+}
+
+func (t ownTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	return t.fetches.Send(t.next, r)
 }
 
 // instanceNumber returns the number of this instance in the ids of its records. If none is configured, it differs from
@@ -252,6 +269,7 @@ func (c *components) pause(cfg *config.Config, host string) requestlog.Pause {
 // fetchOptions makes the cache judge and record its requests for robots.txt files, and space those to one host.
 func (c *components) fetchOptions(cfg *config.Config) cacheOption {
 	return func(f *fetch.Options, o *robots.CacheOptions) {
+		f.Transport = ownTransport{c, f.Transport}
 		f.Admit = func(ctx context.Context, hop fetch.Hop) (fetch.Visit, error) {
 			return c.fetches.Admit(ctx, hop) // c.fetches is created after the cache
 		}
@@ -270,6 +288,7 @@ func (c *components) spacing(cfg *config.Config) func(o origin.Origin, snap *rob
 			request := policy.Request{Client: ownClient(in.cfg), Origin: o, Target: "/robots.txt"}
 			delay = in.policy.Judge(request, snap, time.Now()).Delay
 		}
+		delay = max(delay, c.control.policy().Floor(o.Host(), time.Now()))
 		if view, ok := c.limiter.Peek(key(o.Host())); ok {
 			delay = max(delay, view.Floor)
 		}

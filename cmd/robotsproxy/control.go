@@ -23,6 +23,8 @@ type inputs struct {
 	transport *egress.Transport
 	lists     hostLists // of the keys deny_hosts_file
 
+	interventions []policy.Intervention
+
 	policy *policy.Policy // compiled from the others
 }
 
@@ -30,6 +32,7 @@ type inputs struct {
 func (in *inputs) compile() (err error) {
 	o := policyOptions(in.cfg)
 	o.Access, o.ClientAccess = in.lists.access(in.cfg)
+	o.Interventions = in.interventions
 	in.policy, err = policy.New(o)
 	return err
 }
@@ -66,6 +69,23 @@ func (c *control) start(in inputs) (*proxy.Server, *ownfetch.Fetches, error) {
 	c.fetches = ownfetch.New(c.fetchOptions(in))
 	c.inForce.Store(&in)
 	return c.server, c.fetches, nil
+}
+
+// interventions returns the interventions that were put in force last. Some may have ended.
+func (c *control) interventions() []policy.Intervention { return c.inForce.Load().interventions }
+
+// intervene puts interventions in force, in place of those before, and ends the requests that they stop. When it
+// returns, nothing more is sent to a host that is stopped.
+func (c *control) intervene(all []policy.Intervention) (proxy.Ended, error) {
+	err := c.apply(func(in *inputs) error {
+		in.interventions = all
+		return nil
+	})
+	if err != nil {
+		return proxy.Ended{}, err
+	}
+	c.fetches.EndStopped()
+	return c.server.EndStopped(), nil
 }
 
 // policy returns the policy in force.

@@ -170,6 +170,7 @@ func (s *service) newAdmin(metrics *admin.Metrics) error {
 		Metrics: metrics, Gauges: append(s.components.gauges(), s.reloads.gauge()),
 		CA: onboarding.CA(s.components.ca), PAC: newPAC(s.cfg, s.proxyListener),
 		Files: s.components.files, History: history{s.components.state, s.components.files.Unsaved},
+		Interventions: s.components.interventions,
 	})
 	if err != nil {
 		return err

@@ -1,0 +1,209 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/policy"
+)
+
+// Interventions are what the operator orders while the proxy runs.
+type Interventions interface {
+	// Interventions returns those that are in force.
+	Interventions() []policy.Intervention
+	// Intervene puts i in force, in place of that of the same kind and host.
+	Intervene(ctx context.Context, i policy.Intervention) (InterventionEffect, error)
+	// Lift ends the interventions of these hosts or patterns. who says who lifts them, and why.
+	Lift(ctx context.Context, hosts []string, who string) (InterventionEffect, error)
+}
+
+// maxInterventions bounds the interventions that are in force: each request is compared with all.
+const maxInterventions = 1000
+
+// InterventionEffect is what a change of the interventions has done.
+type InterventionEffect struct {
+	Instances  InstanceCount `json:"instances"`
+	Answered   int           `json:"answered_requests"`    // that waited for a host which was stopped
+	Tunnels    int           `json:"closed_tunnels"`       // raw tunnels
+	WebSockets int           `json:"closed_websockets"`    //
+	NotStored  string        `json:"not_stored,omitempty"` // why the change does not survive a restart
+}
+
+// InstanceCount says on how many instances of the proxy a change is in force.
+type InstanceCount struct {
+	Total        int      `json:"total"`
+	Acknowledged int      `json:"acknowledged"`
+	Missing      []string `json:"missing,omitempty"`
+}
+
+// Intervention is an intervention of the API.
+type Intervention struct {
+	Kind   policy.InterventionKind `json:"kind"`
+	Host   string                  `json:"host"`
+	Delay  float64                 `json:"delay_seconds,omitempty"`
+	Reason string                  `json:"reason"`
+	By     string                  `json:"by"`
+	Since  time.Time               `json:"since"`
+	Until  time.Time               `json:"until,omitzero"`
+}
+
+// InterventionList is the response of GET /interventions.
+type InterventionList struct {
+	Interventions []Intervention `json:"interventions"`
+}
+
+// NewIntervention is the body of POST /interventions. Until and For exclude each other.
+type NewIntervention struct {
+	Kind   policy.InterventionKind `json:"kind"`
+	Host   string                  `json:"host"`
+	Delay  float64                 `json:"delay_seconds,omitempty"`
+	Reason string                  `json:"reason"`
+	By     string                  `json:"by"`
+	Until  time.Time               `json:"until,omitzero"`
+	For    float64                 `json:"for_seconds,omitempty"`
+}
+
+// InterventionChange is the response to a change of the interventions.
+type InterventionChange struct {
+	Interventions []Intervention `json:"interventions"` // that began, or that were lifted
+	InterventionEffect
+}
+
+func (h *Handler) interventionRoutes() []route {
+	return []route{
+		{"GET /interventions", h.listInterventions},
+		{"POST /interventions", h.intervene},
+		{"DELETE /interventions", h.liftInterventions},
+	}
+}
+
+func (h *Handler) listInterventions(*http.Request) (any, error) {
+	return InterventionList{shown(h.options.Interventions.Interventions())}, nil
+}
+
+// shown returns interventions as the API shows them, those of one host together.
+func shown(all []policy.Intervention) []Intervention {
+	list := []Intervention{}
+	for _, i := range all {
+		list = append(list, Intervention{i.Kind, i.Host, i.Delay.Seconds(), i.Reason, i.By, i.Since, i.Until})
+	}
+	slices.SortStableFunc(list, func(a, b Intervention) int { return cmp.Compare(a.Host, b.Host) })
+	return list
+}
+
+func (h *Handler) intervene(r *http.Request) (any, error) {
+	var n NewIntervention
+	if err := readBody(r, &n); err != nil {
+		return nil, err
+	}
+	i, err := n.intervention(time.Now())
+	if err != nil {
+		return nil, &apiError{http.StatusBadRequest, err}
+	}
+	if n := len(h.options.Interventions.Interventions()); n >= maxInterventions {
+		return nil, &apiError{http.StatusConflict, fmt.Errorf("%d interventions are in force, which is the maximum: "+
+			"lift some, or use a pattern", n)}
+	}
+	effect, err := h.options.Interventions.Intervene(r.Context(), i)
+	if err != nil {
+		return nil, err
+	}
+	return InterventionChange{shown([]policy.Intervention{i}), effect}, nil
+}
+
+// intervention returns n as it begins now.
+func (n *NewIntervention) intervention(now time.Time) (policy.Intervention, error) {
+	i := policy.Intervention{Kind: n.Kind, Host: n.Host, Reason: n.Reason, By: n.By, Since: now, Until: n.Until}
+	var err error
+	if i.Delay, err = seconds("delay_seconds", n.Delay); err != nil {
+		return i, err
+	}
+	length, err := seconds("for_seconds", n.For)
+	switch {
+	case err != nil:
+		return i, err
+	case n.For < 0:
+		return i, fmt.Errorf("for_seconds is %v, and must be above 0", n.For)
+	case n.For > 0 && !n.Until.IsZero():
+		return i, errors.New("until and for_seconds exclude each other")
+	case n.For > 0:
+		i.Until = now.Add(length)
+	}
+	if i.Expired(now) {
+		return i, fmt.Errorf("the end, %s, is in the past", i.Until.Format(time.RFC3339))
+	}
+	return i, i.Check()
+}
+
+// seconds returns a duration of the API.
+func seconds(name string, s float64) (time.Duration, error) {
+	const most = math.MaxInt64 / float64(time.Second)
+	if math.Abs(s) >= most {
+		return 0, fmt.Errorf("%s is more than 292 years", name)
+	}
+	return time.Duration(s * float64(time.Second)), nil
+}
+
+// liftInterventions ends the interventions of one host or pattern; of all hosts; or, if the request names none, of the
+// only host that has any.
+func (h *Handler) liftInterventions(r *http.Request) (any, error) {
+	in := h.options.Interventions.Interventions()
+	hosts, err := toLift(in, r.FormValue("host"), r.FormValue("all") == "true")
+	if err != nil {
+		return nil, err
+	}
+	lifted := slices.DeleteFunc(in, func(i policy.Intervention) bool { return !slices.Contains(hosts, i.Host) })
+	who := strings.Trim(r.FormValue("by")+": "+r.FormValue("reason"), ": ")
+	effect, err := h.options.Interventions.Lift(r.Context(), hosts, who)
+	if err != nil {
+		return nil, err
+	}
+	return InterventionChange{shown(lifted), effect}, nil
+}
+
+// toLift returns the patterns of the interventions in all to lift.
+func toLift(all []policy.Intervention, host string, every bool) ([]string, error) {
+	var hosts []string
+	for _, i := range all {
+		if !slices.Contains(hosts, i.Host) {
+			hosts = append(hosts, i.Host)
+		}
+	}
+	slices.Sort(hosts)
+	switch {
+	case every && host != "":
+		return nil, &apiError{http.StatusBadRequest, errors.New("host and all exclude each other")}
+	case host != "" && slices.Contains(hosts, host):
+		return []string{host}, nil
+	case host != "":
+		return nil, &apiError{http.StatusNotFound, notIntervened(host, hosts)}
+	case len(hosts) == 0:
+		return nil, &apiError{http.StatusNotFound, errors.New("no intervention is in force")}
+	case !every && len(hosts) > 1:
+		const most = 5
+		names := strings.Join(hosts[:min(len(hosts), most)], ", ")
+		if len(hosts) > most {
+			names += ", and others"
+		}
+		return nil, &apiError{http.StatusBadRequest, fmt.Errorf("%d hosts have interventions (%s): "+
+			"name one, or --all", len(hosts), names)}
+	}
+	return hosts, nil
+}
+
+// notIntervened returns the error for a host without interventions. It names the patterns that match the host.
+func notIntervened(host string, patterns []string) error {
+	for _, pattern := range patterns {
+		if policy.MatchHost(pattern, host) {
+			return fmt.Errorf("%s has no intervention of its own; that of %s matches it", host, pattern)
+		}
+	}
+	return fmt.Errorf("%s has no intervention", host)
+}

@@ -44,6 +44,8 @@ type Options struct {
 	Files   Files        // the cached robots.txt files; if nil, /api/v1/cache is not served
 	History History      // their past versions; required with Files
 
+	Exemptions Exemptions // if nil, /api/v1/exemptions is not served
+
 	Reload func() ([]Change, error) // reads the configuration again; if nil, /api/v1/reload is not served
 
 	Interventions Interventions // if nil, /api/v1/interventions is not served

@@ -29,6 +29,9 @@ func (h *Handler) apiRoutes() []route {
 	if h.options.Files != nil {
 		routes = append(routes, h.fileRoutes()...)
 	}
+	if h.options.Exemptions != nil {
+		routes = append(routes, h.exemptionRoutes()...)
+	}
 	if h.options.Reload != nil {
 		routes = append(routes, route{"POST /reload", h.reload})
 	}

@@ -39,6 +39,11 @@ var apiExamples = []struct {
 	{"DELETE", "/interventions", "", 400},
 	{"DELETE", "/interventions?host=b.example", "", 404},
 	{"DELETE", "/interventions?host=a.example&by=b&reason=r", "", 200},
+	{"GET", "/exemptions", "", 200},
+	{"POST", "/exemptions", `{"host": "a.example", "effect": "deny", "reason": "r", "owner": "o"}`, 200},
+	{"POST", "/exemptions", `{"host": "bad.example", "effect": "deny", "reason": "r", "owner": "o"}`, 400},
+	{"DELETE", "/exemptions?id=7", "", 200},
+	{"DELETE", "/exemptions?id=8", "", 404},
 }
 
 // newAPIHandler returns a Handler with all operations of the API.
@@ -51,6 +56,7 @@ func newAPIHandler(t *testing.T) *Handler {
 		Reload:  func() ([]Change, error) { return []Change{{"log.level", "log.level: info -> debug", false}}, nil },
 
 		Interventions: &orders{},
+		Exemptions:    oneExemption{},
 	})
 }
 

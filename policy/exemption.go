@@ -35,8 +35,8 @@ type Exemption struct {
 	Until  time.Time // when it expires; zero: never
 }
 
-// expired reports whether e has expired at now.
-func (e *Exemption) expired(now time.Time) bool { return !e.Until.IsZero() && !now.Before(e.Until) }
+// Expired reports whether e has expired at now.
+func (e *Exemption) Expired(now time.Time) bool { return !e.Until.IsZero() && !now.Before(e.Until) }
 
 // String returns the name of e for a record: its effect, host, path, reason and owner.
 func (e *Exemption) String() string {
@@ -61,7 +61,7 @@ func compileExemption(e Exemption) exemption {
 }
 
 func (e *exemption) covers(r Request, now time.Time) bool {
-	return !e.expired(now) &&
+	return !e.Expired(now) &&
 		(e.Client == "" || e.Client == r.Client.Name) &&
 		MatchHost(e.Host, r.Origin.Host()) &&
 		(r.Tunnel && e.coversAll() || !r.Tunnel && e.coversTarget(r))

@@ -52,6 +52,7 @@ type components struct {
 	contents  map[string]string // of the files that the configuration names: see readContents
 
 	interventions *interventions
+	exemptions    *exemptions
 }
 
 // observer is called with each record when it is complete. It must return quickly and must not keep the record.
@@ -116,12 +117,16 @@ func newComponents(cfg *config.Config, log *slog.Logger, observe observer) (_ *c
 	c.control.ownParts = ownfetch.Options{
 		Rules: c.files, Limiter: c.limiter, Key: pace.Key, Addr: pace.Addr, Recorder: recorder, IDs: &c.ids,
 	}
-	stored, err := storedInterventions(c.state, log)
-	if err != nil {
+	in := inputs{cfg: cfg, guard: c.guard, transport: transport}
+	if in.interventions, err = storedInterventions(c.state, log); err != nil {
+		return nil, err
+	}
+	if in.exemptions, err = c.state.Exemptions(context.Background()); err != nil {
 		return nil, err
 	}
 	c.interventions = &interventions{control: c.control, state: c.state, log: log}
-	c.server, c.fetches, err = c.control.start(inputs{cfg: cfg, guard: c.guard, transport: transport, interventions: stored})
+	c.exemptions = &exemptions{c.control, c.state, log}
+	c.server, c.fetches, err = c.control.start(in)
 	return c, err
 }
 

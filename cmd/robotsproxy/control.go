@@ -2,6 +2,7 @@ package main
 
 import (
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/ownfetch"
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/proxy"
+	"github.com/robotsproxy/robotsproxy/store"
 )
 
 // inputs are all that decides about requests. They do not change: each change makes others.
@@ -24,6 +26,7 @@ type inputs struct {
 	lists     hostLists // of the keys deny_hosts_file
 
 	interventions []policy.Intervention
+	exemptions    []store.Exemption // that operators have added
 
 	policy *policy.Policy // compiled from the others
 }
@@ -31,6 +34,10 @@ type inputs struct {
 // compile sets what follows from the rest of in.
 func (in *inputs) compile() (err error) {
 	o := policyOptions(in.cfg)
+	o.Exemptions = slices.Clip(o.Exemptions)
+	for _, e := range in.exemptions {
+		o.Exemptions = append(o.Exemptions, e.Exemption)
+	}
 	o.Access, o.ClientAccess = in.lists.access(in.cfg)
 	o.Interventions = in.interventions
 	in.policy, err = policy.New(o)

@@ -166,8 +166,9 @@ func (s *service) newAdmin(metrics *admin.Metrics) error {
 	}
 	s.handler, err = admin.New(admin.Options{
 		Token: token, Version: buildVersion(), Hosts: adminHosts(s.cfg), Ready: s.ready, State: s.state,
-		Reload:  func() ([]admin.Change, error) { return s.reloadFor("robotsproxy reload") },
-		Metrics: metrics, Gauges: append(s.components.gauges(), s.reloads.gauge()),
+		Exemptions: s.components.exemptions,
+		Reload:     func() ([]admin.Change, error) { return s.reloadFor("robotsproxy reload") },
+		Metrics:    metrics, Gauges: append(s.components.gauges(), s.reloads.gauge()),
 		CA: onboarding.CA(s.components.ca), PAC: newPAC(s.cfg, s.proxyListener),
 		Files: s.components.files, History: history{s.components.state, s.components.files.Unsaved},
 		Interventions: s.components.interventions,
@@ -225,6 +226,7 @@ func (s *service) run(ctx context.Context) error {
 	var daily sync.WaitGroup
 	daily.Go(func() { s.components.runDaily(ctx, s.log) })
 	daily.Go(func() { s.reloadOnHangup(ctx) })
+	daily.Go(func() { s.components.exemptions.reportExpired(ctx) })
 	ended := make(chan error, 2)
 	go func() { ended <- s.components.server.Serve(s.proxyListener) }()
 	go func() {

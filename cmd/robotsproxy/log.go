@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/lmittmann/tint"
+	"golang.org/x/term"
 
 	"github.com/robotsproxy/robotsproxy/config"
 	"github.com/robotsproxy/robotsproxy/internal/safetext"
@@ -14,9 +15,12 @@ import (
 
 // newLog returns the program's log. In the format auto it is text on a terminal, coloured unless NO_COLOR is set, and
 // JSON elsewhere.
-func newLog(w io.Writer, cfg config.Log) *slog.Logger {
-	if logsText(w, cfg) {
-		return newTextLog(w, cfg.Level, hasColour(w))
+func newLog(w io.Writer, cfg config.Log) *slog.Logger { return newLogThrough(w, w, cfg) }
+
+// newLogThrough is newLog for a w that passes on to another writer, which may be a terminal.
+func newLogThrough(w, to io.Writer, cfg config.Log) *slog.Logger {
+	if logsText(to, cfg) {
+		return newTextLog(w, cfg.Level, hasColour(to))
 	}
 	o := &slog.HandlerOptions{Level: cfg.Level, ReplaceAttr: readable}
 	return slog.New(slog.NewJSONHandler(safetext.JSONWriter(w), o))
@@ -83,9 +87,5 @@ func safe(groups []string, a slog.Attr) slog.Attr {
 // isTerminal reports whether a reader or writer is a terminal.
 func isTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	return ok && term.IsTerminal(int(f.Fd()))
 }

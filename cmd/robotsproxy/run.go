@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -53,7 +54,8 @@ func runChild(ctx context.Context, cfg *config.Config, std stdio, args []string)
 		return err
 	}
 	sum := newSummary()
-	private, err := startPrivate(cfg, std, sum)
+	line := newLiveLine(std.err)
+	private, err := startPrivate(cfg, std, sum, line)
 	if err != nil {
 		return &exitError{exitFailed, err}
 	}
@@ -61,7 +63,9 @@ func runChild(ctx context.Context, cfg *config.Config, std stdio, args []string)
 	child.Args[0] = args[0]
 	child.Stdin, child.Stdout, child.Stderr = std.in, std.out, std.err
 	child.Env = append(os.Environ(), private.env...)
+	line.start(func() string { return private.statusText(sum) })
 	status := supervise(child)
+	line.stop()
 	if err := private.stop(cfg.Grace); err != nil {
 		fmt.Fprintf(std.err, "robotsproxy: %s\n", safetext.Lines(err.Error()))
 	}
@@ -92,7 +96,8 @@ type privateProxy struct {
 	dir        string // of the wget configuration, which contains the proxy's port; other files are in the data directory
 }
 
-func startPrivate(cfg *config.Config, std stdio, sum *summary) (_ *privateProxy, err error) {
+// startPrivate starts a proxy whose log is written through line.
+func startPrivate(cfg *config.Config, std stdio, sum *summary, line io.Writer) (_ *privateProxy, err error) {
 	cfg.Log.Level = max(cfg.Log.Level, slog.LevelWarn) // to keep the child's output readable
 	// These are for the configured listener; only the child uses this one.
 	cfg.Clients, cfg.Auth, cfg.TLS, cfg.ProxyProtocol = nil, config.Auth{}, config.TLS{}, nil
@@ -105,7 +110,7 @@ func startPrivate(cfg *config.Config, std stdio, sum *summary) (_ *privateProxy,
 	if p.dir, err = os.MkdirTemp("", "robotsproxy-run-"); err != nil {
 		return nil, fmt.Errorf("making a folder for the child: %w", err)
 	}
-	log := newLog(std.err, cfg.Log)
+	log := newLogThrough(line, std.err, cfg.Log)
 	if p.components, err = newComponents(cfg, log, sum.observe); err != nil {
 		return nil, err
 	}

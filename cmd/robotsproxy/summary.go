@@ -25,6 +25,7 @@ type summary struct {
 	hosts    map[string]time.Duration // time waited, by host
 	agents   map[string]int           // requests, by agent; package proxy bounds their number
 	waited   time.Duration
+	sources  map[string]string // of the Delay in force, by host
 }
 
 // blockedBy is a host with the rule, or the other reason, that blocked its requests.
@@ -36,7 +37,7 @@ const maxSummaryRows = 10_000
 func newSummary() *summary {
 	return &summary{
 		outcomes: make(map[policy.Outcome]int), blocked: make(map[blockedBy]int), hosts: make(map[string]time.Duration),
-		agents: make(map[string]int),
+		agents: make(map[string]int), sources: make(map[string]string),
 	}
 }
 
@@ -53,6 +54,7 @@ func (s *summary) observe(r *audit.Record) {
 	s.waited += waited
 	if _, known := s.hosts[r.Host]; known || r.Host != "" && len(s.hosts) < maxSummaryRows {
 		s.hosts[r.Host] += waited
+		s.sources[r.Host] = r.DelaySource
 	}
 	if r.Reason == policy.ReasonUpstream {
 		s.failed++
@@ -67,6 +69,30 @@ func (s *summary) observe(r *audit.Record) {
 	if _, known := s.blocked[by]; known || len(s.blocked) < maxSummaryRows {
 		s.blocked[by]++
 	}
+}
+
+// progress returns the number of requests that have ended, and of those that were blocked.
+func (s *summary) progress() (requests, blocked int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.requests, s.outcomes[policy.Deny]
+}
+
+// delayText returns the name and the value of the Delay of host for the status line, and "" without one.
+func (s *summary) delayText(host string, d time.Duration) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	name := "delay"
+	switch s.sources[host] {
+	case "crawl-delay":
+		name = "Crawl-delay"
+	case "request-rate":
+		name = "Request-rate"
+	}
+	if d <= 0 {
+		return ""
+	}
+	return " (" + name + " " + seconds(d) + ")"
 }
 
 // report writes the summary of the requests of command, or a warning if there were none.

@@ -378,8 +378,8 @@ func newCertificates(cfg *config.Config) (*auth.Certificates, error) {
 	return c, nil
 }
 
-// newUsers reads the htpasswd file, to replace before if that is not nil. It returns an error if the file does not list the user of a client, and nil if no
-// file is configured.
+// newUsers reads the htpasswd file, to replace before if that is not nil. It returns an error if the file does not list
+// the user of a client, and nil if no file is configured.
 func newUsers(cfg *config.Config, before *auth.Users) (users *auth.Users, err error) {
 	if cfg.Auth.HtpasswdFile == "" {
 		return nil, nil

@@ -44,9 +44,10 @@ type Options struct {
 	Files   Files        // the cached robots.txt files; if nil, /api/v1/cache is not served
 	History History      // their past versions; required with Files
 
-	Exemptions Exemptions // if nil, /api/v1/exemptions is not served
+	Reload  func() ([]Change, error) // reads the configuration again; if nil, /api/v1/reload is not served
+	Upgrade Upgrader                 // for /api/v1/upgrade; if nil, that is not served
 
-	Reload func() ([]Change, error) // reads the configuration again; if nil, /api/v1/reload is not served
+	Exemptions Exemptions // if nil, /api/v1/exemptions is not served
 
 	Interventions Interventions // if nil, /api/v1/interventions is not served
 }

@@ -38,6 +38,9 @@ func (h *Handler) apiRoutes() []route {
 	if h.options.Interventions != nil {
 		routes = append(routes, h.interventionRoutes()...)
 	}
+	if h.options.Upgrade != nil {
+		routes = append(routes, route{"POST /upgrade", h.upgrade})
+	}
 	return routes
 }
 

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -44,6 +45,7 @@ var apiExamples = []struct {
 	{"POST", "/exemptions", `{"host": "bad.example", "effect": "deny", "reason": "r", "owner": "o"}`, 400},
 	{"DELETE", "/exemptions?id=7", "", 200},
 	{"DELETE", "/exemptions?id=8", "", 404},
+	{"POST", "/upgrade", "", 200},
 }
 
 // newAPIHandler returns a Handler with all operations of the API.
@@ -54,6 +56,7 @@ func newAPIHandler(t *testing.T) *Handler {
 		Files:   withOwn{Cache: newTestCache(t, origins...)},
 		History: past{noPast([]origin.Origin(origins))},
 		Reload:  func() ([]Change, error) { return []Change{{"log.level", "log.level: info -> debug", false}}, nil },
+		Upgrade: func(context.Context) (Upgrade, error) { return Upgrade{PID: 2, Version: "1.0", OldPID: 1}, nil },
 
 		Interventions: &orders{},
 		Exemptions:    oneExemption{},

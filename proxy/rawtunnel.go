@@ -21,7 +21,8 @@ var errIdle = errors.New("the tunnel was idle for longer than limits.idle_timeou
 
 // rawTunnel copies the bytes of a tunnel unread in both directions, for hosts whose clients do not trust the proxy's
 // CA. It was judged as a whole, since its paths cannot be seen. It ends when both sides have ended, when one side
-// breaks off, when nothing has moved in either direction for the idle time, or when the grace of Shutdown is over.
+// breaks off, when nothing has moved in either direction for the idle time, or when the grace of Shutdown or Retire is
+// over.
 type rawTunnel struct {
 	ex             *exchange
 	client, origin net.Conn
@@ -49,7 +50,7 @@ func (s *Server) serveRawTunnel(w *hijackWriter, ex *exchange, r *http.Request) 
 	go func() { // apart from the handler, to free its buffers and its stack
 		defer s.handlers.end()
 		defer ex.recoverPanic(nothingRead)
-		t.run(s.base)
+		t.run(s.streams)
 	}()
 }
 

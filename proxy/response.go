@@ -3,6 +3,7 @@ package proxy
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -32,6 +33,7 @@ type response struct {
 	err       error             // of reading the origin's body
 	upgraded  io.Closer         // the origin's side of a WebSocket
 	hijacked  net.Conn          // the client's side of it
+	detach    func() bool       // from Server.streams
 	written   bool              // the final header was written
 
 	mu      sync.Mutex // guards final and interim: the transport calls got1xx in another goroutine
@@ -89,6 +91,9 @@ func (w *response) WriteHeader(status int) {
 	if h := w.Header(); h["Content-Type"] == nil {
 		h["Content-Type"] = nil
 	}
+	if status >= http.StatusOK && w.ex.server.retiring.Load() {
+		w.Header().Set("Connection", "close") // net/http makes it a GOAWAY frame in HTTP/2
+	}
 	if status == http.StatusSwitchingProtocols {
 		w.ex.conn.Open() // before the client sees the 101 and answers in the other protocol
 	}
@@ -126,12 +131,14 @@ func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	}
 	w.hijacked = newWebSocket(conn, w.upgraded, w.ex, w.ex.settings.IdleTimeout)
 	w.ex.server.track(w.hijacked)
+	w.detach = context.AfterFunc(w.ex.server.streams, func() { w.ex.cancel(errStopping) })
 	return w.hijacked, rw, nil
 }
 
 // release closes a connection that was hijacked.
 func (w *response) release() {
 	if w.hijacked != nil {
+		w.detach()
 		w.hijacked.Close()
 		w.ex.server.untrack(w.hijacked)
 	}

@@ -68,6 +68,9 @@ type Server struct {
 
 	base         context.Context         // parent of all requests' contexts
 	cancel       context.CancelCauseFunc // of base
+	streams      context.Context         // parent of raw tunnels and WebSockets, and child of base
+	endStreams   context.CancelCauseFunc // of streams
+	retiring     atomic.Bool             // Retire was called
 	unrecorded   atomic.Int64            // refusals that could not be recorded
 	connLimit    *limit.Conns
 	tunnelLimit  *limit.Conns
@@ -101,6 +104,7 @@ func New(o Options) (*Server, error) {
 	}
 	s.settings.Store(newSettings(o, 0))
 	s.base, s.cancel = context.WithCancelCause(context.Background())
+	s.streams, s.endStreams = context.WithCancelCause(s.base)
 	s.goproxy = s.newGoproxy()
 	s.tls = s.tlsConfig()
 	s.front, s.inner = s.newHTTPServer(o, s.serveFront), s.newHTTPServer(o, s.serveInner)

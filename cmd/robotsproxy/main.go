@@ -15,6 +15,7 @@
 //	robotsproxy status                 the state of a running proxy, and its decisions since the start
 //	robotsproxy ca show|path|export|install|uninstall|rotate
 //	                                   the certificate that clients must trust
+//	robotsproxy upgrade                replace a running proxy by its new program, without a gap
 //	robotsproxy validate --config FILE check a configuration, and report all errors at once
 //	robotsproxy version
 //	robotsproxy completion SHELL

@@ -45,7 +45,7 @@ func newRoot(std stdio) *cobra.Command {
 	root.AddCommand(
 		newServe(std), newRun(std), newEnv(std), newCheck(std), newLint(std), newCacheCommand(std), newCA(std),
 		newStop(std), newSlow(std), newBypass(std), newResume(std), newInterventions(std), newExemptCommand(std),
-		newStatus(std), newValidate(std), newConfigCommand(std), newReload(std), newVersion(std),
+		newStatus(std), newUpgrade(std), newValidate(std), newConfigCommand(std), newReload(std), newVersion(std),
 	)
 	return root
 }

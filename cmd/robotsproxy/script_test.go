@@ -149,8 +149,13 @@ var (
 
 // startServer starts the program and waits for its banner.
 func startServer(dir string, env []string, args ...string) (*server, error) {
+	return startProgram(binaryPath, dir, env, args...)
+}
+
+// startProgram is startServer for a program at path.
+func startProgram(path, dir string, env []string, args ...string) (*server, error) {
 	all := append([]string{"serve", "--data-dir", dir, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...)
-	s := &server{cmd: exec.Command(binaryPath, all...), dir: dir, ca: filepath.Join(dir, "ca.pem"), log: &lockedBuffer{}, said: make(chan struct{})}
+	s := &server{cmd: exec.Command(path, all...), dir: dir, ca: filepath.Join(dir, "ca.pem"), log: &lockedBuffer{}, said: make(chan struct{})}
 	s.cmd.Env, s.cmd.Dir = env, filepath.Dir(dir)
 	pipe, err := s.cmd.StderrPipe()
 	if err != nil {

@@ -41,6 +41,8 @@ directory, and creates its CA at the first start.
 SIGTERM or an interrupt drains it: it accepts no new connections, and requests in progress may end (see grace in
 config.example.yaml). A second signal ends it at once.
 
+"robotsproxy upgrade" replaces it by the program that is installed then, without a gap.
+
 SIGHUP, "robotsproxy reload" and a change of the configuration or of a file that it names make it read both again. Crawls
 go on meanwhile. If the configuration is wrong, the one in force stays.`,
 		Args: noArgs,
@@ -48,26 +50,46 @@ go on meanwhile. If the configuration is wrong, the one in force stays.`,
 	source := configFlags(cmd, "listen", "admin.listen", "mode")
 	watched := cmd.Flags().Bool("watch", true, "reload when the configuration or a file that it names changes")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, err := source.load(cmd, std)
+		prior, err := inherit()
 		if err != nil {
 			return err
 		}
-		s, err := newService(cfg, std.err)
-		if err != nil {
-			return err
+		err = serve(cmd, source, std, *watched, prior)
+		if err != nil && prior != nil {
+			prior.fail(err)
 		}
-		s.configFile, s.watchFiles = source.file, *watched
-		s.readConfig = func() (*config.Config, []settings.Warning, error) { return source.read(cmd) }
-		// Before the banner: a program that reads the banner may send a signal.
-		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-		defer stop()
-		context.AfterFunc(ctx, stop) // a second signal ends at once
-		signal.Notify(s.hangup, syscall.SIGHUP)
+		return err
+	}
+	return cmd
+}
+
+// serve runs the proxy. If prior is not nil, it replaces that process.
+func serve(cmd *cobra.Command, source *configSource, std stdio, watched bool, prior *predecessor) error {
+	cfg, err := source.load(cmd, std)
+	if err != nil {
+		return err
+	}
+	s, err := newService(cfg, std.err, prior)
+	if err != nil {
+		return err
+	}
+	s.configFile, s.watchFiles = source.file, watched
+	s.readConfig = func() (*config.Config, []settings.Warning, error) { return source.read(cmd) }
+	// Before the banner: a program that reads the banner may send a signal.
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends at once
+	signal.Notify(s.hangup, syscall.SIGHUP)
+	if prior == nil {
 		s.flags = source.envFlags(cmd, cfg.DataDir, boundAddress(cfg.Listen, s.proxyListener))
 		fmt.Fprint(std.err, s.banner())
 		return s.run(ctx)
 	}
-	return cmd
+	if err := prior.takeOver(s); err != nil {
+		return errors.Join(err, s.proxyListener.Close(), s.adminListener.Close(), s.close())
+	}
+	s.log.Info("serving in place of the old process", "version", buildVersion(), "pid", os.Getpid())
+	return s.run(ctx)
 }
 
 // envFlags returns the flags for "robotsproxy env" that select this proxy, in any folder. The proxy keeps its data in
@@ -106,17 +128,26 @@ type service struct {
 	admin         *http.Server
 	token         string // path of the admin token
 	flags         string // for "robotsproxy env", in the banner
-	proxyListener net.Listener
+	sockets       *sockets
+	proxyListener *heldListener
 	adminListener net.Listener
 	draining      atomic.Bool
 	reloads
+
+	program   string        // path of the program that replaces this one at an upgrade
+	upgrading sync.Mutex    // held by upgrade; guards next
+	next      *successor    // if not nil, it has replaced this process
+	replaced  chan struct{} // closed when next is set
 }
 
-// newService creates the components and opens the listeners, so that errors are reported before the banner.
-func newService(cfg *config.Config, stderr io.Writer) (_ *service, err error) {
+// newService creates the components and opens the listeners, so that errors are reported before the banner. If prior is
+// not nil, its listeners are used.
+func newService(cfg *config.Config, stderr io.Writer, prior *predecessor) (_ *service, err error) {
 	level := new(slog.LevelVar)
 	log := newLeveledLog(stderr, cfg.Log, level)
-	s := &service{cfg: cfg, log: log, token: tokenFile(cfg)}
+	s := &service{
+		cfg: cfg, log: log, token: tokenFile(cfg), sockets: &sockets{prior: prior}, replaced: make(chan struct{}),
+	}
 	s.level = level
 	s.hangup = make(chan os.Signal, 1)
 	metrics := admin.NewMetrics()
@@ -133,13 +164,18 @@ func newService(cfg *config.Config, stderr io.Writer) (_ *service, err error) {
 	if s.components, err = newComponents(cfg, log, observe); err != nil {
 		return nil, err
 	}
-	if s.proxyListener, err = listen("listen", cfg.Listen); err != nil {
+	if s.program, err = programPath(); err != nil {
 		return nil, err
 	}
+	l, err := s.sockets.listen("listen", cfg.Listen)
+	if err != nil {
+		return nil, err
+	}
+	s.proxyListener = newHeldListener(l)
 	if err := s.newAdmin(metrics); err != nil {
 		return nil, errors.Join(err, s.proxyListener.Close())
 	}
-	if s.adminListener, err = listen("admin.listen", cfg.Admin.Listen); err != nil {
+	if s.adminListener, err = s.sockets.listen("admin.listen", cfg.Admin.Listen); err != nil {
 		return nil, errors.Join(err, s.proxyListener.Close())
 	}
 	s.components.guard.Protect(s.adminListener.Addr())
@@ -148,15 +184,10 @@ func newService(cfg *config.Config, stderr io.Writer) (_ *service, err error) {
 	if err := checkUpstream(s.components.guard, warn); err != nil {
 		return nil, errors.Join(usage(err), s.proxyListener.Close(), s.adminListener.Close())
 	}
-	return s, nil
-}
-
-func listen(key, addr string) (net.Listener, error) {
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		return nil, usage(fmt.Errorf("%w; choose another address with --%s", err, flagName(key)))
+	if prior != nil {
+		prior.closeUnused()
 	}
-	return l, nil
+	return s, nil
 }
 
 func (s *service) newAdmin(metrics *admin.Metrics) error {
@@ -172,6 +203,7 @@ func (s *service) newAdmin(metrics *admin.Metrics) error {
 		CA: onboarding.CA(s.components.ca), PAC: newPAC(s.cfg, s.proxyListener),
 		Files: s.components.files, History: history{s.components.state, s.components.files.Unsaved},
 		Interventions: s.components.interventions,
+		Upgrade:       s.upgrade,
 	})
 	if err != nil {
 		return err
@@ -218,7 +250,7 @@ func (s *service) ready() error {
 	return nil
 }
 
-// run serves until ctx ends, then drains.
+// run serves until ctx ends or another process replaces this one, then drains.
 func (s *service) run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -236,6 +268,8 @@ func (s *service) run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		err = s.drain()
+	case <-s.replaced:
+		err = s.retire(ctx)
 	case err = <-ended:
 		err = fmt.Errorf("a listener ended: %w", err)
 	}

@@ -1,0 +1,290 @@
+package main
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/admin"
+	"github.com/robotsproxy/robotsproxy/internal/robotstest"
+)
+
+// An upgraded is a program that is upgraded while it serves. Its installed program is a link, which a test may change.
+type upgraded struct {
+	*server
+	t       *testing.T
+	site    *robotstest.Site
+	program string
+	pids    []int // of its processes
+}
+
+// startUpgraded starts the program under a name of its own.
+func startUpgraded(t *testing.T, config string) *upgraded {
+	t.Helper()
+	site := robotstest.New(t)
+	site.SetRobots("a.example", robotstest.Robots{Body: clientRobots})
+	dir := t.TempDir()
+	file, program := filepath.Join(dir, "config.yaml"), filepath.Join(dir, "robotsproxy")
+	if err := os.WriteFile(file, []byte(siteConfig(site)+config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(binaryPath, program); err != nil {
+		t.Fatal(err)
+	}
+	s, err := startProgram(program, filepath.Join(dir, "data"), os.Environ(), "--config", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &upgraded{s, t, site, program, []int{s.cmd.Process.Pid}}
+	t.Cleanup(u.end)
+	return u
+}
+
+// end ends all processes.
+func (u *upgraded) end() {
+	for _, pid := range u.pids {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	_ = u.cmd.Wait()
+	<-u.said
+	if u.t.Failed() {
+		u.t.Logf("the log:\n%s", u.log)
+	}
+	if strings.Contains(u.log.String(), "DATA RACE") {
+		u.t.Errorf("a data race:\n%s", u.log)
+	}
+}
+
+// upgrade runs the command, and returns its output and its error.
+func (u *upgraded) upgrade() (string, error) {
+	out, err := exec.Command(binaryPath, "upgrade", "--data-dir", u.dir, "--admin", "http://"+u.admin, "--format", "json").CombinedOutput()
+	if err == nil {
+		var answer admin.Upgrade
+		if err := json.Unmarshal(out, &answer); err != nil {
+			u.t.Errorf("the output of upgrade: %v\n%s", err, out)
+		}
+		u.pids = append(u.pids, answer.PID)
+	}
+	return string(out), err
+}
+
+// mustUpgrade upgrades, and checks that another process serves.
+func (u *upgraded) mustUpgrade() {
+	u.t.Helper()
+	if out, err := u.upgrade(); err != nil {
+		u.t.Fatalf("upgrade: %v\n%s", err, out)
+	}
+	if pid := u.status().PID; pid != u.pids[len(u.pids)-1] {
+		u.t.Errorf("process %d answers after the upgrade, want %v", pid, u.pids)
+	}
+}
+
+func (u *upgraded) status() (s admin.Status) {
+	u.t.Helper()
+	out, err := exec.Command(binaryPath, "status", "--data-dir", u.dir, "--admin", "http://"+u.admin, "--format", "json").Output()
+	if err == nil {
+		err = json.Unmarshal(out, &s)
+	}
+	if err != nil {
+		u.t.Fatalf("status: %v\n%s", err, out)
+	}
+	return s
+}
+
+// install makes the installed program a shell script.
+func (u *upgraded) install(script string) {
+	u.t.Helper()
+	if err := os.Remove(u.program); err != nil {
+		u.t.Fatal(err)
+	}
+	if err := os.WriteFile(u.program, []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
+		u.t.Fatal(err)
+	}
+}
+
+// reinstall installs the program again.
+func (u *upgraded) reinstall() {
+	u.t.Helper()
+	if err := errors.Join(os.Remove(u.program), os.Symlink(binaryPath, u.program)); err != nil {
+		u.t.Fatal(err)
+	}
+}
+
+// client returns a client with connections of its own, of HTTP/2 inside tunnels.
+func (u *upgraded) client() *http.Client {
+	pem, err := os.ReadFile(u.ca)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pem)
+	transport := &http.Transport{
+		Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: u.proxy}), TLSClientConfig: &tls.Config{RootCAs: roots},
+		ForceAttemptHTTP2: true,
+	}
+	u.t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// url returns the URL of a page of the site.
+func (u *upgraded) url(scheme, host, path string) string {
+	port := u.site.Port()
+	if scheme == "https" {
+		port = u.site.TLSPort()
+	}
+	return fmt.Sprintf("%s://%s:%d%s", scheme, host, port, path)
+}
+
+// ended waits until a process has ended. A child that was not waited for is a zombie.
+func (u *upgraded) ended(pid int) {
+	u.t.Helper()
+	settle(u.t, fmt.Sprintf("ended (process %d)", pid), func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return err != nil || bytes.Contains(stat, []byte(") Z "))
+	})
+}
+
+// records returns how many records each URL path of a client's request has.
+func (u *upgraded) records() map[string]int {
+	u.t.Helper()
+	text, err := os.ReadFile(filepath.Join(u.dir, "audit.jsonl"))
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	paths, ids := map[string]int{}, map[string]bool{}
+	for line := range bytes.Lines(clientRecords(text)) {
+		var r struct{ ID, Path string }
+		if err := json.Unmarshal(line, &r); err != nil {
+			u.t.Fatalf("a record: %v\n%s", err, line)
+		}
+		if ids[r.ID] {
+			u.t.Errorf("two records have the id %s", r.ID)
+		}
+		ids[r.ID] = true
+		paths[r.Path]++
+	}
+	return paths
+}
+
+// Three upgrades while crawlers work: no request fails, no gap at the origin is too short, and each request has one
+// record.
+func TestUpgradeUnderCrawls(t *testing.T) {
+	u := startUpgraded(t, "grace: 5s\n")
+	stop := make(chan struct{})
+	var crawlers sync.WaitGroup
+	var mu sync.Mutex
+	asked := map[string]int{}
+	crawl := func(name string, get func(path string) error) {
+		crawlers.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				path := fmt.Sprintf("/echo/%s-%d", name, i)
+				if err := get(path); err != nil {
+					t.Errorf("%s: %v", path, err)
+					return
+				}
+				mu.Lock()
+				asked[path]++
+				mu.Unlock()
+				time.Sleep(5 * time.Millisecond)
+			}
+		})
+	}
+	for i := range 40 {
+		c, scheme, host := u.client(), "http", "a.example"
+		if i%2 == 0 {
+			scheme = "https"
+		}
+		if i >= 20 {
+			host = "b.example"
+		}
+		crawl(fmt.Sprint(i), func(path string) error {
+			// A POST is not sent again by the client.
+			resp, err := c.Post(u.url(scheme, host, path), "text/plain", strings.NewReader("body"))
+			if err != nil {
+				return err
+			}
+			_, err = io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+			if err == nil && resp.StatusCode != http.StatusOK {
+				err = errors.New(resp.Status)
+			}
+			return err
+		})
+	}
+	wget := u.wget()
+	for range 3 {
+		time.Sleep(2 * time.Second)
+		u.mustUpgrade()
+	}
+	time.Sleep(2 * time.Second)
+	close(stop)
+	crawlers.Wait()
+	if out, err := wget(); err != nil {
+		t.Errorf("wget: %v\n%s", err, out)
+	}
+	for _, pid := range u.pids[:3] {
+		u.ended(pid)
+	}
+	if err := syscall.Kill(u.pids[3], syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	u.ended(u.pids[3])
+	gaps := u.site.Gaps("a.example")
+	slices.Sort(gaps)
+	checkGaps(t, "three upgrades", gaps)
+	if first, second, found := u.site.Overlap("a.example"); found {
+		t.Errorf("%v and %v overlapped", first, second)
+	}
+	records := u.records()
+	for path, n := range asked {
+		if records[path] != n {
+			t.Errorf("%s: %d records of %d requests", path, records[path], n)
+		}
+	}
+	t.Logf("%d requests", len(asked))
+	if len(asked) < 200 {
+		t.Errorf("%d requests, want more", len(asked))
+	}
+}
+
+// wget crawls c.example in the background. The result waits for its end.
+func (u *upgraded) wget() func() ([]byte, error) {
+	u.site.SetRobots("c.example", robotstest.Robots{Body: "User-agent: *\nCrawl-delay: 0.3\n"})
+	cmd := exec.Command("wget", "-r", "-nv", "-t", "1", u.url("http", "c.example", "/"))
+	cmd.Dir = u.t.TempDir()
+	cmd.Env = append(os.Environ(), "http_proxy=http://"+u.proxy)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		u.t.Fatal(err)
+	}
+	return func() ([]byte, error) {
+		err := cmd.Wait()
+		for _, page := range u.site.Pages() {
+			if !slices.Contains(u.site.Paths("c.example"), page) {
+				err = errors.Join(err, fmt.Errorf("%s is missing", page))
+			}
+		}
+		return out.Bytes(), err
+	}
+}

@@ -30,18 +30,21 @@ type preparing struct {
 	prepare func(net.Conn) (net.Conn, bool)
 	ready   *connQueue
 	failed  chan error
-	slots   chan struct{} // holds one element for each connection in preparation; nil if they are not bounded
+	most    int // connections in preparation; if zero, they are not bounded
 	begin   sync.Once
+
+	mu     sync.Mutex // guards the fields below
+	conns  map[net.Conn]struct{}
+	closed bool
 }
 
 // newPreparing returns a listener of the connections that prepare returns for those of l, at most most at a time unless
 // most is zero. prepare must end within a bounded time. If it returns false, it has answered and closed the connection.
 func newPreparing(l net.Listener, most int, prepare func(net.Conn) (net.Conn, bool)) *preparing {
-	p := &preparing{Listener: l, prepare: prepare, ready: newConnQueue(), failed: make(chan error)}
-	if most > 0 {
-		p.slots = make(chan struct{}, most)
+	return &preparing{
+		Listener: l, prepare: prepare, ready: newConnQueue(), failed: make(chan error), most: most,
+		conns: make(map[net.Conn]struct{}),
 	}
-	return p
 }
 
 // Accept returns the next connection that is prepared, or the next error of the listener below.
@@ -62,7 +65,11 @@ func (p *preparing) accept() {
 	for {
 		c, err := p.Listener.Accept()
 		if err == nil {
-			p.start(c)
+			if p.add(c) {
+				go p.run(c)
+			} else {
+				c.Close()
+			}
 			continue
 		}
 		select {
@@ -73,30 +80,40 @@ func (p *preparing) accept() {
 	}
 }
 
-func (p *preparing) start(c net.Conn) {
-	if p.slots == nil {
-		go p.run(c)
-		return
-	}
-	select {
-	case p.slots <- struct{}{}:
-		go func() {
-			defer func() { <-p.slots }()
-			p.run(c)
-		}()
-	default:
-		c.Close()
-	}
-}
-
 func (p *preparing) run(c net.Conn) {
-	if prepared, ok := p.prepare(c); ok && !p.ready.deliver(prepared) {
+	prepared, ok := p.prepare(c)
+	p.remove(c)
+	if ok && !p.ready.deliver(prepared) {
 		prepared.Close()
 	}
 }
 
-// Close closes the listener below. Connections in preparation are closed when they are prepared.
+// add reports whether c may be prepared: the listener is open, and not too many are in preparation.
+func (p *preparing) add(c net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.most > 0 && len(p.conns) >= p.most {
+		return false
+	}
+	p.conns[c] = struct{}{}
+	return true
+}
+
+func (p *preparing) remove(c net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, c)
+}
+
+// Close closes the listener below and the connections in preparation.
 func (p *preparing) Close() error {
 	_ = p.ready.Close() // it cannot fail
-	return p.Listener.Close()
+	err := p.Listener.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for c := range p.conns {
+		c.Close()
+	}
+	return err
 }

@@ -23,12 +23,19 @@ func newInflight() *inflight {
 
 // begin counts one more request. After close it ends the calling handler with a panic that net/http recovers.
 func (f *inflight) begin() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.closed {
+	if !f.tryBegin() {
 		panic(http.ErrAbortHandler)
 	}
-	f.n++
+}
+
+// tryBegin is begin for goroutines that are not those of a handler. It reports whether the request may begin.
+func (f *inflight) tryBegin() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.closed {
+		f.n++
+	}
+	return !f.closed
 }
 
 func (f *inflight) end() {

@@ -63,7 +63,7 @@ func (s *Server) readRelayed(c net.Conn) (net.Conn, bool) {
 	if err == nil && c.SetReadDeadline(time.Time{}) == nil {
 		return relayed, true
 	}
-	if err != nil && (r.Buffered() > 0 || !errors.Is(err, proxyproto.ErrNoProxyProtocol)) {
+	if err != nil && !errors.Is(err, net.ErrClosed) && (r.Buffered() > 0 || !errors.Is(err, proxyproto.ErrNoProxyProtocol)) {
 		s.refuseRelayed(c, err)
 	}
 	c.Close() // without an answer if nothing came: a load balancer tries so whether the proxy listens

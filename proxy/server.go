@@ -351,6 +351,10 @@ func (s *Server) refuseMalformed(c net.Conn, t *tunnel, e *http1.SyntaxError) {
 // refuseConn records the refusal of c, outside tunnels or inside t, before a request was read. It answers on answer
 // unless that is nil.
 func (s *Server) refuseConn(c net.Conn, t *tunnel, answer net.Conn, ref *refusal) {
+	if !s.handlers.tryBegin() {
+		return // the Server is closed
+	}
+	defer s.handlers.end()
 	r := &http.Request{RemoteAddr: c.RemoteAddr().String(), Header: http.Header{}}
 	ex := s.newExchange(nil, r, t)
 	if t != nil {

@@ -115,6 +115,7 @@ func TestReasonPhraseOfUploads(t *testing.T) {
 	speak(t, r.raw(""), []string{
 		post("/private/1", chunked), post("/echo", chunked), post("/private/1", "Expect: 100-continue\r\nContent-Length: 5\r\n\r\n"),
 	}, []string{"403 Disallowed by robots.txt line 3", "200 OK", "403 Disallowed by robots.txt line 3"}, false)
+	speak(t, r.raw(""), []string{"GET " + r.url("http", "/private/1") + " HTTP/1.0\r\n\r\n"}, []string{"403 Disallowed by robots.txt line 3"}, false)
 	speak(t, r.raw(""), []string{"GET /\r\n\r\n"}, []string{
 		"400 bad-request: This is not a well-formed HTTP/1.1 request (RFC 9112): the first line is not a method, a target and a version with one space between them.",
 	}, false)

@@ -112,7 +112,7 @@ func requests(n int) string {
 }
 
 func (e event) unreachableText() string {
-	cause := e.err
+	cause := shortError(e.err)
 	if cause == "" && e.robotsStatus != 0 {
 		cause = "the origin answered " + strconv.Itoa(e.robotsStatus)
 	}
@@ -121,6 +121,17 @@ func (e event) unreachableText() string {
 		text += ", next try in " + span(time.Duration(e.retryAfter)*time.Second)
 	}
 	return text
+}
+
+// shortError returns the last part of an error of a connection. The parts before repeat addresses: "dial tcp: lookup
+// a.example on 10.0.0.53:53: no such host".
+func shortError(err string) string {
+	for _, act := range []string{"dial ", "read ", "write "} {
+		if i := strings.LastIndex(err, ": "); i > 0 && strings.HasPrefix(err, act) {
+			return err[i+len(": "):]
+		}
+	}
+	return err
 }
 
 // figures returns the result of a request, its size and its times.

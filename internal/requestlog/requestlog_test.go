@@ -146,7 +146,7 @@ func TestKindsOfLines(t *testing.T) {
 			"throttled  A               https://x                   429 pace, Retry-After 12 s"},
 		{"overload", audit.Record{Decision: policy.Error, Reason: policy.ReasonOverload, Status: 503},
 			"refused   -               https://x                   overload"},
-		{"unreachable", audit.Record{Agent: "A", Decision: policy.Error, Reason: policy.ReasonRobotsUnreachable, Status: 503, Error: "timed out", RetryAfter: 70},
+		{"unreachable", audit.Record{Agent: "A", Decision: policy.Error, Reason: policy.ReasonRobotsUnreachable, Status: 503, Error: "dial tcp 10.0.0.1:80: connect: timed out", RetryAfter: 70},
 			"unreachable  a.example:8443  robots.txt: timed out; requests get 503, next try in 1 m 10 s"},
 		{"an error page", audit.Record{Decision: policy.Deny, Reason: policy.ReasonRobotsUnreachable, Status: 503, RobotsStatus: 500},
 			"unreachable  a.example:8443  robots.txt: the origin answered 500; requests get 503"},

@@ -64,8 +64,8 @@ func (s *liveLine) stop() {
 	<-s.done
 }
 
-// defaultColumns is the width of a terminal that does not tell it.
-const defaultColumns = 80
+// defaultColumns is the width of a terminal whose width is unknown.
+const defaultColumns = 120
 
 func (s *liveLine) draw(text string) {
 	s.mu.Lock()

@@ -30,7 +30,7 @@ func (e *encoder) asker(r *Record) {
 	e.text(`,"tag":`, r.Tag)
 	e.text(`,"purpose":`, r.Purpose)
 	e.long(`,"user_agent":`, r.UserAgent, maxLine)
-	e.long(`,"sent_user_agent":`, r.SentUserAgent, maxLine)
+	e.text(`,"sent_user_agent":`, r.SentUserAgent)
 	e.text(`,"agent":`, r.Agent)
 	e.text(`,"product_token":`, r.ProductToken)
 }
@@ -55,7 +55,7 @@ func (e *encoder) decision(r *Record) {
 	e.number(`,"group_line":`, int64(r.GroupLine))
 	e.long(`,"group_agents":`, r.GroupAgents, maxLine)
 	e.text(`,"exemption":`, r.Exemption)
-	e.long(`,"intervention":`, r.Intervention, maxLine)
+	e.text(`,"intervention":`, r.Intervention)
 	e.text(`,"deviation":`, r.Deviation)
 	e.text(`,"robots_sha256":`, r.RobotsSHA256)
 	e.number(`,"robots_status":`, int64(r.RobotsStatus))

@@ -62,8 +62,8 @@ func (s *summary) observe(r *audit.Record) {
 	if r.Decision == policy.Allow || r.Decision == policy.Exempt {
 		return
 	}
-	by := blockedBy{r.Host, string(r.Reason)}
-	if r.Rule != "" {
+	by := blockedBy{r.Host, cmp.Or(r.Rule, string(r.Reason))}
+	if r.RuleLine > 0 {
 		by.rule = fmt.Sprintf("robots.txt line %d: %s", r.RuleLine, r.Rule)
 	}
 	if _, known := s.blocked[by]; known || len(s.blocked) < maxSummaryRows {

@@ -14,9 +14,10 @@ func TestSummaryNamesEveryCause(t *testing.T) {
 	counts.observe(&audit.Record{Host: "a.example", Decision: policy.Error, Reason: policy.ReasonClientLeft})
 	counts.observe(&audit.Record{Host: "a.example", Decision: policy.Deny, Reason: policy.ReasonEgress})
 	counts.observe(&audit.Record{Host: "a.example", Decision: policy.Deny, Reason: policy.ReasonRobots, RuleLine: 2, Rule: "Disallow: /"})
+	counts.observe(&audit.Record{Host: "a.example", Decision: policy.Deny, Reason: policy.ReasonHost, Rule: "deny_hosts: a.example"})
 	var b strings.Builder
 	counts.report(&b, "crawl")
-	for _, want := range []string{"1  a.example  client-left\n", "1  a.example  egress\n", "1  a.example  robots.txt line 2: Disallow: /\n"} {
+	for _, want := range []string{"1  a.example  deny_hosts: a.example\n", "1  a.example  client-left\n", "1  a.example  egress\n", "1  a.example  robots.txt line 2: Disallow: /\n"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the summary lacks %q:\n%s", want, &b)
 		}

@@ -156,11 +156,12 @@ func (e event) url() string {
 
 // cause returns why the request was refused.
 func (e event) cause() string {
-	if e.rule != "" {
-		return "line " + strconv.Itoa(e.line) + ": " + e.rule
-	}
 	text := string(e.reason)
 	switch {
+	case e.line > 0:
+		return "line " + strconv.Itoa(e.line) + ": " + e.rule
+	case e.rule != "":
+		return e.rule // of the lists of hosts
 	case strings.HasPrefix(e.err, text+": "):
 		text = e.err
 	case e.err != "":

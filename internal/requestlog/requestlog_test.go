@@ -140,6 +140,8 @@ func TestKindsOfLines(t *testing.T) {
 			"blocked   news            https://x                   egress: 10.0.0.1:80 is prohibited"},
 		{"no agent", audit.Record{Client: "local", Decision: policy.Deny, Reason: policy.ReasonExemption},
 			"blocked   local           https://x                   exemption"},
+		{"a list of hosts", audit.Record{Agent: "A", Decision: policy.Deny, Reason: policy.ReasonHost, Rule: "deny_hosts: *.example"},
+			"blocked   A               https://x                   deny_hosts: *.example"},
 		{"report", audit.Record{Agent: "A", Decision: policy.WouldDeny, Reason: policy.ReasonReport, RuleLine: 2, Rule: "Disallow: /", SentAt: now},
 			"would block  A               https://x                   line 2: Disallow: /"},
 		{"pace", audit.Record{Agent: "A", Decision: policy.Throttle, Reason: policy.ReasonPace, Status: 429, RetryAfter: 12},

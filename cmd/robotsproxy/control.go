@@ -55,6 +55,10 @@ type control struct {
 
 	inForce atomic.Pointer[inputs] // replaced with mu locked
 	mu      sync.Mutex             // orders the changes: each begins with the inputs that the one before has made
+
+	ordering   sync.Mutex  // held by order, follow and handOver; guards handedOver
+	handedOver bool        // to another process, from which orders come now
+	prior      *oldProcess // follows the orders too; may be nil
 }
 
 // start makes the server and the fetches from in.
@@ -84,15 +88,10 @@ func (c *control) interventions() []policy.Intervention { return c.inForce.Load(
 // intervene puts interventions in force, in place of those before, and ends the requests that they stop. When it
 // returns, nothing more is sent to a host that is stopped.
 func (c *control) intervene(all []policy.Intervention) (proxy.Ended, error) {
-	err := c.apply(func(in *inputs) error {
+	return c.order(func(in *inputs) error {
 		in.interventions = all
 		return nil
 	})
-	if err != nil {
-		return proxy.Ended{}, err
-	}
-	c.fetches.EndStopped()
-	return c.server.EndStopped(), nil
 }
 
 // policy returns the policy in force.

@@ -46,7 +46,7 @@ func (x *exemptions) Parse(entry map[string]string) (policy.Exemption, error) {
 // Add stores e and puts it in force.
 func (x *exemptions) Add(ctx context.Context, e policy.Exemption) (admin.Exemption, error) {
 	var added store.Exemption
-	err := x.control.apply(func(in *inputs) (err error) {
+	_, err := x.control.order(func(in *inputs) (err error) {
 		if added, err = x.state.AddExemption(ctx, e, time.Now()); err == nil {
 			in.exemptions = append(slices.Clip(in.exemptions), added)
 		}
@@ -64,7 +64,7 @@ var errNoExemption = errors.New("no such exemption")
 // Remove ends the added exemption with an ID.
 func (x *exemptions) Remove(ctx context.Context, id int64) (admin.Exemption, bool, error) {
 	var removed store.Exemption
-	err := x.control.apply(func(in *inputs) error {
+	_, err := x.control.order(func(in *inputs) error {
 		i := slices.IndexFunc(in.exemptions, func(e store.Exemption) bool { return e.ID == id })
 		if i < 0 {
 			return errNoExemption

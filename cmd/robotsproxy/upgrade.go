@@ -19,6 +19,7 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/admin"
 	"github.com/robotsproxy/robotsproxy/config"
+	"github.com/robotsproxy/robotsproxy/proxy"
 )
 
 // At an upgrade the running process (the old one) starts its program anew. The new process gets the listeners and two
@@ -84,13 +85,18 @@ type upgradeMessage struct {
 	Version string `json:"version,omitempty"` // of the new process
 	Error   string `json:"error,omitempty"`   // from the new process: it cannot
 	Serve   bool   `json:"serve,omitempty"`   // from the old process: it has handed over
+
+	// Orders are those in force, with Serve, and from the new process those that the old one must follow. The reply to
+	// the latter has Ended or Error.
+	Orders *orders     `json:"orders,omitempty"`
+	Ended  proxy.Ended `json:"ended,omitzero"`
 }
 
-// control is one end of the control connection.
+// upgradeControl is one end of the control connection.
 type upgradeControl struct {
 	net.Conn
 	decoder *json.Decoder
-	ended   chan struct{} // closed when the other process has ended: see watch
+	ended   chan struct{} // closed when the other process has ended
 }
 
 func newUpgradeControl(c net.Conn) *upgradeControl {
@@ -102,12 +108,6 @@ func (c *upgradeControl) send(m upgradeMessage) error { return json.NewEncoder(c
 func (c *upgradeControl) receive() (m upgradeMessage, err error) {
 	err = c.decoder.Decode(&m)
 	return m, err
-}
-
-// watch closes ended when the other process closes the connection, as its end does.
-func (c *upgradeControl) watch() {
-	defer close(c.ended)
-	_, _ = io.Copy(io.Discard, c)
 }
 
 // predecessor is the process that this one replaces.
@@ -185,10 +185,24 @@ func (p *predecessor) takeOver(s *service) error {
 			return err
 		}
 	}
-	if m, err := p.control.receive(); err == nil && !m.Serve {
+	m, err := p.control.receive()
+	if err != nil {
+		return nil
+	}
+	return p.accept(s, m)
+}
+
+// accept makes s serve with the orders in m.
+func (p *predecessor) accept(s *service, m upgradeMessage) error {
+	if !m.Serve || m.Orders == nil {
 		return errors.New("the old process continues to serve")
 	}
-	go p.control.watch()
+	control := s.components.control
+	if _, err := control.follow(*m.Orders); err != nil {
+		s.log.Error("the operator's orders of the old process are not in force", "err", err)
+	}
+	control.prior = &oldProcess{control: p.control, replies: make(chan upgradeMessage, 1)}
+	go control.prior.listen()
 	return nil
 }
 
@@ -431,8 +445,11 @@ func (s *service) replace() (*successor, error) {
 		next.kill()
 		return nil, err
 	}
-	_ = next.control.send(upgradeMessage{Serve: true}) // if it has just ended, no process has the lanes
-	go next.control.watch()
+	// If this fails, the new process has just ended, and no process has the lanes.
+	_ = s.components.control.handOver(func(o orders) error {
+		return next.control.send(upgradeMessage{Serve: true, Orders: &o})
+	})
+	go s.followSuccessor(next.control)
 	return next, nil
 }
 
@@ -468,11 +485,12 @@ func (s *service) retire(signaled context.Context) error {
 
 // awaitPredecessor waits for the process before this one, whose requests ask for places through this one.
 func (s *service) awaitPredecessor(ctx context.Context) {
-	if s.sockets.prior == nil {
+	prior := s.components.control.prior
+	if prior == nil {
 		return
 	}
 	select {
-	case <-s.sockets.prior.control.ended:
+	case <-prior.control.ended:
 	case <-ctx.Done():
 	}
 }

@@ -288,3 +288,183 @@ func (u *upgraded) wget() func() ([]byte, error) {
 		return out.Bytes(), err
 	}
 }
+
+// While the program cannot take over, the running process goes on, and the command says why.
+func TestFailedUpgrades(t *testing.T) {
+	for name, row := range map[string]struct{ script, want string }{
+		"it ends at once":      {"exit 1", "has ended before it could take over: exit status 1"},
+		"it is killed":         {"kill -9 $$", "has ended before it could take over: signal: killed"},
+		"it hangs":             {"exec sleep 100", "was not ready to take over within 30s"},
+		"it is not a program":  {"", ""},
+		"it takes other flags": {"exec " + binaryPath + " serve --nosuch", "has ended before it could take over: exit status 2"},
+		"its config is wrong":  {"exec " + binaryPath + ` "$@" --mode nosuch`, "cannot take over"},
+		"its pace differs":     {"ROBOTSPROXY_PACING_KEY=domain exec " + binaryPath + ` "$@"`, "cannot change pacing.key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			u := startUpgraded(t, "")
+			u.install(row.script)
+			if row.script == "" {
+				if err := os.WriteFile(u.program, []byte("neither"), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c := u.client()
+			get := func() {
+				t.Helper()
+				resp, err := c.Get(u.url("http", "b.example", "/page/1"))
+				if err != nil || resp.StatusCode != http.StatusOK {
+					t.Fatalf("a request: %v, %v", resp, err)
+				}
+				resp.Body.Close()
+			}
+			get()
+			out, err := u.upgrade()
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.ExitCode() != exitNo || !strings.Contains(out, row.want) {
+				t.Errorf("upgrade: %v\n%s\nwant exit status 1 and %q", err, out, row.want)
+			}
+			get()
+			if s := u.status(); s.PID != u.pids[0] || !s.Ready {
+				t.Errorf("status: %+v, want process %d", s, u.pids[0])
+			}
+			u.reinstall()
+			u.mustUpgrade()
+			get()
+		})
+	}
+}
+
+// Only one upgrade runs at a time.
+func TestUpgradesAtOnce(t *testing.T) {
+	u := startUpgraded(t, "")
+	u.install("sleep 2; exec " + binaryPath + ` "$@"`)
+	results := make(chan string, 2)
+	var fail int
+	for range 2 {
+		go func() {
+			out, err := exec.Command(binaryPath, "upgrade", "--data-dir", u.dir, "--admin", "http://"+u.admin).CombinedOutput()
+			if err != nil {
+				out = append([]byte("failed: "), out...)
+			}
+			results <- string(out)
+		}()
+	}
+	for range 2 {
+		out := <-results
+		switch {
+		case strings.HasPrefix(out, "failed: ") && strings.Contains(out, "an upgrade is in progress"):
+			fail++
+		case !strings.Contains(out, "serves now"):
+			t.Errorf("upgrade: %s", out)
+		}
+	}
+	u.pids = append(u.pids, u.status().PID)
+	if fail != 1 || u.pids[0] == u.pids[1] {
+		t.Errorf("%d of 2 upgrades at once were refused, processes %v", fail, u.pids)
+	}
+}
+
+// The old process is killed while its requests wait: the others keep their pace, and the new process goes on.
+func TestOldProcessIsKilled(t *testing.T) {
+	u := startUpgraded(t, "")
+	stop := make(chan struct{})
+	var crawlers sync.WaitGroup
+	for range 20 {
+		c := u.client()
+		crawlers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if resp, err := c.Get(u.url("http", "a.example", "/delay/5ms")); err == nil {
+					io.Copy(io.Discard, resp.Body)
+					resp.Body.Close()
+				}
+			}
+		})
+	}
+	time.Sleep(time.Second)
+	u.mustUpgrade()
+	if err := syscall.Kill(u.pids[0], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(3 * time.Second)
+	close(stop)
+	crawlers.Wait()
+	gaps := u.site.Gaps("a.example")
+	slices.Sort(gaps)
+	checkGaps(t, "the old process was killed", gaps)
+	if len(gaps) < 20 {
+		t.Errorf("%d requests were sent", len(gaps))
+	}
+	settle(t, "served", func() bool { return u.status().Waiting == 0 })
+}
+
+// A stop that is ordered from the new process holds in the old one: requests that wait there are answered at once.
+func TestStopAfterUpgrade(t *testing.T) {
+	u := startUpgraded(t, "")
+	u.site.SetRobots("c.example", robotstest.Robots{Body: "User-agent: *\nCrawl-delay: 100\n"})
+	if resp, err := u.client().Get(u.url("http", "c.example", "/page/1")); err != nil {
+		t.Fatal(err)
+	} else {
+		resp.Body.Close()
+	}
+	answered := make(chan string, 1)
+	go func() {
+		resp, err := u.client().Get(u.url("http", "c.example", "/page/2"))
+		if err != nil {
+			answered <- err.Error()
+			return
+		}
+		resp.Body.Close()
+		answered <- resp.Header.Get("Robotsproxy-Reason")
+	}()
+	settle(t, "waiting", func() bool { return u.status().Waiting == 1 })
+	u.mustUpgrade()
+	u.mustUpgrade() // through two processes
+	out, err := exec.Command(binaryPath, "stop", "c.example", "--reason", "the owner asked", "--data-dir", u.dir, "--admin", "http://"+u.admin).CombinedOutput()
+	if err != nil {
+		t.Fatalf("stop: %v\n%s", err, out)
+	}
+	select {
+	case reason := <-answered:
+		if reason != "stopped" {
+			t.Errorf("the request that waited was answered %q, want stopped", reason)
+		}
+	case <-time.After(5 * time.Second):
+		t.Errorf("the request still waits after\n%s", out)
+	}
+	if !strings.Contains(string(out), "1 waiting request") {
+		t.Errorf("stop does not count the request of the old process:\n%s", out)
+	}
+	if paths := u.site.Paths("c.example"); len(paths) != 2 {
+		t.Errorf("the origin was asked for %v", paths)
+	}
+}
+
+// Upgrades leave no descriptors behind.
+func TestUpgradesLeakNothing(t *testing.T) {
+	u := startUpgraded(t, "")
+	descriptors := func() int {
+		fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", u.pids[len(u.pids)-1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(fds)
+	}
+	u.mustUpgrade()
+	u.ended(u.pids[0])
+	time.Sleep(100 * time.Millisecond)
+	first := descriptors()
+	for i := range 4 {
+		u.mustUpgrade()
+		u.ended(u.pids[i+1])
+	}
+	time.Sleep(100 * time.Millisecond)
+	if last := descriptors(); last > first+2 {
+		t.Errorf("%d descriptors after five upgrades, %d after one", last, first)
+	}
+}

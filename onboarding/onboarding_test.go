@@ -143,3 +143,18 @@ func TestNotFound(t *testing.T) {
 		t.Errorf("GET /page = %d %s", w.Code, w.Body)
 	}
 }
+
+// TestSecureHandler checks the scheme on the page and in the script of a proxy with TLS.
+func TestSecureHandler(t *testing.T) {
+	handler := SecureHandler(openCA(t))
+	for path, want := range map[string]string{
+		"/": "curl --proxy https://proxy.example:3128 ", "/proxy.pac": `return "HTTPS proxy.example:3128";`,
+	} {
+		r, w := httptest.NewRequest("GET", path, nil), httptest.NewRecorder()
+		r.Host = "proxy.example:3128"
+		handler.ServeHTTP(w, r)
+		if body := w.Body.String(); !strings.Contains(body, want) || strings.Contains(body, "http://proxy.example") {
+			t.Errorf("%s does not contain %q alone: %s", path, want, body)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/robotsproxy/robotsproxy/robots"
@@ -15,9 +16,10 @@ func TestHasContact(t *testing.T) {
 		"NewsBot/1.0 (+https:///bot)":       false,
 		"NewsBot/1.0 (+ftp://a.example)":    false,
 		"NewsBot/1.0 (+xhttps://a.example)": false,
-		"NewsBot/1.0 (bot@)":                false,
-		"NewsBot/1.0 (@a.example)":          false,
-		"NewsBot/1.0 (bot@localhost)":       false,
+		strings.Repeat("a", 4<<10) + " https://a.example": false,
+		"NewsBot/1.0 (bot@)":                              false,
+		"NewsBot/1.0 (@a.example)":                        false,
+		"NewsBot/1.0 (bot@localhost)":                     false,
 		"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36": false,
 		"NewsBot/1.0 (+https://example.org/bot)":                     true,
 		"NewsBot/1.0 (+HTTP://EXAMPLE.ORG)":                          true,

@@ -107,7 +107,7 @@ func (s *Server) refuseRelayed(c net.Conn, err error) {
 	err = fmt.Errorf("the PROXY header: %w", err)
 	ref := &refusal{
 		Reason: policy.ReasonBadRequest, Err: err,
-		Detail: "This proxy expects a PROXY header, version 1 or 2, at the begin of each connection from your address.",
+		Detail: "This proxy expects a PROXY header, version 1 or 2, at the start of each connection from your address.",
 	}
 	answer := c
 	if s.settings.Load().TLS != nil {

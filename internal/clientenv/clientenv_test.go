@@ -260,3 +260,20 @@ func TestAssignment(t *testing.T) {
 		}
 	}
 }
+
+// TestSecureProxy checks that every client is told the scheme of a proxy with TLS, so that none sends it anything in
+// the clear: wget says that it cannot use https.
+func TestSecureProxy(t *testing.T) {
+	home := clean(t)
+	dir := filepath.Join(home, "data")
+	values := mustWrite(t, Options{Listen: "127.0.0.1:3128", TLS: true, CA: encode(newCertificate(t, "CA")), Dir: dir})
+	const proxy = "https://127.0.0.1:3128"
+	for _, name := range []string{"http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY"} {
+		if values[name] != proxy {
+			t.Errorf("%s = %q, want %q", name, values[name], proxy)
+		}
+	}
+	if text := read(t, dir, wgetrcFile); !strings.Contains(text, "\nhttp_proxy = "+proxy+"/\nhttps_proxy = "+proxy+"/\n") {
+		t.Errorf("wget is told %q", text)
+	}
+}

@@ -27,7 +27,7 @@ func (l *Log) write(e event) {
 		line = cutColumns(line, o.Width())
 	}
 	if o.Colour {
-		line = colour(line, e.kind)
+		line = colour(line, e.word())
 	}
 	_, _ = fmt.Fprintln(o.Text, line) // the terminal is gone
 }
@@ -40,20 +40,29 @@ func cutColumns(line string, columns int) string {
 	return string([]rune(line)[:columns-1]) + "…"
 }
 
-// kindAt is the place of the kind in a line, after the time.
+// kindAt is the place of the first word in a line, after the time.
 const kindAt = len("15:04:05  ")
 
-// colour adds a colour to the kind: red for requests that are refused for good, yellow for those that may come again.
-func colour(line, kind string) string {
+// word returns the first word of the line: the kind, or refused for refusals that have no line of their own.
+func (e event) word() string {
+	if e.kind == others {
+		return refused
+	}
+	return e.kind
+}
+
+// colour adds a colour to the first word: red for requests that are refused for good, yellow for those that may come
+// again.
+func colour(line, word string) string {
 	code := "33"
-	switch kind {
+	switch word {
 	case access:
 		return line
 	case blocked, refused:
 		code = "31"
 	}
-	end := min(kindAt+len(kind), len(line))
-	if kindAt > end {
+	end := kindAt + len(word)
+	if len(line) < end {
 		return line
 	}
 	return line[:kindAt] + "\x1b[" + code + "m" + line[kindAt:end] + "\x1b[0m" + line[end:]
@@ -70,7 +79,7 @@ func (e event) text() string {
 	case unreachable:
 		return fmt.Sprintf("%s  %s  %s  %s", at, e.kind, e.where(), e.unreachableText()) + e.moreText()
 	case others:
-		return fmt.Sprintf("%s  %-8s  other clients, hosts and rules", at, refused) + e.moreText()
+		return fmt.Sprintf("%s  %-8s  other clients, hosts and rules", at, e.word()) + e.moreText()
 	case dropped:
 		return fmt.Sprintf("%s  %-8s  lines that could not be written in time", at, e.kind) + e.moreText()
 	}

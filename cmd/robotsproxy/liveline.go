@@ -13,13 +13,12 @@ import (
 )
 
 // liveLine keeps a line of text at the bottom of a terminal. It draws the line every second if the text has changed,
-// and leaves the cursor at its beginning, so that the output of another program overwrites it. What is written through
-// it appears above it.
+// and leaves the cursor at its beginning, so that the output of another program overwrites it. Write clears it first.
 type liveLine struct {
 	columns    func() int
 	quit, done chan struct{}
 
-	mu    sync.Mutex // guards the fields below, and what is written
+	mu    sync.Mutex // guards w and drawn
 	w     io.Writer
 	drawn string // if empty, there is no line
 }
@@ -33,7 +32,7 @@ func newLiveLine(w io.Writer) *liveLine {
 	}
 }
 
-// start draws what text returns until stop is called. The caller must call stop. Without a terminal, or on one that
+// start draws the result of text until stop is called. The caller must call stop. Without a terminal, or on one that
 // cannot clear a line, nothing is drawn.
 func (s *liveLine) start(text func() string) {
 	if !isTerminal(s.w) || os.Getenv("TERM") == "dumb" {
@@ -64,7 +63,7 @@ func (s *liveLine) stop() {
 	<-s.done
 }
 
-// defaultColumns is the width of a terminal whose width is unknown.
+// defaultColumns stands for an unknown width.
 const defaultColumns = 120
 
 func (s *liveLine) draw(text string) {

@@ -105,16 +105,16 @@ func kindOf(r *audit.Record) string {
 func (e event) key() key {
 	k := key{kind: e.kind, host: e.host}
 	if e.kind != paused && e.kind != unreachable {
-		k.who, k.reason, k.line, k.rule = e.who(), string(e.reason), e.line, e.rule
+		k.asker, k.reason, k.line, k.rule = e.asker(), string(e.reason), e.line, e.rule
 	}
 	return k
 }
 
-// local is the client of the requests of all that are not listed. Their agent tells them apart.
+// local is the client of all requests if no clients are listed. They differ by agent.
 const local = "local"
 
-// who returns the name of the client, or the agent if the client is not listed.
-func (e event) who() string {
+// asker returns the name of the client, or the agent if the client is not listed.
+func (e event) asker() string {
 	if e.client != "" && e.client != local {
 		return e.client
 	}
@@ -132,8 +132,8 @@ func (e event) authority() string {
 	return e.host + ":" + strconv.Itoa(int(e.port))
 }
 
-// where returns the target of the request, or the host if the line is about that.
-func (e event) where() string {
+// place returns the target of the request, or the host if the line is about that.
+func (e event) place() string {
 	switch {
 	case e.kind == paused, e.kind == unreachable:
 		return e.authority()

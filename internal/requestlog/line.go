@@ -73,17 +73,17 @@ func (e event) text() string {
 	at := e.time.Local().Format("15:04:05")
 	switch e.kind {
 	case access:
-		return fmt.Sprintf("%s  %-11s  %-14s  %-7s  %s  %s", at, e.decision, e.who(), e.method, e.where(), e.figures())
+		return fmt.Sprintf("%s  %-11s  %-14s  %-7s  %s  %s", at, e.decision, e.asker(), e.method, e.place(), e.figures())
 	case paused:
-		return fmt.Sprintf("%s  %-8s  %-14s  %s", at, e.kind, e.where(), e.pauseText()) + e.moreText()
+		return fmt.Sprintf("%s  %-8s  %-14s  %s", at, e.kind, e.place(), e.pauseText()) + e.moreText()
 	case unreachable:
-		return fmt.Sprintf("%s  %s  %s  %s", at, e.kind, e.where(), e.unreachableText()) + e.moreText()
+		return fmt.Sprintf("%s  %s  %s  %s", at, e.kind, e.place(), e.unreachableText()) + e.moreText()
 	case others:
 		return fmt.Sprintf("%s  %-8s  other clients, hosts and rules", at, e.word()) + e.moreText()
 	case dropped:
 		return fmt.Sprintf("%s  %-8s  lines that could not be written in time", at, e.kind) + e.moreText()
 	}
-	return fmt.Sprintf("%s  %-8s  %-14s  %-26s  %s", at, e.kind, e.who(), e.where(), e.causeText()) + e.moreText()
+	return fmt.Sprintf("%s  %-8s  %-14s  %-26s  %s", at, e.kind, e.asker(), e.place(), e.causeText()) + e.moreText()
 }
 
 func (e event) moreText() string {

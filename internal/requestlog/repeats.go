@@ -13,8 +13,8 @@ const (
 
 // key is common to a line and its repetitions.
 type key struct {
-	kind, who, host, reason, rule string
-	line                          int
+	kind, asker, host, reason, rule string
+	line                            int
 }
 
 // counted is a line that was written, and its repetitions since.
@@ -66,7 +66,7 @@ func (r *repeats) due(now time.Time, end bool) (due []event) {
 		due = append(due, c.take(now))
 	}
 	slices.SortFunc(due, func(a, b event) int {
-		return cmp.Or(cmp.Compare(a.host, b.host), cmp.Compare(a.who(), b.who()), cmp.Compare(a.cause(), b.cause()))
+		return cmp.Or(cmp.Compare(a.host, b.host), cmp.Compare(a.asker(), b.asker()), cmp.Compare(a.cause(), b.cause()))
 	})
 	if r.rest.count > 0 && (end || now.Sub(r.rest.written) >= period) {
 		due = append(due, r.rest.take(now))

@@ -172,6 +172,21 @@ func send(t *testing.T, method, url string) (*http.Response, string) {
 	return resp, string(body)
 }
 
+func TestSetHosts(t *testing.T) {
+	h := newHandler(t, Options{Hosts: []string{"a.example"}})
+	if err := h.SetHosts([]string{"B.example"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.SetHosts([]string{"c d"}); err == nil {
+		t.Error("SetHosts accepts a host with a space")
+	}
+	for host, known := range map[string]bool{"a.example": false, "b.example": true, "localhost": true} {
+		if got := h.knows(host); got != known {
+			t.Errorf("knows(%s) = %t, want %t", host, got, known)
+		}
+	}
+}
+
 func TestHost(t *testing.T) {
 	h := newHandler(t, Options{Hosts: []string{"Proxy.Example.", "bücher.example"}})
 	for host, known := range map[string]bool{

@@ -258,6 +258,27 @@ func TestContinueGoesOnUnrecorded(t *testing.T) {
 	w.Close()
 }
 
+// SetContinue changes what becomes of requests while the buffer is full.
+func TestSetContinue(t *testing.T) {
+	w := newJSONL(JSONLOptions{Path: "disk", Buffer: 1}, &failing{full: true})
+	defer w.Close()
+	begin := func() error { return w.Begin(context.Background(), &Record{}) }
+	if err := begin(); err != nil {
+		t.Fatal(err)
+	}
+	if err := begin(); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("Begin = %v, want ErrUnavailable", err)
+	}
+	w.SetContinue(true)
+	if err := begin(); err != nil {
+		t.Errorf("Begin = %v", err)
+	}
+	w.SetContinue(false)
+	if err := begin(); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("Begin = %v, want ErrUnavailable again", err)
+	}
+}
+
 func ExampleJSONL() {
 	dir, _ := os.MkdirTemp("", "audit")
 	defer os.RemoveAll(dir)

@@ -87,6 +87,27 @@ func TestAddresses(t *testing.T) {
 	})
 }
 
+// TestAddressesReload checks that an address of another Guard is not kept, even if it was looked up during the Reload.
+func TestAddressesReload(t *testing.T) {
+	with := func(addr string) *Guard {
+		return New(Options{
+			Allow:   []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+			Resolve: map[string]netip.Addr{"a.example": netip.MustParseAddr(addr)},
+		})
+	}
+	first, second := with("127.0.0.1"), with("127.0.0.2")
+	a := NewAddresses(first)
+	for _, step := range []struct{ guard, want string }{{"", "127.0.0.1"}, {"second", "127.0.0.2"}} {
+		if step.guard != "" {
+			a.Reload(second)
+			a.keep(first, "a.example", address{netip.MustParseAddr("127.0.0.1"), time.Now().Add(time.Hour)})
+		}
+		if got, err := a.Of(t.Context(), mustOrigin(t, "http://a.example")); err != nil || got.String() != step.want {
+			t.Errorf("Of = %v, %v; want %s", got, err, step.want)
+		}
+	}
+}
+
 // TestAddressesAsTheGuardDials checks that hosts without a look-up have the addresses that the guard dials.
 func TestAddressesAsTheGuardDials(t *testing.T) {
 	names := dnstest.New(t)

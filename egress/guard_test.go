@@ -95,6 +95,29 @@ func TestGuardNeverReachesOurselves(t *testing.T) {
 	}
 }
 
+// TestGuardWith checks that the Guards that With returns share their listeners, also those to come.
+func TestGuardWith(t *testing.T) {
+	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	first := New(Options{Allow: loopback})
+	first.Protect(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 3128})
+	second := first.With(Options{Deny: []netip.Prefix{netip.MustParsePrefix("93.184.215.14/32")}})
+	third := second.With(Options{Allow: loopback, Ports: []PortRange{{8080, 8080}}})
+	third.Protect(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080})
+	for _, row := range []struct {
+		guard   *Guard
+		addr    string
+		allowed bool
+	}{
+		{first, "127.0.0.1:8081", true}, {first, "127.0.0.1:3128", false}, {first, "127.0.0.1:8080", false},
+		{first, "93.184.215.14:80", true}, {second, "93.184.215.14:80", false}, {second, "127.0.0.1:8081", false},
+		{third, "127.0.0.2:8080", true}, {third, "127.0.0.1:8080", false}, {third, "93.184.215.14:80", false},
+	} {
+		if err := row.guard.control("tcp", row.addr, nil); (err == nil) != row.allowed {
+			t.Errorf("dialling %s: %v, want allowed=%t", row.addr, err, row.allowed)
+		}
+	}
+}
+
 // Whoever listens on every address is reached by each of the machine's own, whatever network is allowed.
 func TestGuardKnowsItsOwnAddresses(t *testing.T) {
 	all := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}

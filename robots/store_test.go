@@ -457,6 +457,47 @@ func TestOtherOptions(t *testing.T) {
 	}
 }
 
+// TestReload is TestOtherOptions without a restart: the options of a Cache change.
+func TestReload(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		answer answering
+		edit   func(*fetch.Options)
+		later  time.Duration
+		want   string
+		asked  uint64
+	}{
+		{"401 is refused from now on", answering{status: 401}, func(o *fetch.Options) { o.UnauthorizedRefuses = true }, 0, "unreachable 401 destination_unavailable", 2},
+		{"a lower TTL", answering{status: 200, body: file}, func(o *fetch.Options) { o.TTL = time.Hour }, 2 * time.Hour, "found 200 /open", 2},
+		{"a lower TTL that has not passed", answering{status: 200, body: file}, func(o *fetch.Options) { o.TTL = time.Hour }, 30 * time.Minute, "found 200 /open", 1},
+		{"nothing", answering{status: 200, body: file}, func(*fetch.Options) {}, time.Hour, "found 200 /open", 1},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := mustOrigin(t, "http://a.example")
+				before := newFetcherOver(t, row.answer, func(*fetch.Options) {})
+				c, err := robots.NewCache(robots.CacheOptions{Fetch: before.Fetch, Expiry: before.Expiry, Store: newShelf()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				lookUp(t, c, o)
+				time.Sleep(row.later + time.Minute) // it is saved by then
+				after := newFetcherOver(t, row.answer, row.edit)
+				if err := c.Reload(robots.CacheOptions{Fetch: after.Fetch, Expiry: after.Expiry}); err != nil {
+					t.Fatal(err)
+				}
+				if got, asked := outline(lookUp(t, c, o)), c.Stats().Fetches; got != row.want || asked != row.asked {
+					t.Errorf("after the reload: %s and %d fetches, want %s and %d", got, asked, row.want, row.asked)
+				}
+				if err := c.Reload(robots.CacheOptions{}); err == nil {
+					t.Error("Reload without a Fetch succeeds")
+				}
+			})
+		})
+	}
+}
+
 func utf16(s string) string {
 	var out []byte
 	for _, c := range []byte(s) {

@@ -39,7 +39,7 @@ func (c *components) reload(next *config.Config) ([]settings.Change, error) {
 	return append(changes, changed...), nil
 }
 
-// replacement is what a reload replaces, made before anything is replaced.
+// replacement holds the parts of a new configuration. They are made before any part in force is replaced.
 type replacement struct {
 	inputs
 	fallible []func() error // replace parts that check what they get
@@ -150,7 +150,7 @@ func hashFile(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// changedContents returns the files of cfg whose path is the same and whose content has changed.
+// changedContents returns a change for each file of cfg that was read before with other content.
 func changedContents(before, now map[string]string, cfg *config.Config) (changes []settings.Change) {
 	for _, file := range cfg.Files() {
 		old, known := before[file.Text]

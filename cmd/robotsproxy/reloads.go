@@ -82,8 +82,7 @@ func (s *service) reloadOnHangup(ctx context.Context) {
 	}
 }
 
-// reload reads the configuration and puts it in force, or logs why not. The log says what has changed, and why says
-// who asked for it.
+// reload reads the configuration and puts it in force. It logs why it was called, and what has changed or is wrong.
 func (s *service) reload(why string) ([]settings.Change, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

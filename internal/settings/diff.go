@@ -80,7 +80,7 @@ func (s *Schema) diffText(before, after reflect.Value, tag reflect.StructTag) st
 	return strings.Join(items, ", ")
 }
 
-// shown returns the text of v, or says that there is none.
+// shown returns the text of v for a change: "unset" for a nil pointer, and "" in quotes for an empty text.
 func (s *Schema) shown(v reflect.Value, tag reflect.StructTag) string {
 	text := s.format(v, tag)
 	switch {
@@ -163,8 +163,8 @@ func (s *Schema) entryName(entry reflect.Value, id string) string {
 	return strings.Join(parts, " ")
 }
 
-// KeepRestart sets each value of to whose key is tagged reload:"restart" to that of from. Both are pointers to structs
-// of the schema's type.
+// KeepRestart copies the values of the keys that are tagged reload:"restart" from one struct to another. Both arguments
+// are pointers to structs of the schema's type.
 func (s *Schema) KeepRestart(to, from any) {
 	s.keepRestart(reflect.ValueOf(to).Elem(), reflect.ValueOf(from).Elem())
 }

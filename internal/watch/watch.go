@@ -102,7 +102,7 @@ func absolute(path string) string {
 	return path
 }
 
-// look returns what shows that the file at path, or another one there, has changed. It is nil without a file.
+// look returns the state of the file at path, for same, or nil if there is no file.
 func look(path string) fs.FileInfo {
 	info, err := os.Stat(path)
 	if err != nil {

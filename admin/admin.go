@@ -12,7 +12,7 @@
 // Every request, with or without a token, must address this listener by an IP address, as localhost, or by one of
 // Options.Hosts. Otherwise a page of another site could reach the listener through a browser by DNS rebinding.
 //
-// The package only reports; it changes no settings. It sets no limits of time or size: the http.Server that serves the
+// The package only reports and calls the functions of Options. It sets no limits of time or size: the http.Server that serves the
 // Handler must set them.
 package admin
 
@@ -41,6 +41,7 @@ type Options struct {
 	Metrics *Metrics     // counters; if nil, requests are not counted
 	Gauges  []Gauge      // values from other packages
 	State   func() State // of the proxy, for /api/v1/status; if nil, the zero State
+	Drain   func() Drain // begins a drain; if nil, /api/v1/drain is not served
 	Files   Files        // the cached robots.txt files; if nil, /api/v1/cache is not served
 	History History      // their past versions; required with Files
 

@@ -26,6 +26,9 @@ const (
 // apiRoutes returns the operations of the API.
 func (h *Handler) apiRoutes() []route {
 	routes := []route{{"GET /status", h.status}}
+	if h.options.Drain != nil {
+		routes = append(routes, route{"POST /drain", h.drain})
+	}
 	if h.options.Files != nil {
 		routes = append(routes, h.fileRoutes()...)
 	}

@@ -24,6 +24,7 @@ var apiExamples = []struct {
 	status             int
 }{
 	{"GET", "/status", "", 200},
+	{"POST", "/drain", "", 200},
 	{"GET", "/cache", "", 200},
 	{"GET", "/cache/file?host=a.example", "", 200},
 	{"GET", "/cache/file?host=b.example", "", 404},
@@ -53,6 +54,7 @@ func newAPIHandler(t *testing.T) *Handler {
 	t.Helper()
 	origins := mustOrigins(t, "https://a.example")
 	return newHandler(t, Options{
+		Drain:   func() Drain { return Drain{Active: 3, Tunnels: 1, Seconds: 30} },
 		Files:   withOwn{Cache: newTestCache(t, origins...)},
 		History: past{noPast([]origin.Origin(origins))},
 		Reload:  func() ([]Change, error) { return []Change{{"log.level", "log.level: info -> debug", false}}, nil },

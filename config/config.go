@@ -49,6 +49,7 @@ type Config struct {
 	Refusal        Refusal
 	ResponseFields bool
 	Grace          time.Duration `range:"0s..1h"`
+	DrainDelay     time.Duration `range:"0s..1h"`
 	Audit          Audit
 	Store          Store `reload:"restart"`
 	Redis          Redis `reload:"restart"`

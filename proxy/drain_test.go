@@ -3,6 +3,7 @@ package proxy
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -72,6 +73,97 @@ func TestShutdownDrainsTunnelsAtOnce(t *testing.T) {
 	<-long
 }
 
+// A tunnel whose CONNECT was answered before Shutdown serves its first request, and no other.
+func TestShutdownServesTunnelsThatOpen(t *testing.T) {
+	r := newRig(t, nil)
+	authority := fmt.Sprintf("a.example:%d", r.site.TLSPort())
+	conn := r.raw("CONNECT " + authority + " HTTP/1.1\r\nHost: " + authority + "\r\n\r\n")
+	if resp, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: "CONNECT"}); err != nil || resp.StatusCode != 200 {
+		t.Fatalf("CONNECT: %v, %v", resp, err)
+	}
+	stopped := make(chan error, 1)
+	go func() { stopped <- r.server.Shutdown(context.Background()) }()
+	r.eventually("the stop", r.refuses)
+	time.Sleep(100 * time.Millisecond) // longer than Shutdown takes without tunnels
+	secure := tls.Client(conn, &tls.Config{RootCAs: r.ca, ServerName: "a.example"})
+	fmt.Fprintf(secure, "GET /page/1 HTTP/1.1\r\nHost: %s\r\n\r\n", authority)
+	resp, err := http.ReadResponse(bufio.NewReader(secure), nil)
+	if err != nil || resp.StatusCode != 200 || !resp.Close {
+		t.Errorf("the first request in the tunnel: %+v, %v", resp, err)
+	}
+	if err := <-stopped; err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+	if rec := r.last(1); rec.Status != 200 || rec.Error != "" {
+		t.Errorf("record: %+v", rec)
+	}
+}
+
+// A tunnel whose client says nothing delays Shutdown by the grace of tunnels that open, and not longer.
+func TestShutdownEndsSilentTunnels(t *testing.T) {
+	r := newRig(t, nil)
+	conn := r.raw("CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\n\r\n")
+	in := bufio.NewReader(conn)
+	if _, err := http.ReadResponse(in, &http.Request{Method: "CONNECT"}); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if err := r.server.Shutdown(context.Background()); err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+	if took := time.Since(began); took > openingGrace+closeGrace+time.Second {
+		t.Errorf("Shutdown took %v, want about %v", took, openingGrace)
+	}
+	if _, err := in.ReadByte(); err == nil {
+		t.Error("the tunnel is still open")
+	}
+}
+
+// A connection of HTTP/2 ends with a GOAWAY frame, after the answers to the requests that were sent before it.
+func TestShutdownDrainsHTTP2(t *testing.T) {
+	r := newRig(t, nil)
+	release := r.heldPage()
+	c := r.client(false)
+	r.get(c, r.url("https", "/page/1"))
+	const streams = 5
+	answers := make(chan error, streams)
+	for range streams {
+		go func() {
+			resp, err := c.Get(r.url("https", "/held"))
+			if err == nil {
+				_, err = io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+			}
+			if err == nil && (resp.StatusCode != 200 || resp.ProtoMajor != 2) {
+				err = fmt.Errorf("%s, %s", resp.Proto, resp.Status)
+			}
+			answers <- err
+		}()
+	}
+	r.eventually("the streams", func() bool { return r.server.Active() == streams })
+	stopped := make(chan error, 1)
+	go func() { stopped <- r.server.Shutdown(context.Background()) }()
+	r.eventually("the stop", r.refuses)
+	r.eventually("the GOAWAY", func() bool { // the client dials again, which the proxy refuses
+		_, err := c.Get(r.url("https", "/page/2"))
+		return err != nil
+	})
+	release()
+	for range streams {
+		if err := <-answers; err != nil {
+			t.Errorf("a stream that was open: %v", err)
+		}
+	}
+	if err := <-stopped; err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+	for _, rec := range r.records.all() {
+		if rec.Status != 200 || rec.Error != "" {
+			t.Errorf("record: %+v", rec)
+		}
+	}
+}
+
 // Who waits when the grace ends is told so; nothing of it is sent, and every record is complete when Shutdown returns.
 func TestShutdownTellsWhoWaits(t *testing.T) {
 	for _, way := range ways {
@@ -96,7 +188,7 @@ func TestShutdownTellsWhoWaits(t *testing.T) {
 			if n := len(r.records.all()); n != 2 || r.records.begun != 2 {
 				t.Errorf("%d records of 2 requests are complete, %d begun", n, r.records.begun)
 			}
-			if resp := <-answered; resp != nil && (resp.StatusCode != 503 || resp.Header.Get("Robotsproxy-Reason") != string(policy.ReasonOverload)) {
+			if resp := <-answered; resp != nil && (resp.StatusCode != 503 || resp.Header.Get("Robotsproxy-Reason") != string(policy.ReasonOverload) || resp.Header.Get("Retry-After") == "") {
 				t.Errorf("who waited got %s %v", resp.Status, resp.Header)
 			}
 			if len(r.site.Requests()) != 1 {

@@ -63,6 +63,7 @@ type Server struct {
 	tunnels  *connQueue   // from front to inner
 	active   atomic.Int64 // requests in serve
 	handlers *inflight
+	opening  *inflight // CONNECTs up to the first byte inside their tunnels
 
 	undelivered undelivered // requests that a stop may end
 
@@ -97,7 +98,8 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		log: o.Logger, ids: o.IDs, via: egress.NewVia(o.Pseudonym),
-		tunnels: newConnQueue(), conns: make(map[net.Conn]struct{}), handlers: newInflight(),
+		tunnels: newConnQueue(), conns: make(map[net.Conn]struct{}),
+		handlers: newInflight(), opening: newInflight(),
 		connLimit: o.Limits.connections("limits", o.Logger), tunnelLimit: o.Limits.tunnels(o.Logger),
 		requests: o.Limits.requests(o.Logger), memory: o.Limits.memory(o.Logger),
 		caRejections: newCARejections(o.Logger), agents: newAgents(), costly: limit.NewSlots(runtime.GOMAXPROCS(0) - 1),
@@ -193,17 +195,39 @@ func (s *Server) Serve(l net.Listener) error {
 	return fmt.Errorf("proxy: serving %s: %w", l.Addr(), err)
 }
 
-// Shutdown accepts no new connections and waits until the requests in flight have ended, WebSockets included. When ctx
-// ends, Shutdown ends the rest as Close does, and returns the error of ctx.
+// Shutdown accepts no new connections and waits until the requests in flight have ended, WebSockets and raw tunnels
+// included. Requests that wait for their place in a lane get it. Other connections end after their current request,
+// with Connection: close or the GOAWAY frame of HTTP/2. When ctx ends, Shutdown ends the rest as Close does, and returns
+// the error of ctx: a request that waits gets 503 with Retry-After.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.drain(ctx)
 	return errors.Join(err, s.Close())
 }
 
-// drain waits until every request is answered, or until ctx ends.
+// openingGrace is the time in which a tunnel may begin its first request after Shutdown began. For new connections,
+// net/http has the same.
+const openingGrace = 5 * time.Second
+
+// drain waits until every request is answered, or until ctx ends. The inner server stops last, after the tunnels that
+// are being opened have reached it: their clients have begun a request.
 func (s *Server) drain(ctx context.Context) error {
+	s.endKeepAlive()
+	opening, cancel := context.WithTimeout(ctx, openingGrace)
+	defer cancel()
+	_ = s.front.Shutdown(opening)
+	_ = s.opening.wait(opening)
+	return s.finish(ctx)
+}
+
+// endKeepAlive ends every connection of HTTP/1.x after its current response, and idle ones at once.
+func (s *Server) endKeepAlive() {
 	s.front.SetKeepAlivesEnabled(false)
 	s.inner.SetKeepAlivesEnabled(false)
+}
+
+// finish accepts no connections and waits until every request is answered, or until ctx ends.
+func (s *Server) finish(ctx context.Context) error {
+	s.endKeepAlive()
 	ended := make(chan error, 3) // concurrently: each may take until ctx ends
 	go func() { ended <- s.front.Shutdown(ctx) }()
 	go func() { ended <- s.inner.Shutdown(ctx) }()
@@ -220,7 +244,7 @@ func (s *Server) Close() error {
 	s.cancel(errStopping)
 	grace, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
-	_ = s.drain(grace) // the connections of the rest are closed
+	_ = s.finish(grace) // the connections of the rest are closed
 	err := errors.Join(s.front.Close(), s.inner.Close())
 	s.closeTracked()
 	s.handlers.close()

@@ -98,6 +98,8 @@ type tunnelKey struct{}
 // missing or wrong credentials, and one tunnel too many: most clients do not show the answer to a CONNECT, but do show
 // an answer inside the tunnel. The sender of the CONNECT is the client of every request inside.
 func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
+	s.opening.begin()
+	defer s.opening.end()
 	hw := &hijackWriter{ResponseWriter: w, tunnel: &tunnel{}, server: s}
 	ex, ok := hw.mayOpen(r)
 	if !ok {

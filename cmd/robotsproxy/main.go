@@ -34,7 +34,8 @@
 // # Signals
 //
 // After SIGTERM or an interrupt, serve accepts no new connections and waits for the requests in progress, at most for
-// the time of the key grace. A second signal ends it at once.
+// the time of the key grace. A second signal ends it at once, with status 130. After SIGUSR1, serve reopens the file of
+// the records by its name.
 //
 // # Output and exit status
 //
@@ -72,13 +73,14 @@ type stdio struct {
 
 // Exit statuses.
 const (
-	exitNo         = 1
-	exitUsage      = 2
-	exitNotRunning = 3
-	exitUnknown    = 4
-	exitFailed     = 125 // run: robotsproxy failed
-	exitCannotRun  = 126 // run: the program cannot be run
-	exitNoCommand  = 127 // run: the program does not exist
+	exitNo          = 1
+	exitUsage       = 2
+	exitNotRunning  = 3
+	exitUnknown     = 4
+	exitInterrupted = 130
+	exitFailed      = 125 // run: robotsproxy failed
+	exitCannotRun   = 126 // run: the program cannot be run
+	exitNoCommand   = 127 // run: the program does not exist
 )
 
 // exitError is an error with an exit status. If err is nil, no message is printed.

@@ -17,6 +17,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/config"
 	"github.com/robotsproxy/robotsproxy/internal/safetext"
 	"github.com/robotsproxy/robotsproxy/internal/settings"
+	"github.com/robotsproxy/robotsproxy/internal/systemd"
 	"github.com/robotsproxy/robotsproxy/internal/watch"
 )
 
@@ -86,6 +87,8 @@ func (s *service) reloadOnHangup(ctx context.Context) {
 func (s *service) reload(why string) ([]settings.Change, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.notify(systemd.Reloading()...)
+	defer s.notify(systemd.Ready)
 	changes, err := s.tryReload()
 	s.failed.Store(err != nil)
 	if err != nil {

@@ -19,6 +19,8 @@ import (
 type configSource struct {
 	file   string
 	values map[string]*string // of flags, by the key of the configuration
+
+	sockets map[string]string // addresses of the service manager's sockets, by key; they replace all other values
 }
 
 // flagName returns the name of the flag for a key: admin-listen for admin.listen.
@@ -110,6 +112,9 @@ func (s *configSource) read(cmd *cobra.Command) (*config.Config, []settings.Warn
 		if flag := flagName(key); cmd.Flags().Changed(flag) {
 			o.Overrides = append(o.Overrides, config.Override{Key: key, Value: *value, Source: "--" + flag})
 		}
+	}
+	for key, address := range s.sockets {
+		o.Overrides = append(o.Overrides, config.Override{Key: key, Value: address, Source: "a socket of the service manager"})
 	}
 	cfg, warnings, err := config.Load(o)
 	if err != nil {

@@ -27,6 +27,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/clientenv"
 	"github.com/robotsproxy/robotsproxy/internal/requestlog"
 	"github.com/robotsproxy/robotsproxy/internal/settings"
+	"github.com/robotsproxy/robotsproxy/internal/systemd"
 	"github.com/robotsproxy/robotsproxy/onboarding"
 	"github.com/robotsproxy/robotsproxy/proxy"
 )
@@ -39,12 +40,16 @@ func newServe(std stdio) *cobra.Command {
 directory, and creates its CA at the first start.
 
 SIGTERM or an interrupt drains it: it accepts no new connections, and requests in progress may end (see grace in
-config.example.yaml). A second signal ends it at once.
+config.example.yaml). A second signal ends it at once. SIGUSR1 makes it reopen the file of the records, which a program
+such as logrotate has renamed.
 
 "robotsproxy upgrade" replaces it by the program that is installed then, without a gap.
 
 SIGHUP, "robotsproxy reload" and a change of the configuration or of a file that it names make it read both again. Crawls
-go on meanwhile. If the configuration is wrong, the one in force stays.`,
+go on meanwhile. If the configuration is wrong, the one in force stays.
+
+A service manager such as systemd can open the sockets "proxy" and "admin" for it. Their addresses then replace listen
+and admin.listen.`,
 		Args: noArgs,
 	}
 	source := configFlags(cmd, "listen", "admin.listen", "mode")
@@ -65,38 +70,41 @@ go on meanwhile. If the configuration is wrong, the one in force stays.`,
 
 // serve runs the proxy. If prior is not nil, it replaces that process.
 func serve(cmd *cobra.Command, source *configSource, std stdio, watched bool, prior *predecessor) error {
+	sockets, err := openSockets(source, prior)
+	if err != nil {
+		return err
+	}
 	cfg, err := source.load(cmd, std)
 	if err != nil {
 		return err
 	}
-	s, err := newService(cfg, std.err, prior)
+	s, err := newService(cfg, std.err, sockets)
 	if err != nil {
 		return err
 	}
 	s.configFile, s.watchFiles = source.file, watched
 	s.readConfig = func() (*config.Config, []settings.Warning, error) { return source.read(cmd) }
 	// Before the banner: a program that reads the banner may send a signal.
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends at once
+	drain, abort, release := stopSignals(cmd.Context())
+	defer release()
 	signal.Notify(s.hangup, syscall.SIGHUP)
 	if prior == nil {
 		s.flags = source.envFlags(cmd, cfg.DataDir, boundAddress(cfg.Listen, s.proxyListener))
 		fmt.Fprint(std.err, s.banner())
-		return s.run(ctx)
+		return s.run(drain, abort)
 	}
 	if err := prior.takeOver(s); err != nil {
 		return errors.Join(err, s.proxyListener.Close(), s.adminListener.Close(), s.close())
 	}
 	s.log.Info("serving in place of the old process", "version", buildVersion(), "pid", os.Getpid())
-	return s.run(ctx)
+	return s.run(drain, abort)
 }
 
 // envFlags returns the flags for "robotsproxy env" that select this proxy, in any folder. The proxy keeps its data in
 // dataDir and listens at listen. A space precedes each flag.
 func (s *configSource) envFlags(cmd *cobra.Command, dataDir, listen string) string {
 	changed := func(flag, value string) string {
-		if !cmd.Flags().Changed(flag) {
+		if !cmd.Flags().Changed(flag) && s.sockets[flag] == "" {
 			return ""
 		}
 		return " --" + flag + " " + clientenv.Quote(value)
@@ -126,12 +134,14 @@ type service struct {
 	requests      *requestlog.Log
 	components    *components // nil if they could not be made
 	admin         *http.Server
-	token         string // path of the admin token
-	flags         string // for "robotsproxy env", in the banner
+	token         string    // path of the admin token
+	flags         string    // for "robotsproxy env", in the banner
+	terminal      io.Writer // standard error; nil if it is not a terminal
 	sockets       *sockets
 	proxyListener *heldListener
 	adminListener net.Listener
 	draining      atomic.Bool
+	requestDrain  func() // ends the context of run
 	reloads
 
 	program   string        // path of the program that replaces this one at an upgrade
@@ -140,15 +150,18 @@ type service struct {
 	replaced  chan struct{} // closed when next is set
 }
 
-// newService creates the components and opens the listeners, so that errors are reported before the banner. If prior is
-// not nil, its listeners are used.
-func newService(cfg *config.Config, stderr io.Writer, prior *predecessor) (_ *service, err error) {
+// newService creates the components and opens the listeners, so that errors are reported before the banner. It uses
+// those of sockets first.
+func newService(cfg *config.Config, stderr io.Writer, sockets *sockets) (_ *service, err error) {
 	level := new(slog.LevelVar)
 	log := newLeveledLog(stderr, cfg.Log, level)
 	s := &service{
-		cfg: cfg, log: log, token: tokenFile(cfg), sockets: &sockets{prior: prior}, replaced: make(chan struct{}),
+		cfg: cfg, log: log, token: tokenFile(cfg), sockets: sockets, replaced: make(chan struct{}),
 	}
 	s.level = level
+	if isTerminal(stderr) {
+		s.terminal = stderr
+	}
 	s.hangup = make(chan os.Signal, 1)
 	metrics := admin.NewMetrics()
 	s.requests = newRequestLog(stderr, cfg.Log, log, func(host string) requestlog.Pause { return s.components.pause(cfg, host) })
@@ -184,8 +197,8 @@ func newService(cfg *config.Config, stderr io.Writer, prior *predecessor) (_ *se
 	if err := checkUpstream(s.components.guard, warn); err != nil {
 		return nil, errors.Join(usage(err), s.proxyListener.Close(), s.adminListener.Close())
 	}
-	if prior != nil {
-		prior.closeUnused()
+	if sockets.prior != nil {
+		sockets.prior.closeUnused()
 	}
 	return s, nil
 }
@@ -198,6 +211,7 @@ func (s *service) newAdmin(metrics *admin.Metrics) error {
 	s.handler, err = admin.New(admin.Options{
 		Token: token, Version: buildVersion(), Hosts: adminHosts(s.cfg), Ready: s.ready, State: s.state,
 		Exemptions: s.components.exemptions,
+		Drain:      s.startDrain,
 		Reload:     func() ([]admin.Change, error) { return s.reloadFor("robotsproxy reload") },
 		Metrics:    metrics, Gauges: append(s.components.gauges(), s.reloads.gauge()),
 		CA: onboarding.CA(s.components.ca), PAC: newPAC(s.cfg, s.proxyListener),
@@ -250,33 +264,41 @@ func (s *service) ready() error {
 	return nil
 }
 
-// run serves until ctx ends or another process replaces this one, then drains.
-func (s *service) run(ctx context.Context) error {
-	ctx, stop := context.WithCancel(ctx)
+// run serves until ctx ends or another process replaces this one, then drains. When abort ends, it aborts the drain.
+func (s *service) run(ctx, abort context.Context) error {
+	ctx, s.requestDrain = context.WithCancel(ctx)
+	defer s.requestDrain()
+	background, stop := context.WithCancel(abort)
 	defer stop()
 	s.watch()
-	var daily sync.WaitGroup
-	daily.Go(func() { s.components.runDaily(ctx, s.log) })
-	daily.Go(func() { s.reloadOnHangup(ctx) })
-	daily.Go(func() { s.components.exemptions.reportExpired(ctx) })
+	var running sync.WaitGroup
+	running.Go(func() { s.components.runDaily(background, s.log) })
+	running.Go(func() { s.reloadOnHangup(background) })
+	running.Go(func() { s.components.exemptions.reportExpired(background) })
+	running.Go(func() { systemd.Watch(background, s.check, s.log) })
 	ended := make(chan error, 2)
 	go func() { ended <- s.components.server.Serve(s.proxyListener) }()
 	go func() {
 		ended <- s.admin.Serve(proxy.LimitListener(s.adminListener, newAdminLimits(s.cfg), "admin", s.log))
 	}()
+	s.notify(systemd.Ready, systemd.Status("listening at "+boundAddress(s.cfg.Listen, s.proxyListener)))
 	var err error
 	select {
 	case <-ctx.Done():
-		err = s.drain()
+		err = s.drain(abort)
 	case <-s.replaced:
-		err = s.retire(ctx)
+		err = s.retire(ctx, abort)
 	case err = <-ended:
 		err = fmt.Errorf("a listener ended: %w", err)
 	}
 	stop()
-	daily.Wait()
+	running.Wait()
 	s.unwatch()
-	return errors.Join(err, s.admin.Close(), s.close())
+	closed := errors.Join(s.closeAdmin(), s.close())
+	if errors.Is(err, errAborted) {
+		return &exitError{exitInterrupted, closed}
+	}
+	return errors.Join(err, closed)
 }
 
 // close closes the components, and then the log of their requests.
@@ -287,20 +309,19 @@ func (s *service) close() (err error) {
 	return errors.Join(err, s.requests.Close())
 }
 
-// drain stops accepting connections and waits for the requests in progress. After the grace it aborts the rest and logs
-// that, which is not an error.
-func (s *service) drain() error {
-	s.draining.Store(true)
-	server, grace := s.components.server, s.components.control.config().Grace
-	s.log.Info("draining", "grace", grace, "active", server.Active(), "tunnels", server.Tunnels())
-	ctx, cancel := context.WithTimeout(context.Background(), grace)
+// closeAdmin closes the admin listener after the responses in progress, or after a second.
+func (s *service) closeAdmin() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	err := server.Shutdown(ctx)
-	if errors.Is(err, context.DeadlineExceeded) {
-		s.log.Warn("the grace period is over; the remaining requests and tunnels are aborted", "grace", grace)
-		return nil
+	_ = s.admin.Shutdown(ctx) // Close ends the rest
+	return s.admin.Close()
+}
+
+// notify reports to the service manager. The service runs without it.
+func (s *service) notify(assignments ...string) {
+	if err := systemd.Notify(assignments...); err != nil {
+		s.log.Warn("the service manager is not notified", "err", err)
 	}
-	return err
 }
 
 // passwordHint is shown beside variables, which contain no password.

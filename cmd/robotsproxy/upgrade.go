@@ -19,6 +19,7 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/admin"
 	"github.com/robotsproxy/robotsproxy/config"
+	"github.com/robotsproxy/robotsproxy/internal/systemd"
 	"github.com/robotsproxy/robotsproxy/proxy"
 )
 
@@ -58,6 +59,7 @@ const inheritanceVar = "UPGRADE_FDS"
 type inheritance struct {
 	Pace    string // see paceName
 	Sockets []socketName
+	Managed map[string]string // see sockets
 }
 
 // socketName identifies a listener: the key of the configuration, and the address that was configured.
@@ -216,8 +218,32 @@ func (p *predecessor) closeUnused() {
 
 // sockets opens the listeners of the configuration, and passes them on to the next process.
 type sockets struct {
-	prior *predecessor // may be nil
-	open  []socket
+	prior     *predecessor            // may be nil
+	activated map[string]net.Listener // those of the service manager that listen has not returned, by key
+	managed   map[string]string       // addresses of the service manager's sockets, by key
+	open      []socket
+}
+
+// openSockets returns the sockets that this process has inherited from prior, or, if it is nil, from the service
+// manager. The addresses of the latter replace those of source.
+func openSockets(source *configSource, prior *predecessor) (*sockets, error) {
+	s := &sockets{prior: prior, activated: make(map[string]net.Listener), managed: make(map[string]string)}
+	if prior != nil {
+		s.managed = prior.Managed
+		source.sockets = s.managed
+		return s, nil
+	}
+	keys := map[string]string{"proxy": "listen", "admin": "admin.listen"}
+	listeners, err := systemd.Sockets("proxy", "admin")
+	if err != nil {
+		return nil, usage(err)
+	}
+	for name, l := range listeners {
+		s.activated[keys[name]] = l
+		s.managed[keys[name]] = l.Addr().String()
+	}
+	source.sockets = s.managed
+	return s, nil
 }
 
 type socket struct {
@@ -225,10 +251,12 @@ type socket struct {
 	listener *net.TCPListener
 }
 
-// listen returns the listener for the address of a key: that of the old process if it has the same address.
+// listen returns the listener for the address of a key: that of the service manager, or that of the old process if it
+// has the same address.
 func (s *sockets) listen(key, address string) (net.Listener, error) {
 	name := socketName{key, address}
-	var l net.Listener
+	l := s.activated[key]
+	delete(s.activated, key)
 	if s.prior != nil {
 		l = s.prior.sockets[name]
 		delete(s.prior.sockets, name)
@@ -307,8 +335,8 @@ type successor struct {
 }
 
 // startSuccessor starts the program at path with the arguments of this process, and passes the sockets on.
-func startSuccessor(path, pace string, open []socket) (*successor, error) {
-	i := inheritance{Pace: pace}
+func startSuccessor(path, pace string, sockets *sockets) (*successor, error) {
+	i := inheritance{Pace: pace, Managed: sockets.managed}
 	fds := newPassed()
 	defer fds.close()
 	control, err := fds.pair()
@@ -320,7 +348,7 @@ func startSuccessor(path, pace string, open []socket) (*successor, error) {
 		control.Close()
 		return nil, err
 	}
-	for _, s := range open {
+	for _, s := range sockets.open {
 		if err = fds.add(s.listener); err != nil {
 			break
 		}
@@ -415,6 +443,7 @@ func (s *service) upgrade(context.Context) (admin.Upgrade, error) {
 		s.log.Error("the upgrade has failed; this process continues to serve", "err", err)
 		return admin.Upgrade{}, err
 	}
+	s.notify(fmt.Sprintf("MAINPID=%d", next.process.Pid))
 	s.next = next
 	close(s.replaced)
 	return admin.Upgrade{PID: next.process.Pid, Version: next.version, OldPID: os.Getpid()}, nil
@@ -434,7 +463,7 @@ func (s *service) mayUpgrade() error {
 
 // replace starts a new process, hands the lanes over, and lets it serve.
 func (s *service) replace() (*successor, error) {
-	next, err := startSuccessor(s.program, paceName(s.cfg), s.sockets.open)
+	next, err := startSuccessor(s.program, paceName(s.cfg), s.sockets)
 	if err != nil {
 		return nil, err
 	}
@@ -455,13 +484,13 @@ func (s *service) replace() (*successor, error) {
 
 // retire ends this process after another has replaced it. Requests that wait for their host's pace may take as long as
 // they may wait, and other requests as long as that. After a signal, or after the end of the other process, all have
-// the grace.
-func (s *service) retire(signaled context.Context) error {
+// the grace. When abort ends, all are aborted.
+func (s *service) retire(signaled, abort context.Context) error {
 	server, cfg := s.components.server, s.components.control.config()
 	grace := cfg.Grace
 	s.log.Info("another process serves now; this one ends after its last request", "pid", s.next.process.Pid,
 		"active", server.Active(), "tunnels", server.Tunnels())
-	ctx, cancel := context.WithTimeout(context.Background(), grace+cfg.Pacing.MaxWaitCap)
+	ctx, cancel := context.WithTimeout(abort, grace+cfg.Pacing.MaxWaitCap)
 	defer cancel()
 	go func() {
 		select {

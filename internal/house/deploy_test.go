@@ -21,7 +21,7 @@ func TestImageIsBuiltAsTheBinaryIs(t *testing.T) {
 // TestDockerfileIsWellFormed checks that each line of the Dockerfile is an instruction, and that the image does not run
 // as root.
 func TestDockerfileIsWellFormed(t *testing.T) {
-	instruction := regexp.MustCompile(`^(FROM|WORKDIR|COPY|RUN|ARG|VOLUME|EXPOSE|USER|ENTRYPOINT|CMD) \S`)
+	instruction := regexp.MustCompile(`^(FROM|WORKDIR|COPY|RUN|ARG|VOLUME|EXPOSE|USER|ENTRYPOINT|CMD|HEALTHCHECK) \S`)
 	user := ""
 	for line := range strings.Lines(string(read(t, "../../deploy/Dockerfile"))) {
 		line = strings.TrimSpace(line)

@@ -21,7 +21,7 @@ var mayImport = map[string][]string{
 	"audit":                {"policy", "robots", "ratelimit", "internal/safetext"},
 	"auth":                 {},
 	"certs":                {"origin", "internal/durable"},
-	"cmd/robotsproxy":      {".", "admin", "audit", "auth", "certs", "config", "egress", "onboarding", "origin", "ownfetch", "policy", "proxy", "ratelimit", "ratelimit/redislease", "robots", "robots/fetch", "rules", "store", "internal/clientenv", "internal/durable", "internal/hostset", "internal/requestlog", "internal/safetext", "internal/settings", "internal/watch"},
+	"cmd/robotsproxy":      {".", "admin", "audit", "auth", "certs", "config", "egress", "onboarding", "origin", "ownfetch", "policy", "proxy", "ratelimit", "ratelimit/redislease", "robots", "robots/fetch", "rules", "store", "internal/clientenv", "internal/durable", "internal/hostset", "internal/requestlog", "internal/safetext", "internal/settings", "internal/systemd", "internal/watch"},
 	".":                    {},
 	"config":               {".", "policy", "rules", "origin", "internal/settings"},
 	"egress":               {"origin"},
@@ -39,6 +39,7 @@ var mayImport = map[string][]string{
 	"internal/robotstest":  {},
 	"internal/safetext":    {},
 	"internal/settings":    {},
+	"internal/systemd":     {},
 	"internal/watch":       {},
 	"onboarding":           {"origin", "certs"},
 	"origin":               {},
@@ -57,6 +58,7 @@ var mayImport = map[string][]string{
 // owners lists the packages that may import an outside module. Most modules have one.
 var owners = map[string][]string{
 	"code.dny.dev/ssrf":                   {"egress"},
+	"github.com/coreos/go-systemd":        {"internal/systemd"},
 	"github.com/dgraph-io/ristretto":      {"robots"},
 	"github.com/elazarl/goproxy":          {"proxy"},
 	"github.com/fsnotify/fsnotify":        {"internal/watch"},
@@ -75,6 +77,7 @@ var owners = map[string][]string{
 	"golang.org/x/net/http/httpguts":      {"proxy", "origin", "internal/fields", "internal/http1"},
 	"golang.org/x/net/idna":               {"origin"},
 	"golang.org/x/net/publicsuffix":       {"ratelimit"},
+	"golang.org/x/sys/unix":               {"internal/systemd"},
 	"golang.org/x/sync/singleflight":      {"certs"},
 	"golang.org/x/term":                   {"cmd/robotsproxy"},
 	"golang.org/x/time/rate":              {"ratelimit/pacer.go"},

@@ -145,6 +145,87 @@ func TestManyWritersLoseNothing(t *testing.T) {
 	}
 }
 
+// Each record is in exactly one of the files, whole, although the file is renamed while records are written.
+func TestReopen(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	w, err := OpenJSONL(JSONLOptions{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const writers, each, files = 8, 2000, 20
+	var ids Sequence
+	var wg sync.WaitGroup
+	for range writers {
+		wg.Go(func() {
+			for range each {
+				r := &Record{ID: ids.Next(time.Now()), Decision: policy.Allow}
+				if err := w.Begin(context.Background(), r); err != nil {
+					t.Error(err)
+				}
+				w.End(r)
+			}
+		})
+	}
+	for i := range files {
+		if err := os.Rename(path, fmt.Sprintf("%s.%d", path, i)); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Reopen(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wg.Wait()
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Reopen(); err == nil {
+		t.Error("a closed file was reopened")
+	}
+	all, err := filepath.Glob(path + "*")
+	if err != nil || len(all) != files+1 {
+		t.Fatalf("%d files, %v; want %d", len(all), err, files+1)
+	}
+	seen := make(map[ID]bool)
+	for _, file := range all {
+		for _, r := range lines(t, file) {
+			if seen[r.ID] {
+				t.Errorf("the record %v is there twice", r.ID)
+			}
+			seen[r.ID] = true
+		}
+	}
+	if len(seen) != writers*each || w.Lost() != 0 {
+		t.Errorf("%d records written and %d lost, want %d and 0", len(seen), w.Lost(), writers*each)
+	}
+}
+
+// If the new file cannot be opened, the old one continues.
+func TestReopenFails(t *testing.T) {
+	dir := t.TempDir()
+	path, old := filepath.Join(dir, "audit.jsonl"), filepath.Join(dir, "old")
+	w, err := OpenJSONL(JSONLOptions{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path, old); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Reopen(); err == nil {
+		t.Error("a folder was opened as the file of the records")
+	}
+	r := &Record{ID: 1, Decision: policy.Allow}
+	if err := w.Begin(context.Background(), r); err != nil {
+		t.Fatal(err)
+	}
+	w.End(r)
+	if err := w.Close(); err != nil || len(lines(t, old)) != 1 {
+		t.Errorf("Close = %v; the old file has %d records, want 1", err, len(lines(t, old)))
+	}
+}
+
 func TestTornLineIsMended(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	whole := `{"id":"0000000000001","decision":"allow"}` + "\n"

@@ -48,6 +48,7 @@ type JSONL struct {
 	closed  bool
 
 	wake chan struct{} // signals that records are pending
+	next chan reopening
 	quit chan struct{} // closed by Close
 	done chan struct{} // closed by writeAll
 }
@@ -72,7 +73,8 @@ func newJSONL(o JSONLOptions, out io.WriteCloser) *JSONL {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	w := &JSONL{options: o, proceed: o.Continue, out: out, wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
+	w := &JSONL{options: o, proceed: o.Continue, out: out, wake: make(chan struct{}, 1), next: make(chan reopening),
+		quit: make(chan struct{}), done: make(chan struct{})}
 	go w.writeAll()
 	return w
 }
@@ -215,11 +217,47 @@ func (w *JSONL) writeAll() {
 		case <-w.wake:
 			w.gather()
 			w.flush()
+		case r := <-w.next:
+			w.flush()
+			r.done <- w.swap(r.out)
 		case <-w.quit:
 			w.flush()
 			return
 		}
 	}
+}
+
+// reopening asks writeAll to continue in another file.
+type reopening struct {
+	out  io.WriteCloser
+	done chan error
+}
+
+// Reopen continues in a new file of the same path, after the old one was renamed. The records that have ended are
+// written to the old file first, and then it is closed, so that no record is lost or torn. If the new file cannot be
+// opened, the old one continues. While the old one cannot be written, Reopen waits, at most until Close.
+func (w *JSONL) Reopen() error {
+	out, err := openLines(w.options.Path)
+	if err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	select {
+	case w.next <- reopening{out, done}:
+		return <-done
+	case <-w.done:
+		return errors.Join(errors.New("audit: the records are closed"), out.Close())
+	}
+}
+
+// swap replaces the file.
+func (w *JSONL) swap(out io.WriteCloser) error {
+	old := w.out
+	w.out = out
+	if err := old.Close(); err != nil {
+		return fmt.Errorf("audit: closing the old file of the records: %w", err)
+	}
+	return nil
 }
 
 // gather waits until a batch is large enough, or for flushEvery.

@@ -12,6 +12,7 @@
 //	robotsproxy lint FILE|URL|-        find likely mistakes in a robots.txt
 //	robotsproxy cache ls|show HOST|refresh HOST|purge HOST
 //	                                   the robots.txt files that a running proxy keeps
+//	robotsproxy healthcheck            exit with 0 if a running proxy is ready
 //	robotsproxy status                 the state of a running proxy, and its decisions since the start
 //	robotsproxy ca show|path|export|install|uninstall|rotate
 //	                                   the certificate that clients must trust

@@ -45,7 +45,8 @@ func newRoot(std stdio) *cobra.Command {
 	root.SetErr(std.err)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(misspelt(cmd, err)) })
 	root.AddCommand(
-		newServe(std), newRun(std), newEnv(std), newCheck(std), newLint(std), newCacheCommand(std), newCA(std),
+		newServe(std), newRun(std), newEnv(std), newHealthcheck(std), newCheck(std), newLint(std),
+		newCacheCommand(std), newCA(std),
 		newStop(std), newSlow(std), newBypass(std), newResume(std), newInterventions(std), newExemptCommand(std),
 		newStatus(std), newUpgrade(std), newValidate(std), newConfigCommand(std), newReload(std), newVersion(std),
 	)

@@ -88,6 +88,7 @@ func serve(cmd *cobra.Command, source *configSource, std stdio, watched bool, pr
 	drain, abort, release := stopSignals(cmd.Context())
 	defer release()
 	signal.Notify(s.hangup, syscall.SIGHUP)
+	onReopen(s.reopen)
 	if prior == nil {
 		s.flags = source.envFlags(cmd, cfg.DataDir, boundAddress(cfg.Listen, s.proxyListener))
 		fmt.Fprint(std.err, s.banner())
@@ -141,7 +142,8 @@ type service struct {
 	proxyListener *heldListener
 	adminListener net.Listener
 	draining      atomic.Bool
-	requestDrain  func() // ends the context of run
+	requestDrain  func()         // ends the context of run
+	reopen        chan os.Signal // see onReopen
 	reloads
 
 	program   string        // path of the program that replaces this one at an upgrade
@@ -162,7 +164,7 @@ func newService(cfg *config.Config, stderr io.Writer, sockets *sockets) (_ *serv
 	if isTerminal(stderr) {
 		s.terminal = stderr
 	}
-	s.hangup = make(chan os.Signal, 1)
+	s.hangup, s.reopen = make(chan os.Signal, 1), make(chan os.Signal, 1)
 	metrics := admin.NewMetrics()
 	s.requests = newRequestLog(stderr, cfg.Log, log, func(host string) requestlog.Pause { return s.components.pause(cfg, host) })
 	defer func() {
@@ -275,6 +277,7 @@ func (s *service) run(ctx, abort context.Context) error {
 	running.Go(func() { s.components.runDaily(background, s.log) })
 	running.Go(func() { s.reloadOnHangup(background) })
 	running.Go(func() { s.components.exemptions.reportExpired(background) })
+	running.Go(func() { s.reopenOnSignal(background) })
 	running.Go(func() { systemd.Watch(background, s.check, s.log) })
 	ended := make(chan error, 2)
 	go func() { ended <- s.components.server.Serve(s.proxyListener) }()
@@ -315,6 +318,22 @@ func (s *service) closeAdmin() error {
 	defer cancel()
 	_ = s.admin.Shutdown(ctx) // Close ends the rest
 	return s.admin.Close()
+}
+
+// reopenOnSignal reopens the file of the records at each signal of onReopen, until ctx ends.
+func (s *service) reopenOnSignal(ctx context.Context) {
+	for {
+		select {
+		case <-s.reopen:
+			if err := s.components.records.Reopen(); err != nil {
+				s.log.Error("the file of the records is not reopened; the old one continues", "err", err)
+				continue
+			}
+			s.log.Info("the file of the records is reopened", "path", recordsFile(s.components.control.config()))
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // notify reports to the service manager. The service runs without it.

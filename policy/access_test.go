@@ -94,3 +94,19 @@ func TestDeniedToAll(t *testing.T) {
 		})
 	}
 }
+
+// A list of hosts finds what MatchHost finds.
+func TestAccessMatchesAsMatchHost(t *testing.T) {
+	names := []string{"a", "b", "example", "a.example", "b.a.example", "192.0.2.1", "64:ff9b::c000:201", "ab.example"}
+	for _, pattern := range []string{"*", "a", "*.example", "*.a.example", "a.example", "192.0.2.1", "*.b.a.example", "*.ample"} {
+		set, err := hostset.New([]string{pattern})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, host := range names {
+			if _, got := set.Match(host); got != MatchHost(pattern, host) {
+				t.Errorf("the list with %s matches %s: %t, and MatchHost %t", pattern, host, got, !got)
+			}
+		}
+	}
+}

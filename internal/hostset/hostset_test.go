@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -220,4 +221,43 @@ func BenchmarkMatch(b *testing.B) {
 	for b.Loop() {
 		s.Match("www.news.c.example")
 	}
+}
+
+// Whatever a file has, Load returns a Set or the faults of lines that exist, and a Set has its own patterns.
+func FuzzLoad(f *testing.F) {
+	for _, seed := range []string{"a.example\r\n*.b.example # why\n*\n", "\ufeffB\u00fccher.example\n192.0.2.1\n::1", "a\x00\n\xff\n.", "#\n\r\r\n"} {
+		f.Add([]byte(seed))
+	}
+	path := filepath.Join(f.TempDir(), "hosts.txt")
+	f.Fuzz(func(t *testing.T, content []byte) {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Load(path)
+		var faults *FileError
+		if errors.As(err, &faults) {
+			lines := bytes.Count(content, []byte("\n")) + 1
+			if s != nil || faults.Count > lines || slices.ContainsFunc(faults.Faults, func(f Fault) bool { return f.Line < 1 || f.Line > lines }) {
+				t.Fatalf("%d patterns, and of %d lines the faults %+v", s.Len(), lines, faults)
+			}
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range strings.Split(strings.TrimPrefix(string(content), "\ufeff"), "\n") {
+			pattern, _, _ := strings.Cut(line, "#")
+			if pattern = strings.TrimSpace(pattern); pattern == "" {
+				continue
+			}
+			canonical, err := Canonical(pattern)
+			if err != nil {
+				t.Fatalf("Load took %q, and Canonical returns %v", pattern, err)
+			}
+			host := strings.Replace(canonical, "*", "x", 1)
+			if got, ok := s.Match(host); !ok || canonical == host && got != host {
+				t.Errorf("Match(%q) = %q, %t for the pattern %q", host, got, ok, canonical)
+			}
+		}
+	})
 }

@@ -89,9 +89,9 @@ func readCAs(path string) (*x509.CertPool, error) {
 }
 
 // Subject returns the subject of the certificate that the client of a connection has proved to own, as RFC 2253 writes
-// it: "CN=ci,OU=crawl,O=Example". It is that which "openssl x509 -noout -subject -nameopt RFC2253" prints, except that an
-// attribute without a short name in RFC 2253 is its OID and "#" with its value in hexadecimal. It is empty if the client
-// sent no certificate, or one without a subject that can be read.
+// it: "CN=ci,OU=crawl,O=Example". "openssl x509 -noout -subject -nameopt RFC2253" prints the same, except that here an
+// attribute without a short name in RFC 2253 is its OID and "#" with its value in hexadecimal. It is empty if the
+// client sent no certificate, or one without a subject that can be read.
 func Subject(state tls.ConnectionState) string {
 	if len(state.VerifiedChains) == 0 {
 		return ""

@@ -108,11 +108,11 @@ func (c *Config) isOpen() bool { return !isLoopback(c.Listen) || len(c.ProxyProt
 // checkOpen reports an open proxy, and a proxy for others without a contact of its operator.
 func (l *loader) checkOpen() {
 	c := l.cfg
-	nobody := l.OK("clients", "auth.required") && len(c.Clients) == 0 && !c.Auth.Required
-	if nobody && isLoopback(c.Listen) {
+	isOpen := l.OK("clients", "auth.required") && len(c.Clients) == 0 && !c.Auth.Required
+	if isOpen && isLoopback(c.Listen) {
 		l.Reject("proxy_protocol", "others can reach the proxy through a load balancer, "+
 			"expected a list of clients, or auth.required")
-	} else if nobody {
+	} else if isOpen {
 		l.Reject("listen", `%s can be reached by others, expected a list of clients, or auth.required. Write 127.0.0.1 for this machine alone, or add, with your own network:
     clients:
       - {name: lab, cidr: [10.0.0.0/8]}`, settings.Quote(c.Listen))
@@ -210,7 +210,8 @@ func (l *loader) checkClients() {
 	local := func(client Client) bool {
 		return len(client.CIDR) == 0 || slices.ContainsFunc(client.CIDR, overlapsLoopback)
 	}
-	if len(c.Clients) > 0 && l.OK("clients", "listen", "proxy_protocol") && !c.isOpen() && !slices.ContainsFunc(c.Clients, local) {
+	if len(c.Clients) > 0 && l.OK("clients", "listen", "proxy_protocol") && !c.isOpen() &&
+		!slices.ContainsFunc(c.Clients, local) {
 		l.Warn("clients", "no client can use the proxy: listen is %s, "+
 			"and no client has an address of this machine (127.0.0.1)", c.Listen)
 	}

@@ -24,7 +24,7 @@ func (l *loader) warnShadowedClients() {
 		}
 		key, first := settings.Item("clients", i), settings.Item("clients", j)
 		const text = "%s never applies%s: %s matches first (%s, %s)"
-		l.Warn(key, text, settings.Quote(lower.Name), all[j].where(lower), settings.Quote(all[j].Name), first, l.At(first))
+		l.Warn(key, text, settings.Quote(lower.Name), all[j].scope(lower), settings.Quote(all[j].Name), first, l.At(first))
 	}
 }
 
@@ -56,8 +56,8 @@ func (c Client) covers(other Client, from []netip.Prefix) bool {
 	return len(c.CIDR) == 0 || !slices.ContainsFunc(from, outside)
 }
 
-// where limits the warning that c covers other to the requests for which it is certain.
-func (c Client) where(other Client) string {
+// scope limits the warning that c covers other to the requests for which it is certain.
+func (c Client) scope(other Client) string {
 	everywhere := func(p netip.Prefix) bool { return p.Bits() == 0 }
 	if len(c.CIDR) == 0 || len(other.CIDR) > 0 || slices.ContainsFunc(c.CIDR, everywhere) {
 		return ""

@@ -23,7 +23,8 @@ var texts = map[string]settings.Scalar{
 	"host":    text("a host such as a.example", parseHost),
 	"pattern": text("a host such as a.example, or *.example for every host below it", parsePattern),
 	"product": text("a product token such as NewsBot: letters, digits, - and _ (RFC 9309 section 2.2.1)", parseProduct),
-	"subject": text("the whole subject of a certificate such as CN=ci,O=Example, as openssl x509 -subject -nameopt RFC2253 prints it", parseSubject),
+	"subject": text("the whole subject of a certificate such as CN=ci,O=Example, "+
+		"as openssl x509 -subject -nameopt RFC2253 prints it", parseSubject),
 	"agent":   text("a User-Agent of visible ASCII such as NewsBot/1.0 (+https://example.org/bot)", parseAgent),
 	"prefix":  text("a prefix of keys without { and }", parsePrefixOfKeys),
 	"redis":   formatted("redis://host:6379, rediss:// over TLS or unix:///run/redis.sock", parseRedis, redacted).Secret(),

@@ -63,10 +63,11 @@ func (s *Server) readRelayed(c net.Conn) (net.Conn, bool) {
 	if err == nil && c.SetReadDeadline(time.Time{}) == nil {
 		return relayed, true
 	}
-	if err != nil && !errors.Is(err, net.ErrClosed) && (r.Buffered() > 0 || !errors.Is(err, proxyproto.ErrNoProxyProtocol)) {
+	nothing := r.Buffered() == 0 && errors.Is(err, proxyproto.ErrNoProxyProtocol) // a check whether the port is open
+	if err != nil && !nothing && !errors.Is(err, net.ErrClosed) {
 		s.refuseRelayed(c, err)
 	}
-	c.Close() // without an answer if nothing came: a load balancer tries so whether the proxy listens
+	c.Close()
 	return nil, false
 }
 

@@ -44,7 +44,8 @@ func (s *Server) refuseHandshake(c net.Conn, err error) {
 	switch {
 	case errors.As(err, &wrong):
 		s.warnConn(c, "a client's certificate is refused", wrong.Err)
-		s.refuseConn(c, nil, nil, &refusal{Reason: policy.ReasonAuth, Err: fmt.Errorf("the client's certificate: %w", wrong.Err)})
+		err = fmt.Errorf("the client's certificate: %w", wrong.Err)
+		s.refuseConn(c, nil, nil, &refusal{Reason: policy.ReasonAuth, Err: err})
 	case errors.As(err, &clear) && clear.Conn != nil:
 		detail := "This proxy speaks TLS to its clients: begin its URL with https://."
 		s.refuseConn(c, nil, c, &refusal{Reason: policy.ReasonBadRequest, Detail: detail, Err: err})
@@ -70,7 +71,7 @@ func subjectOf(ctx context.Context) string {
 	return subject
 }
 
-// faultLog logs what strangers do wrong: one line a minute for each network and fault, and at most maxFaultLines a
+// faultLog logs faults of clients: one line a minute for each network and fault, and at most maxFaultLines a
 // minute in all. The zero value is ready to use.
 type faultLog struct {
 	mu      sync.Mutex // guards the fields below
@@ -128,7 +129,7 @@ func (f *faultLog) count(key faultKey) *faultCount {
 	return c
 }
 
-// warnConn logs what is wrong with the connection c before its first request.
+// warnConn logs a fault of the connection c before its first request.
 func (s *Server) warnConn(c net.Conn, fault string, err error) {
 	from := clientNetwork(c.RemoteAddr())
 	if unlogged, due := s.faults.due(from, fault); due {

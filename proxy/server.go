@@ -79,7 +79,7 @@ type Server struct {
 	memory       *limit.Counter[string] // the bytes that requests hold, by Client.share
 	caRejections *caRejections
 	agents       *agents
-	faults       faultLog     // of strangers
+	faults       faultLog     // of clients
 	costly       *limit.Slots // for costly decisions, which leave one processor free
 
 	timeouts timeouts

@@ -100,8 +100,37 @@ func openLines(path string) (io.WriteCloser, error) {
 // stdout writes to standard output. Its Close does not close standard output.
 type stdout struct{}
 
-func (stdout) Write(b []byte) (int, error) { return os.Stdout.Write(b) }
-func (stdout) Close() error                { return nil }
+// atomicWrite is the length up to which a pipe does not mix a write with those of other processes (PIPE_BUF in Linux).
+const atomicWrite = 4096
+
+// Write writes whole lines, up to atomicWrite bytes at a time, because two processes write to one pipe during an
+// upgrade.
+func (stdout) Write(b []byte) (n int, err error) {
+	for n < len(b) && err == nil {
+		var wrote int
+		wrote, err = os.Stdout.Write(firstLines(b[n:], atomicWrite))
+		n += wrote
+	}
+	return n, err
+}
+
+func (stdout) Close() error { return nil }
+
+// firstLines returns the whole lines at the start of b that have at most size bytes together, or the first line if that
+// is longer.
+func firstLines(b []byte, size int) []byte {
+	if len(b) <= size {
+		return b
+	}
+	end := bytes.LastIndexByte(b[:size], '\n')
+	if end < 0 {
+		end = bytes.IndexByte(b, '\n')
+	}
+	if end < 0 {
+		return b
+	}
+	return b[:end+1]
+}
 
 // repair truncates f after its last complete line. Every process that has the file open holds a shared lock, so with
 // the exclusive lock no other process can be writing a line.

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/admin"
+	"github.com/robotsproxy/robotsproxy/internal/redistest"
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
@@ -467,4 +468,46 @@ func TestUpgradesLeakNothing(t *testing.T) {
 	if last := descriptors(); last > first+2 {
 		t.Errorf("%d descriptors after five upgrades, %d after one", last, first)
 	}
+}
+
+// With Redis, the two processes keep one pace as two instances, and their records differ in the number of the instance.
+func TestUpgradeWithRedis(t *testing.T) {
+	redis := redistest.Start(t)
+	u := startUpgraded(t, redisConfig(redis, "spread"))
+	stop := make(chan struct{})
+	var crawlers sync.WaitGroup
+	for i := range 10 {
+		c := u.client()
+		crawlers.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				path := fmt.Sprintf("/echo/%d-%d", i, n)
+				resp, err := c.Post(u.url("http", "a.example", path), "text/plain", strings.NewReader("body"))
+				if err != nil {
+					t.Errorf("%s: %v", path, err)
+					return
+				}
+				io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+				if resp.StatusCode != http.StatusOK {
+					t.Errorf("%s: %s", path, resp.Status)
+				}
+			}
+		})
+	}
+	for range 2 {
+		time.Sleep(2 * time.Second)
+		u.mustUpgrade()
+	}
+	time.Sleep(2 * time.Second)
+	close(stop)
+	crawlers.Wait()
+	gaps := u.site.Gaps("a.example")
+	slices.Sort(gaps)
+	checkGaps(t, "upgrades with Redis", gaps)
+	u.records() // checks the ids
 }

@@ -111,8 +111,9 @@ type answer struct {
 	RobotsStatus int      `json:"robots_status,omitempty"`
 	RobotsSHA256 string   `json:"robots_sha256,omitempty"`
 	Redirects    []string `json:"redirects,omitempty"`
-	Cause        string   `json:"cause,omitempty"`  // the reason if Allowed is null
-	Tunnel       string   `json:"tunnel,omitempty"` // tunnel or refuse, if the proxy does not intercept the host
+	Cause        string   `json:"cause,omitempty"`     // the reason if Allowed is null
+	HostRule     string   `json:"host_rule,omitempty"` // by which the proxy lets no client visit the host
+	Tunnel       string   `json:"tunnel,omitempty"`    // tunnel or refuse, if the proxy does not intercept the host
 
 	RobotsOwn       bool       `json:"robots_own,omitempty"` // it is a robots_file of the operator
 	RobotsMarks     string     `json:"robots_marks,omitempty"`
@@ -128,7 +129,7 @@ type checker struct {
 	agent   string
 	dialect rules.Dialect
 	judge   *policy.Policy
-	tunnels func(host string) policy.Interception
+	proxy   *policy.Policy // of a proxy with this configuration
 	lookUp  func(context.Context, origin.Origin) (*robots.Snapshot, error)
 	local   bool // lookUp reads a file, and a URL may be a path alone
 	explain bool
@@ -139,12 +140,15 @@ func newChecker(cfg *config.Config, std stdio, agent, file string) (*checker, er
 	if err != nil {
 		return nil, err
 	}
-	configured, err := newPolicy(cfg)
-	if err != nil {
+	configured := inputs{cfg: cfg}
+	if configured.lists, err = readHostLists(cfg, nil); err != nil {
+		return nil, err
+	}
+	if err := configured.compile(); err != nil {
 		return nil, usage(err)
 	}
 	c := &checker{
-		agent: agent, dialect: cfg.Robots.Dialect, judge: judge, tunnels: configured.Interception, local: file != "",
+		agent: agent, dialect: cfg.Robots.Dialect, judge: judge, proxy: configured.policy, local: file != "",
 	}
 	if c.local {
 		c.lookUp, err = fromFile(file, std.in)
@@ -255,7 +259,10 @@ func (c *checker) answer(raw string, o origin.Origin, d policy.Decision, snap *r
 	default:
 		a.fetched(o, snap, time.Now())
 	}
-	if how := c.tunnels(o.Host()); o.Scheme() == "https" && o != anyOrigin && how != policy.Intercept {
+	if o != anyOrigin {
+		a.HostRule, _ = c.proxy.DeniedToAll(o.Host())
+	}
+	if how := c.proxy.Interception(o.Host()); o.Scheme() == "https" && o != anyOrigin && how != policy.Intercept {
 		a.Tunnel = how.String()
 	}
 	if d.Reason == policy.ReasonRobotsUnreachable {
@@ -296,8 +303,16 @@ func showText(w io.Writer, a answer) error {
 		word = map[bool]string{true: "allowed", false: "refused"}[*a.Allowed]
 	}
 	_, err := fmt.Fprintf(w, "%s  %s  %s\n%s%s%s", word, safetext.Text(a.URL), safetext.Text(a.why()),
-		a.source(time.Now()), tunnelText[a.Tunnel], a.Explanation.text())
+		a.source(time.Now()), a.hostText()+tunnelText[a.Tunnel], a.Explanation.text())
 	return err
+}
+
+// hostText is the line for a host that no client may visit.
+func (a answer) hostText() string {
+	if a.HostRule == "" {
+		return ""
+	}
+	return "  host: a proxy with this configuration refuses every request to it: " + safetext.Text(a.HostRule) + "\n"
 }
 
 // tunnelText is the line for a host whose requests a proxy does not see.

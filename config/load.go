@@ -1,9 +1,11 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,10 +46,38 @@ var schema = settings.NewSchema(Config{}, scalars, texts).WithRemoved(map[string
 func Load(o Options) (*Config, []settings.Warning, error) { return load(o, time.Now(), os.Geteuid()) }
 
 func load(o Options, now time.Time, uid int) (*Config, []settings.Warning, error) {
+	l, err := read(o, now, uid)
+	if err != nil {
+		return nil, nil, err
+	}
+	return l.result()
+}
+
+// LoadFor is Load for a program that uses the values of some keys only. Problems of other keys are warnings, unless the
+// file cannot be read as YAML.
+func LoadFor(o Options, keys ...string) (*Config, []settings.Warning, error) {
+	l, err := read(o, time.Now(), os.Geteuid())
+	if err != nil {
+		return nil, nil, err
+	}
+	var problems settings.Problems
+	if !errors.As(l.Err(), &problems) || !l.OK(keys...) ||
+		slices.ContainsFunc(problems, func(p settings.Problem) bool { return p.Key == "" }) {
+		return l.result()
+	}
+	warnings := l.Warnings()
+	for _, p := range problems {
+		warnings = append(warnings, settings.Warning(p))
+	}
+	return l.cfg, warnings, nil
+}
+
+// read reads and checks the sources of o.
+func read(o Options, now time.Time, uid int) (*loader, error) {
 	l := newLoader()
 	if o.Path != "" {
 		if err := l.ReadFile(o.Path); err != nil {
-			return nil, nil, fmt.Errorf("config: %w", err)
+			return nil, fmt.Errorf("config: %w", err)
 		}
 	}
 	l.ReadEnv(envPrefix, o.Env)
@@ -56,6 +86,11 @@ func load(o Options, now time.Time, uid int) (*Config, []settings.Warning, error
 	}
 	l.placeData(o.Env, uid)
 	l.check(now)
+	return l, nil
+}
+
+// result returns the Config, unless it has problems.
+func (l *loader) result() (*Config, []settings.Warning, error) {
 	if err := l.Err(); err != nil {
 		return nil, l.Warnings(), fmt.Errorf("config: %w", err)
 	}

@@ -86,3 +86,25 @@ func TestMergeOfDefaults(t *testing.T) {
 		t.Errorf("tunnels: %d", merged.Limits.Tunnels)
 	}
 }
+
+// LoadFor takes a file with faults in other keys.
+func TestLoadFor(t *testing.T) {
+	for _, row := range []struct{ name, file, fault, warning string }{
+		{"no fault", "data_dir: /d\n", "", ""},
+		{"a fault elsewhere", "data_dir: /d\nmode: enfroce\nadmin: {listen: 127.0.0.1:7}\n", "", "mode: found"},
+		{"a fault of a key", "data_dir: /d\nadmin: {listen: x}\n", "admin.listen: found", ""},
+		{"a misspelt section", "data_dir: /d\nadmim: {listen: 127.0.0.1:7}\n", "did you mean admin?", ""},
+		{"no YAML", "data_dir: /d\nmode: [\n", "not YAML", ""},
+	} {
+		cfg, warnings, err := LoadFor(Options{Path: write(t, row.file)}, "data_dir", "admin", "admin.listen")
+		if (err != nil) != (row.fault != "") || err != nil && !strings.Contains(err.Error(), row.fault) {
+			t.Errorf("%s: %v, want %q", row.name, err, row.fault)
+		}
+		if err == nil && cfg.DataDir != "/d" {
+			t.Errorf("%s: %+v", row.name, cfg)
+		}
+		if (len(warnings) > 0) != (row.warning != "") || len(warnings) > 0 && !strings.Contains(warnings[0].String(), row.warning) {
+			t.Errorf("%s: warnings %v", row.name, warnings)
+		}
+	}
+}

@@ -42,7 +42,7 @@ func newAPICommand(cmd *cobra.Command, std stdio) *apiCommand {
 
 // call sends a request to the instance and decodes the response into v.
 func (c *apiCommand) call(r apiRequest, v any) error {
-	cfg, err := c.settings.load(c.Command, c.std)
+	cfg, err := c.settings.loadForAPI(c.Command, c.std)
 	if err != nil {
 		return err
 	}

@@ -106,8 +106,21 @@ func (s *configSource) load(cmd *cobra.Command, std stdio) (*config.Config, erro
 	return cfg, err
 }
 
-// read loads the configuration. It returns warnings beside an error too.
-func (s *configSource) read(cmd *cobra.Command) (*config.Config, []settings.Warning, error) {
+// loadForAPI loads the keys by which a command finds a running instance. Faults of other keys do not keep an operator
+// from it: they are warnings.
+func (s *configSource) loadForAPI(cmd *cobra.Command, std stdio) (*config.Config, error) {
+	cfg, warnings, err := config.LoadFor(s.options(cmd), "data_dir", "admin", "admin.listen", "admin.token_file")
+	for _, w := range warnings {
+		fmt.Fprintln(std.err, "robotsproxy: warning:", safetext.Lines(w.String()))
+	}
+	if err != nil {
+		return nil, usage(err)
+	}
+	return cfg, nil
+}
+
+// options returns the sources of the configuration.
+func (s *configSource) options(cmd *cobra.Command) config.Options {
 	o := config.Options{Path: s.file, Env: os.Environ()}
 	for key, value := range s.values {
 		if flag := flagName(key); cmd.Flags().Changed(flag) {
@@ -117,7 +130,12 @@ func (s *configSource) read(cmd *cobra.Command) (*config.Config, []settings.Warn
 	for key, address := range s.sockets {
 		o.Overrides = append(o.Overrides, config.Override{Key: key, Value: address, Source: "a socket of the service manager"})
 	}
-	cfg, warnings, err := config.Load(o)
+	return o
+}
+
+// read loads the configuration. It returns warnings beside an error too.
+func (s *configSource) read(cmd *cobra.Command) (*config.Config, []settings.Warning, error) {
+	cfg, warnings, err := config.Load(s.options(cmd))
 	if err != nil {
 		return nil, warnings, usage(err)
 	}

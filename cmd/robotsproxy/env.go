@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/robotsproxy/robotsproxy/config"
 	"github.com/robotsproxy/robotsproxy/internal/clientenv"
 )
 
@@ -20,10 +21,14 @@ func newEnv(std stdio) *cobra.Command {
   robotsproxy env --shell fish | source          fish
   robotsproxy env --shell pwsh | Invoke-Expression
 
-env creates the CA if there is none, and writes the files that the variables name into the data directory.`,
+The files that the variables name are in the data directory. If that has no CA or belongs to another user, env gets the
+CA from the proxy that runs at listen or admin.listen, over a loopback address, and writes the files into your cache
+directory. It prints the fingerprint of that CA, for you to compare with "robotsproxy ca show". If no proxy runs, env
+creates the CA.`,
 		Args: noArgs,
 	}
-	settings := configFlags(cmd, "listen")
+	settings := configFlags(cmd, "listen", "admin.listen")
+	adminURL := cmd.Flags().String("admin", "", "get the CA from the instance with this `URL` of the admin listener")
 	cmd.Flags().StringVar(&shell, "shell", "sh", "write the syntax of `sh`, fish or pwsh")
 	shells := cobra.FixedCompletions(clientenv.Shells(), cobra.ShellCompDirectiveNoFileComp)
 	_ = cmd.RegisterFlagCompletionFunc("shell", shells) // the flag exists
@@ -36,23 +41,14 @@ env creates the CA if there is none, and writes the files that the variables nam
 		if err != nil {
 			return err
 		}
-		ca, err := openCA(cfg, errorLog(std, cfg))
+		ca, err := findClientCA(cmd.Context(), cfg, *adminURL, std)
 		if err != nil {
 			return err
 		}
-		vars, err := clientenv.Write(clientenv.Options{
-			Listen: cfg.Listen, TLS: hasTLS(cfg), CA: ca.PEM(), Dir: cfg.DataDir,
-		})
+		vars, err := clientVariables(cfg, ca, std)
 		if err != nil {
 			return err
 		}
-		if cfg.Auth.Required {
-			fmt.Fprintln(std.err, "robotsproxy:", passwordHint(cfg))
-		}
-		if hasTLS(cfg) {
-			fmt.Fprintln(std.err, "robotsproxy:", tlsHint)
-		}
-		warnReplaced(std, vars)
 		for _, v := range vars {
 			if _, err := fmt.Fprintln(std.out, assignment(v)); err != nil {
 				return err
@@ -61,6 +57,22 @@ env creates the CA if there is none, and writes the files that the variables nam
 		return nil
 	}
 	return cmd
+}
+
+// clientVariables writes the files for clients of the proxy that runs with cfg, and returns the variables that name them.
+func clientVariables(cfg *config.Config, ca clientCA, std stdio) ([]clientenv.Variable, error) {
+	vars, err := clientenv.Write(clientenv.Options{Listen: cfg.Listen, TLS: hasTLS(cfg), CA: ca.pem, Dir: ca.dir})
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Auth.Required {
+		fmt.Fprintln(std.err, "robotsproxy:", passwordHint(cfg))
+	}
+	if hasTLS(cfg) {
+		fmt.Fprintln(std.err, "robotsproxy:", tlsHint)
+	}
+	warnReplaced(std, vars)
+	return vars, nil
 }
 
 // warnReplaced names the proxy variables of the user that vars replace.

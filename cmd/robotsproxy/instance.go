@@ -66,9 +66,13 @@ func adminBase(cfg *config.Config, adminURL string) (url.URL, error) {
 }
 
 // newInstance returns the instance at base. Its Transport ignores the proxy variables, which may name the proxy itself.
-// It has no timeout, because a refresh of many origins takes long.
+// It follows no redirect: the admin listener sends none. It has no timeout, because a refresh of many origins takes long.
 func newInstance(base url.URL, token string) *instance {
-	return &instance{base: base, token: token, client: &http.Client{Transport: &http.Transport{}}}
+	client := &http.Client{
+		Transport:     &http.Transport{},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return &instance{base: base, token: token, client: client}
 }
 
 // tokenFile returns the path of the admin token.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/config"
 	"github.com/robotsproxy/robotsproxy/internal/clientenv"
+	"github.com/robotsproxy/robotsproxy/internal/durable"
 	"github.com/robotsproxy/robotsproxy/internal/safetext"
 )
 
@@ -27,7 +28,10 @@ func newRun(std stdio) *cobra.Command {
 		Short: "Run one program through its own proxy",
 		Long: `Run one program through its own proxy, on a free port. The program gets the variables that "robotsproxy env"
 prints, which also make it trust the CA. When it ends, a summary on standard error lists the blocked requests with the
-rules that blocked them, and the time waited. The exit status is that of the program.`,
+rules that blocked them, and the time waited. The exit status is that of the program.
+
+If the data directory belongs to another user, who runs "robotsproxy serve" with it, the program goes through that proxy
+instead, and there is no summary.`,
 		Example: `  robotsproxy run -- scrapy crawl news
   robotsproxy run --mode report -- wget --mirror https://a.example/`,
 		Args: cobra.ArbitraryArgs,
@@ -53,16 +57,16 @@ func runChild(ctx context.Context, cfg *config.Config, std stdio, args []string)
 	if err != nil {
 		return err
 	}
+	if isForeign(cfg) {
+		return runShared(ctx, cfg, std, path, args)
+	}
 	sum := newSummary()
 	line := newLiveLine(std.err)
 	private, err := startPrivate(cfg, std, sum, line)
 	if err != nil {
 		return &exitError{exitFailed, err}
 	}
-	child := exec.CommandContext(ctx, path, args[1:]...)
-	child.Args[0] = args[0]
-	child.Stdin, child.Stdout, child.Stderr = std.in, std.out, std.err
-	child.Env = append(os.Environ(), private.env...)
+	child := newChild(ctx, std, path, args, private.env)
 	line.start(func() string { return private.statusText(sum) })
 	status := supervise(child)
 	line.stop()
@@ -73,6 +77,40 @@ func runChild(ctx context.Context, cfg *config.Config, std stdio, args []string)
 		sum.report(std.err, args[0])
 	}
 	return status
+}
+
+// newChild returns the command at path with args, which has the variables env besides those of this process.
+func newChild(ctx context.Context, std stdio, path string, args []string, env []string) *exec.Cmd {
+	child := exec.CommandContext(ctx, path, args[1:]...)
+	child.Args[0] = args[0]
+	child.Stdin, child.Stdout, child.Stderr = std.in, std.out, std.err
+	child.Env = append(os.Environ(), env...)
+	return child
+}
+
+// isForeign reports whether the data folder belongs to another user, so that this one cannot run a proxy with it.
+func isForeign(cfg *config.Config) bool {
+	return durable.CheckOwner(cfg.DataDir) != nil || errors.Is(checkData(cfg), fs.ErrPermission)
+}
+
+// runShared runs args through the running proxy that has the data folder.
+func runShared(ctx context.Context, cfg *config.Config, std stdio, path string, args []string) error {
+	running := runningCA(ctx, cfg)
+	if running == nil {
+		return &exitError{exitFailed, fmt.Errorf("%w; and no robotsproxy answers at %s or %s", checkOwnData(cfg),
+			cfg.Listen, cfg.Admin.Listen)}
+	}
+	ca, err := running.keep(std)
+	if err != nil {
+		return &exitError{exitFailed, err}
+	}
+	vars, err := clientVariables(cfg, ca, std)
+	if err != nil {
+		return &exitError{exitFailed, err}
+	}
+	fmt.Fprintf(std.err, "robotsproxy: %s runs through the proxy at %s, because the data folder %s belongs to another user\n",
+		args[0], cfg.Listen, cfg.DataDir)
+	return supervise(newChild(ctx, std, path, args, assignments(vars)))
 }
 
 // findCommand returns the path of the command name. It runs before the proxy starts.
@@ -136,10 +174,16 @@ func (p *privateProxy) setEnv(std stdio, dataDir, listen string) error {
 		return err
 	}
 	warnReplaced(std, vars)
-	for _, v := range vars {
-		p.env = append(p.env, v.Name+"="+v.Value)
-	}
+	p.env = assignments(vars)
 	return nil
+}
+
+// assignments returns vars as an environment.
+func assignments(vars []clientenv.Variable) (env []string) {
+	for _, v := range vars {
+		env = append(env, v.Name+"="+v.Value)
+	}
+	return env
 }
 
 // stop ends the proxy after the child has ended. It waits at most a second for connections that the child left open.

@@ -20,6 +20,8 @@ type Exemptions interface {
 	Add(ctx context.Context, e policy.Exemption) (Exemption, error)
 	// Remove ends the added exemption with an ID, and returns it. It returns false if there is no such exemption.
 	Remove(ctx context.Context, id int64) (Exemption, bool, error)
+	// OtherInstances returns how many instances share their pace with this one. They do not share added exemptions.
+	OtherInstances() int
 }
 
 // The values of Exemption.Source.
@@ -52,6 +54,12 @@ func NewExemption(e policy.Exemption, source string, now time.Time) Exemption {
 		Source: source, Effect: e.Effect.String(), Host: e.Host, Path: e.Path, Client: e.Client,
 		Reason: e.Reason, Owner: e.Owner, Until: e.Until, Expired: e.Expired(now),
 	}
+}
+
+// ExemptionChange is the response to a change of the exemptions.
+type ExemptionChange struct {
+	Exemption
+	Others int `json:"other_instances"` // that the change does not concern
 }
 
 // ExemptionList is the response of GET /exemptions.
@@ -90,7 +98,8 @@ func (h *Handler) addExemption(r *http.Request) (any, error) {
 	if added >= maxExemptions {
 		return nil, &apiError{http.StatusConflict, fmt.Errorf("%d exemptions were added, which is the maximum: remove some", added)}
 	}
-	return h.options.Exemptions.Add(r.Context(), e)
+	shown, err := h.options.Exemptions.Add(r.Context(), e)
+	return ExemptionChange{shown, h.options.Exemptions.OtherInstances()}, err
 }
 
 // removeExemption removes the exemption with the id in the query.
@@ -104,5 +113,5 @@ func (h *Handler) removeExemption(r *http.Request) (any, error) {
 	if err == nil && !found {
 		return nil, &apiError{http.StatusNotFound, fmt.Errorf("no exemption with the id %d was added", id)}
 	}
-	return removed, err
+	return ExemptionChange{removed, h.options.Exemptions.OtherInstances()}, err
 }

@@ -38,6 +38,8 @@ func (x oneExemption) Remove(_ context.Context, id int64) (Exemption, bool, erro
 	return x.All()[1], id == 7, nil
 }
 
+func (oneExemption) OtherInstances() int { return 1 }
+
 // manyExemptions are as many as can be added.
 type manyExemptions struct{ oneExemption }
 

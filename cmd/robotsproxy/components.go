@@ -125,7 +125,7 @@ func newComponents(cfg *config.Config, log *slog.Logger, observe observer) (_ *c
 		return nil, err
 	}
 	c.interventions = &interventions{control: c.control, state: c.state, log: log}
-	c.exemptions = &exemptions{c.control, c.state, log}
+	c.exemptions = &exemptions{c.control, c.state, log, c.redis}
 	c.server, c.fetches, err = c.control.start(in)
 	return c, err
 }

@@ -65,11 +65,11 @@ robots.txt, such as '/api/*'; without it, every path is meant.`,
 		if err := missingFlags(body); err != nil {
 			return err
 		}
-		var added admin.Exemption
+		var added admin.ExemptionChange
 		request := apiRequest{method: http.MethodPost, path: "/exemptions", body: body}
 		return api.show(request, &added, func(w io.Writer) error {
-			_, err := fmt.Fprintf(w, "Exemption %d holds from now on: %s.\nrobotsproxy exempt rm %d ends it.\n",
-				added.ID, describeExemption(added), added.ID)
+			_, err := fmt.Fprintf(w, "Exemption %d holds from now on: %s.\n%srobotsproxy exempt rm %d ends it.\n",
+				added.ID, describeExemption(added.Exemption), othersText(added.Others), added.ID)
 			return err
 		})
 	}
@@ -93,6 +93,14 @@ func missingFlags(body map[string]string) error {
 	}
 	return usage(fmt.Errorf("exempt add needs %s: an exemption has a reason and an owner, for auditors, and an end if it allows",
 		strings.Join(missing, ", ")))
+}
+
+// othersText says that a change does not concern the other instances.
+func othersText(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("That is so on 1 of %d instances: call each of the others with --admin URL.\n", n+1)
 }
 
 // describeExemption returns the effect, place, client, end, reason and owner of e on one line.
@@ -179,10 +187,11 @@ remove it there, and call robotsproxy reload.`,
 		if len(args) != 1 {
 			return usage(errors.New("exempt rm needs one ID, which robotsproxy exempt ls shows"))
 		}
-		var removed admin.Exemption
+		var removed admin.ExemptionChange
 		request := apiRequest{method: http.MethodDelete, path: "/exemptions", query: url.Values{"id": args}}
 		return api.show(request, &removed, func(w io.Writer) error {
-			_, err := fmt.Fprintf(w, "Exemption %d is removed: %s.\n", removed.ID, describeExemption(removed))
+			_, err := fmt.Fprintf(w, "Exemption %d is removed: %s.\n%s",
+				removed.ID, describeExemption(removed.Exemption), othersText(removed.Others))
 			return err
 		})
 	}

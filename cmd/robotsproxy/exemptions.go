@@ -9,6 +9,7 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/admin"
 	"github.com/robotsproxy/robotsproxy/policy"
+	"github.com/robotsproxy/robotsproxy/ratelimit/redislease"
 	"github.com/robotsproxy/robotsproxy/store"
 )
 
@@ -17,6 +18,15 @@ type exemptions struct {
 	control *control
 	state   *store.State
 	log     *slog.Logger
+	redis   *redislease.Client // nil without Redis
+}
+
+// OtherInstances returns how many instances share their pace with this one.
+func (x *exemptions) OtherInstances() int {
+	if x.redis == nil {
+		return 0
+	}
+	return max(0, x.redis.Stats().Instances-1)
 }
 
 // All returns the exemptions of the configuration, then the added ones.

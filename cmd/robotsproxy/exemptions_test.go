@@ -2,12 +2,16 @@ package main
 
 import (
 	"log/slog"
+	"net/http"
+	"os/exec"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/config"
+	"github.com/robotsproxy/robotsproxy/internal/redistest"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
 )
@@ -72,5 +76,28 @@ func TestExemptionsAtOnce(t *testing.T) {
 	}
 	if _, denied := c.control.policy().Denied(request, time.Now()); denied {
 		t.Error("the policy has exemptions that were removed")
+	}
+}
+
+// An exemption that is added concerns one instance, and the command says so.
+func TestExemptionOfOneInstance(t *testing.T) {
+	f := newFleet(t, 2, redisConfig(redistest.Start(t), "spread"))
+	add := func(s *server) string {
+		t.Helper()
+		cmd := exec.Command(binaryPath, "exempt", "add", "a.example/page/2", "--effect", "deny", "--reason", "r", "--owner", "o",
+			"--data-dir", s.dir, "--admin", "http://"+s.admin)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return string(out)
+	}
+	settle(t, "the instances know each other", func() bool {
+		return strings.Contains(add(f.instances[0]), "That is so on 1 of 2 instances: call each of the others with --admin URL.\n")
+	})
+	for i, want := range []int{http.StatusForbidden, http.StatusOK} {
+		if resp := f.get(f.through(i), "a.example", "/page/2"); resp.StatusCode != want {
+			t.Errorf("instance %d answers %s, want %d", i, resp.Status, want)
+		}
 	}
 }

@@ -182,7 +182,7 @@ func newService(cfg *config.Config, stderr io.Writer, sockets *sockets) (_ *serv
 	if s.program, err = programPath(); err != nil {
 		return nil, err
 	}
-	l, err := s.sockets.listen("listen", cfg.Listen)
+	l, err := s.listen("listen", cfg.Listen)
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +190,7 @@ func newService(cfg *config.Config, stderr io.Writer, sockets *sockets) (_ *serv
 	if err := s.newAdmin(metrics); err != nil {
 		return nil, errors.Join(err, s.proxyListener.Close())
 	}
-	if s.adminListener, err = s.sockets.listen("admin.listen", cfg.Admin.Listen); err != nil {
+	if s.adminListener, err = s.listen("admin.listen", cfg.Admin.Listen); err != nil {
 		return nil, errors.Join(err, s.proxyListener.Close())
 	}
 	s.components.guard.Protect(s.adminListener.Addr())

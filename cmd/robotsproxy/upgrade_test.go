@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -35,7 +36,7 @@ type upgraded struct {
 }
 
 // startUpgraded starts the program under a name of its own.
-func startUpgraded(t *testing.T, config string) *upgraded {
+func startUpgraded(t *testing.T, config string, flags ...string) *upgraded {
 	t.Helper()
 	site := robotstest.New(t)
 	site.SetRobots("a.example", robotstest.Robots{Body: clientRobots})
@@ -47,7 +48,7 @@ func startUpgraded(t *testing.T, config string) *upgraded {
 	if err := os.Symlink(binaryPath, program); err != nil {
 		t.Fatal(err)
 	}
-	s, err := startProgram(program, filepath.Join(dir, "data"), os.Environ(), "--config", file)
+	s, err := startProgram(program, filepath.Join(dir, "data"), os.Environ(), append(flags, "--config", file)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -510,4 +511,83 @@ func TestUpgradeWithRedis(t *testing.T) {
 	slices.Sort(gaps)
 	checkGaps(t, "upgrades with Redis", gaps)
 	u.records() // checks the ids
+}
+
+// freePort returns an address that no program listens on.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// A second robotsproxy is told of the first one. If that is about to stop, the second one takes its place, and refuses
+// no connection meanwhile.
+func TestStartBesideAnother(t *testing.T) {
+	listen, control := freePort(t), freePort(t)
+	u := startUpgraded(t, "drain_delay: 0s\n", "--listen", listen, "--admin-listen", control)
+	start := func() *exec.Cmd {
+		cmd := exec.Command(binaryPath, u.cmd.Args[1:]...)
+		cmd.Dir = u.cmd.Dir
+		return cmd
+	}
+	if out, err := start().CombinedOutput(); err == nil || !strings.Contains(string(out), "robotsproxy upgrade replaces it") {
+		t.Errorf("a second start: %v\n%s", err, out)
+	}
+	held := make(chan error, 1)
+	go func() {
+		resp, err := u.client().Get(u.url("http", "b.example", "/delay/3s"))
+		if err == nil {
+			resp.Body.Close()
+		}
+		held <- err
+	}()
+	settle(t, "held", func() bool { return u.status().Active == 1 })
+	if err := u.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	settle(t, "draining", func() bool { return !u.status().Ready })
+	second := start()
+	var log lockedBuffer
+	second.Stderr = &log
+	if err := second.Start(); err != nil {
+		t.Fatal(err)
+	}
+	u.pids = append(u.pids, second.Process.Pid)
+	settle(t, "waiting", func() bool { return strings.Contains(log.String(), "about to stop") })
+	resp, err := u.client().Get(u.url("http", "b.example", "/page/1"))
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Errorf("a request meanwhile: %v, %v\n%s", resp, err, &log)
+	} else {
+		resp.Body.Close()
+	}
+	if err := <-held; err != nil {
+		t.Errorf("the request of the first one: %v", err)
+	}
+}
+
+// The service manager hears which process is the main one now.
+func TestUpgradeTellsTheServiceManager(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notify")
+	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer manager.Close()
+	t.Setenv("NOTIFY_SOCKET", path)
+	u := startUpgraded(t, "")
+	u.mustUpgrade()
+	want := fmt.Sprintf("MAINPID=%d", u.pids[1])
+	var heard []string
+	for buf := make([]byte, 4096); !slices.Contains(heard, want); {
+		manager.SetReadDeadline(time.Now().Add(10 * time.Second))
+		n, err := manager.Read(buf)
+		if err != nil {
+			t.Fatalf("heard %q, want %s: %v", heard, want, err)
+		}
+		heard = append(heard, strings.Split(string(buf[:n]), "\n")...)
+	}
 }

@@ -165,3 +165,11 @@ type settings struct {
 func newSettings(o Options, version int) *settings {
 	return &settings{o, version, clientsByUser(o.Users)}
 }
+
+// withoutPolicy returns s for an exchange that may be open for days. Its request has been judged, and a Policy that Reload
+// has replaced may be large.
+func (s *settings) withoutPolicy() *settings {
+	without := *s
+	without.Policy = nil
+	return &without
+}

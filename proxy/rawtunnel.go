@@ -82,6 +82,7 @@ func (s *Server) openRawTunnel(w *hijackWriter, ex *exchange, r *http.Request) (
 	ex.rec.Status = http.StatusOK
 	ex.response.ResponseWriter = nil                           // to free its buffers
 	ex.grant.Release(ratelimit.Outcome{Status: http.StatusOK}) // as after an upgrade: the tunnel may last for hours
+	ex.settings = ex.settings.withoutPolicy()
 	t = &rawTunnel{ex: ex, client: client, origin: origin, idle: ex.settings.IdleTimeout, began: time.Now()}
 	if err := ex.keepOpen(t.close); err != nil {
 		t.close(err)

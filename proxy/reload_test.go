@@ -3,9 +3,12 @@ package proxy
 import (
 	"net/http"
 	"net/netip"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coder/websocket"
 
 	"github.com/robotsproxy/robotsproxy/policy"
 )
@@ -157,5 +160,51 @@ func TestReloadKeeps(t *testing.T) {
 	if now.Pseudonym != before.Pseudonym || now.IDs != before.IDs || now.Logger != before.Logger ||
 		now.HeaderTimeout != before.HeaderTimeout || now.IdleTimeout != before.IdleTimeout {
 		t.Errorf("settings: %+v", now)
+	}
+}
+
+// A Policy that was replaced is not kept in memory by what stays open for long.
+func TestReloadFreesThePolicy(t *testing.T) {
+	for name, open := range map[string]func(*rig){
+		"a raw tunnel": func(r *rig) {
+			if resp, _, _ := r.connect(r.site.TLSPort(), "", ""); resp.StatusCode != http.StatusOK {
+				r.t.Fatal(resp.Status)
+			}
+		},
+		"a WebSocket": func(r *rig) {
+			url := "ws" + strings.TrimPrefix(r.url("http", "/ws"), "http")
+			if _, _, err := websocket.Dial(r.t.Context(), url, &websocket.DialOptions{HTTPClient: r.client(true)}); err != nil {
+				r.t.Fatal(err)
+			}
+		},
+		"an idle tunnel": func(r *rig) { r.get(r.client(true), r.url("https", "/page/1")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, func(o *Options) { o.Snapshots = fixed("") })
+			freed := make(chan struct{})
+			func() {
+				o := policy.Options{}
+				if name == "a raw tunnel" {
+					o.TunnelHosts = []string{"a.example"}
+				}
+				p := r.newPolicy(o)
+				runtime.AddCleanup(p, func(struct{}) { close(freed) }, struct{}{})
+				r.reload(func(o *Options) { o.Policy = p })
+			}()
+			open(r)
+			r.reload(func(o *Options) { o.Policy = r.newPolicy(policy.Options{}) })
+			r.eventually("the end of the Policy", func() bool {
+				runtime.GC()
+				select {
+				case <-freed:
+					return true
+				default:
+					return false
+				}
+			})
+			if r.server.Tunnels() != 1 {
+				t.Errorf("%d tunnels and WebSockets are open, want 1", r.server.Tunnels())
+			}
+		})
 	}
 }

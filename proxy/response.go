@@ -129,6 +129,7 @@ func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	w.ex.settings = w.ex.settings.withoutPolicy()
 	w.hijacked = newWebSocket(conn, w.upgraded, w.ex, w.ex.settings.IdleTimeout)
 	w.ex.server.track(w.hijacked)
 	w.detach = context.AfterFunc(w.ex.server.streams, func() { w.ex.cancel(errStopping) })

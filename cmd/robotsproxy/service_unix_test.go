@@ -289,3 +289,43 @@ func TestReopenedRecords(t *testing.T) {
 		t.Errorf("%d records of %d requests in %d files", len(seen), clients*each, files)
 	}
 }
+
+// An upgrade keeps the sockets of the service manager, which learns the ID of the process that serves.
+func TestUpgradeWithSockets(t *testing.T) {
+	m := newManager(t)
+	t.Setenv("NOTIFY_SOCKET", m.path)
+	proxyAt, adminAt := listenTCP(t, "127.0.0.1:0"), listenTCP(t, "127.0.0.1:0")
+	data := filepath.Join(t.TempDir(), "data")
+	cmd, out := startWithSockets(t, "proxy:admin", []net.Listener{proxyAt, adminAt}, "--data-dir", data)
+	go io.Copy(io.Discard, out)
+	m.expect(t, "READY=1")
+	upgrade, err := exec.Command(binaryPath, "upgrade", "--data-dir", data, "--admin", "http://"+adminAt.Addr().String(), "--format", "json").CombinedOutput()
+	if err != nil {
+		t.Fatalf("upgrade: %v: %s", err, upgrade)
+	}
+	var u struct {
+		PID    int `json:"pid"`
+		OldPID int `json:"old_pid"`
+	}
+	if err := json.Unmarshal(upgrade, &u); err != nil || u.OldPID != cmd.Process.Pid {
+		t.Fatalf("upgrade: %s, %v", upgrade, err)
+	}
+	next, err := os.FindProcess(u.PID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Kill()
+	m.expect(t, fmt.Sprintf("MAINPID=%d", u.PID))
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("the old process ended with %v", err)
+	}
+	resp, err := http.Get("http://" + proxyAt.Addr().String() + "/proxy.pac")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if err := next.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	m.expect(t, "STOPPING=1")
+}

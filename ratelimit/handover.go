@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,8 +22,8 @@ import (
 // nothing had happened. The messages are JSON values, each of which names the operation. The old process sends messages,
 // the new one replies.
 
-// handOverTime bounds how long a HandOver holds back other calls. A million lanes take less than half of it.
-const handOverTime = 20 * time.Second
+// handOverTime bounds how long a HandOver holds back other calls. A million lanes take about six seconds.
+const handOverTime = 30 * time.Second
 
 // errMoved is the error of a call that needs a lane while another process has the lanes.
 var errMoved = errors.New("ratelimit: another process has taken over the lanes")
@@ -93,17 +94,29 @@ func (g *grantState) terms(now time.Time) terms {
 // this end notices too.
 type wire struct {
 	conn net.Conn
-	mu   sync.Mutex // guards enc
+	mu   sync.Mutex    // guards the fields below
+	buf  *bufio.Writer // of enc
 	enc  *json.Encoder
 }
 
-func newWire(conn net.Conn) *wire { return &wire{conn: conn, enc: json.NewEncoder(conn)} }
+func newWire(conn net.Conn) *wire {
+	buf := bufio.NewWriterSize(conn, 64<<10)
+	return &wire{conn: conn, buf: buf, enc: json.NewEncoder(buf)}
+}
 
-func (w *wire) send(v any) error {
+func (w *wire) send(v any) error { return w.sendAll(func(put func(any)) { put(v) }) }
+
+// sendAll sends the values that values passes to put.
+func (w *wire) sendAll(values func(put func(any))) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	err := w.enc.Encode(v)
-	if err != nil {
+	var err error
+	values(func(v any) {
+		if err == nil {
+			err = w.enc.Encode(v)
+		}
+	})
+	if err = errors.Join(err, w.buf.Flush()); err != nil {
 		w.conn.Close()
 	}
 	return err

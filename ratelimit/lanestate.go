@@ -10,12 +10,12 @@ import (
 // shorter. It contains no debts and no misses, so turns begin anew.
 type laneState struct {
 	Key         string
-	DelayFrom   *time.Duration `json:",omitempty"` // how long ago; nil: no request was sent
-	GapFrom     *time.Duration `json:",omitempty"`
-	ReportSlot  *time.Duration `json:",omitempty"` // how long ago; negative: in the future
-	Starts      *float64       `json:",omitempty"` // tokens of the pacer's second bucket; nil: it is full
-	Longest     time.Duration
-	AvgDuration time.Duration
+	DelayFrom   *time.Duration  `json:",omitempty"` // how long ago; nil: no request was sent
+	GapFrom     *time.Duration  `json:",omitempty"`
+	ReportSlot  *time.Duration  `json:",omitempty"` // how long ago; negative: in the future
+	Starts      *float64        `json:",omitempty"` // tokens of the pacer's second bucket; nil: it is full
+	Longest     time.Duration   `json:",omitempty"`
+	AvgDuration time.Duration   `json:",omitempty"`
 	Hold        *holdState      `json:",omitempty"`
 	InFlight    []inflightState `json:",omitempty"` // oldest first
 	Waiting     []waiterState   `json:",omitempty"` // the clients in the order of their turns

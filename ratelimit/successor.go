@@ -37,16 +37,15 @@ func (s *successor) offer(lanes []*lane) error {
 	if err := s.wire.conn.SetDeadline(time.Now().Add(handOverTime)); err != nil {
 		return err
 	}
-	for _, ln := range lanes {
-		now := time.Now()
-		if ln.idle(now) {
-			continue
+	err := s.wire.sendAll(func(put func(any)) {
+		for _, ln := range lanes {
+			if now := time.Now(); !ln.idle(now) {
+				put(message{Op: opLane, Lane: ln.export(ln.key, s, now)})
+			}
 		}
-		if err := s.wire.send(message{Op: opLane, Lane: ln.export(ln.key, s, now)}); err != nil {
-			return err
-		}
-	}
-	if err := s.wire.send(message{Op: opEnd}); err != nil {
+		put(message{Op: opEnd})
+	})
+	if err != nil {
 		return err
 	}
 	select {

@@ -8,9 +8,9 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/settings"
 )
 
-// Merge returns the Config that a proxy which runs with c has after it has read next: next, but with the values of c for
-// keys that need a restart. The changes are those from c to next. Merge returns an error, which wraps settings.Problems,
-// if the values do not fit together: next may rely on a key that needs a restart.
+// Merge returns the Config that a proxy which runs with c has after it has read next: next, but with the values of c
+// for keys that need a restart. The changes are those from c to next. Merge returns an error, which wraps
+// settings.Problems, if the values do not fit together: next may rely on a key that needs a restart.
 func (c *Config) Merge(next *Config) (*Config, []settings.Change, error) {
 	return c.merge(next, time.Now())
 }

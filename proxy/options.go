@@ -78,7 +78,8 @@ type Options struct {
 	// Pace says which hosts share a lane.
 	Pace Pace
 
-	// UserAgent replaces the User-Agent of the requests of clients without their own. If empty, that of the client is sent.
+	// UserAgent replaces the User-Agent of the requests of clients without their own. If empty, that of the client is
+	// sent.
 	UserAgent string
 
 	// RefusalStatus is the status of refusals by robots.txt. If zero, 403.
@@ -166,8 +167,8 @@ func newSettings(o Options, version int) *settings {
 	return &settings{o, version, clientsByUser(o.Users)}
 }
 
-// withoutPolicy returns s for an exchange that may be open for days. Its request has been judged, and a Policy that Reload
-// has replaced may be large.
+// withoutPolicy returns s for an exchange that may be open for days. Its request has been judged, and a Policy that
+// Reload has replaced may be large.
 func (s *settings) withoutPolicy() *settings {
 	without := *s
 	without.Policy = nil

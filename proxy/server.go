@@ -121,8 +121,8 @@ func New(o Options) (*Server, error) {
 // the new ones when it has its place, as the client that it is by then. Connections stay open, and a client may hold
 // more than new Limits allow until it has given some back.
 //
-// Reload keeps TLS, ProxyProtocol, Pseudonym, IDs, Logger, HeaderTimeout and IdleTimeout. It returns an error and changes nothing if o is
-// invalid. The caller must not change what o refers to afterwards, and must serialise calls.
+// Reload keeps TLS, ProxyProtocol, Pseudonym, IDs, Logger, HeaderTimeout and IdleTimeout. It returns an error and
+// changes nothing if o is invalid. The caller must not change what o refers to afterwards, and must serialise calls.
 func (s *Server) Reload(o Options) error {
 	now := s.settings.Load()
 	o.Pseudonym, o.IDs, o.Logger = now.Pseudonym, now.IDs, now.Logger

@@ -32,9 +32,9 @@ func newConfigPrint(std stdio) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "print",
 		Short: "Print every key with its value, from the file, variables, flags and defaults",
-		Long: `Print every key with the value that robotsproxy serve would use with the same file, variables and flags, as a file that
-can be read again. Passwords are masked. With --origin, print one key a line with the place that set it: "default",
-FILE:LINE:COLUMN, a variable or a flag.`,
+		Long: `Print every key with the value that robotsproxy serve would use with the same file, variables and flags, as a
+file that can be read again. Passwords are masked. With --origin, print one key a line with the place that set it:
+"default", FILE:LINE:COLUMN, a variable or a flag.`,
 		Args: noArgs,
 	}
 	source := configFlags(cmd, "listen", "admin.listen", "mode")
@@ -73,8 +73,8 @@ func newConfigInit(std stdio) *cobra.Command {
 	return &cobra.Command{
 		Use:   "init [FILE]",
 		Short: "Write a configuration with every key, its default and its meaning",
-		Long: `Write a configuration with every key, its default and its meaning to FILE, robotsproxy.yaml if none is given, or to
-standard output if FILE is "-". An existing file is not replaced.`,
+		Long: `Write a configuration with every key, its default and its meaning to FILE, robotsproxy.yaml if none is given,
+or to standard output if FILE is "-". An existing file is not replaced.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch len(args) {
@@ -112,8 +112,8 @@ func newConfigSchema(std stdio) *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of the configuration, for editors",
-		Long: `Print the JSON Schema of the configuration, for editors. With yaml-language-server, write it to a file and begin the
-configuration with the line
+		Long: `Print the JSON Schema of the configuration, for editors. With yaml-language-server, write it to a file and
+begin the configuration with the line
 
   # yaml-language-server: $schema=FILE`,
 		Args: noArgs,

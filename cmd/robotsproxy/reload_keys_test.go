@@ -155,7 +155,7 @@ func TestReloadOfEachKey(t *testing.T) {
 			if now := valueOf(c.control.config(), v.Key); (now == v.Text) != v.Restart {
 				t.Errorf("%s is %q now, and was %q", v.Key, now, v.Text)
 			}
-			if changes, err = c.reload(load(base)); err != nil {
+			if _, err = c.reload(load(base)); err != nil {
 				t.Fatal(err)
 			}
 			if now := valueOf(c.control.config(), v.Key); now != v.Text {

@@ -169,9 +169,9 @@ func newReload(std stdio) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reload",
 		Short: "Make a running robotsproxy read its configuration again, and print what has changed",
-		Long: `Make a running robotsproxy read its configuration again, with the flags and variables with which it was started, and
-print what has changed. Crawls go on meanwhile. A change that needs a restart is printed as such and has no effect until
-then. If the configuration is wrong, nothing changes: reload prints all faults and exits with status 2.`,
+		Long: `Make a running robotsproxy read its configuration again, with the flags and variables with which it was
+started, and print what has changed. Crawls go on meanwhile. A change that needs a restart is printed as such and has no
+effect until then. If the configuration is wrong, nothing changes: reload prints all faults and exits with status 2.`,
 		Args: noArgs,
 	}
 	api := newAPICommand(cmd, std)

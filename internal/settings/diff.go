@@ -26,9 +26,9 @@ func (c Change) String() string {
 	return c.Key + ": " + c.Text
 }
 
-// Diff returns the changes from before to after, structs of the schema's type, in the order of the fields. It finds the
-// entries of a list of sections by the keys in the "id" tag of its field, such as `id:"host,path"`. The texts of secrets
-// are masked as in Values.
+// Diff returns the changes from before to after, structs of the schema's type, in the order of the fields. It finds
+// the entries of a list of sections by the keys in the "id" tag of its field, such as `id:"host,path"`. The texts of
+// secrets are masked as in Values.
 func (s *Schema) Diff(before, after any) []Change {
 	return s.diff(reflect.ValueOf(before), reflect.ValueOf(after), "", false)
 }

@@ -7,8 +7,8 @@ import (
 )
 
 // JSONSchema returns a JSON Schema (draft 2020-12) of the files that a Decoder reads, for editors. Defaults is a struct
-// of the schema's type, and descriptions has the descriptions of keys, as Comments returns them. What only the parser of a scalar knows, such as the bounds of a duration, is in the
-// descriptions alone.
+// of the schema's type, and descriptions has the descriptions of keys, as Comments returns them. What only the parser of
+// a scalar knows, such as the bounds of a duration, is in the descriptions alone.
 func (s *Schema) JSONSchema(title string, defaults any, descriptions map[string]string) map[string]any {
 	j := jsonSchema{s, descriptions}
 	schema := j.section(reflect.ValueOf(defaults), "")

@@ -55,6 +55,7 @@ var otherValues = map[string]string{
 	"refusal.status":                         "451",
 	"response_fields":                        "true",
 	"grace":                                  "5s",
+	"drain_delay":                            "1s",
 	"audit.jsonl":                            "other.jsonl",
 	"audit.buffer":                           "100",
 	"audit.on_failure":                       "continue",

@@ -20,6 +20,7 @@ type Relay struct {
 	delay  time.Duration
 	cut    []byte
 	conns  map[net.Conn]bool
+	parted bool
 	closed bool
 }
 
@@ -63,6 +64,24 @@ func (r *Relay) Cut(word string) {
 	r.cut = []byte(word)
 }
 
+// Part closes all connections, and each new one at once, until Join.
+func (r *Relay) Part() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.parted = true
+	for conn := range r.conns {
+		conn.Close()
+	}
+	clear(r.conns)
+}
+
+// Join ends a Part.
+func (r *Relay) Join() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.parted = false
+}
+
 // takesCut reports whether to drop the reply to a request. It reports true once per Cut.
 func (r *Relay) takesCut(request []byte) bool {
 	r.mu.Lock()
@@ -97,11 +116,11 @@ func (r *Relay) accept() {
 	}
 }
 
-// keep registers a pair of connections. It reports false if the Relay is closed.
+// keep registers a pair of connections. It reports false if the Relay forwards nothing.
 func (r *Relay) keep(client, server net.Conn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed {
+	if r.closed || r.parted {
 		server.Close()
 		return false
 	}

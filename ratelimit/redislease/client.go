@@ -88,17 +88,18 @@ type Options struct {
 // A Client shares lanes over a Redis server, version 5 or later. It implements ratelimit.Coordinator and is safe for
 // concurrent use.
 type Client struct {
-	id      string
-	prefix  string
-	channel string
-	onDown  OnDown
-	log     *slog.Logger
-	redis   redis.UniversalClient
-	health  *health
-	probe   *probe
-	pipes   [pipes]*pipe
-	wake    atomic.Pointer[func(key string)]
-	send    chan struct{} // capacity 1: sendLoop is to send the pending updates
+	id       string
+	prefix   string
+	channel  string
+	onDown   OnDown
+	log      *slog.Logger
+	redis    redis.UniversalClient
+	health   *health
+	probe    *probe
+	pipes    [pipes]*pipe
+	wake     atomic.Pointer[func(key string)]
+	document atomic.Pointer[Document] // nil until OpenDocument
+	send     chan struct{}            // capacity 1: sendLoop is to send the pending updates
 
 	number    atomic.Int64 // of this instance
 	overrides overrides
@@ -180,6 +181,9 @@ func (c *Client) Close() error {
 	c.close()
 	c.loops.Wait()
 	if c.health.down() == nil {
+		if d := c.document.Load(); d != nil {
+			d.leave()
+		}
 		c.heartbeat(0)
 	}
 	return c.redis.Close()

@@ -19,7 +19,8 @@
 -- KEYS[5]  hash: how many requests wait in each instance, and when it said so
 -- KEYS[6]  sorted set: recent answers of 429 and 503 that began no pause, by the time at which they came
 -- KEYS[7]  hash: since, the time from which this server remembers. A server that has lost its memory has another value.
---          The heartbeats of the instances keep this key.
+--          The heartbeats of the instances keep this key. document, the number of the document's revision: see
+--          document.lua.
 -- ARGV     verb, instance, key, channel, how long a lease lasts, until when the caller waits (0: unknown), and the
 --          arguments of the verb
 local lane, held, line, override, crowd, heard, memory = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
@@ -70,7 +71,8 @@ if not check(lane, 'hash') then
 end
 check(memory, 'hash')
 
-local since = tonumber(redis.call('HGET', memory, 'since') or '')
+local known = redis.call('HMGET', memory, 'since', 'document')
+local since, document = tonumber(known[1] or ''), tonumber(known[2] or '') or 0
 if not since then
   since = now
   redis.call('HSET', memory, 'since', text(now))
@@ -119,9 +121,11 @@ local function remind(at, stop, floor, ends, life)
   return true
 end
 
--- run runs the verb. Every answer ends with whether a value was reset, the time, and since when this server remembers.
+-- run runs the verb. Every answer ends with the number of the document's revision, whether a value was reset, the
+-- time, and since when this server remembers.
 local function run()
   local answer = { verbs[verb](unpack(ARGV, 7)) }
+  answer[#answer + 1] = document
   answer[#answer + 1] = corrupt
   answer[#answer + 1] = now
   answer[#answer + 1] = since

@@ -122,6 +122,7 @@ func (c *Client) heartbeat(lasts time.Duration) {
 	if c.hasPending() {
 		c.wantSend()
 	}
+	c.wantSync()
 }
 
 // register runs instances.lua. It sends no more than the ten words that Redis accepts from a client without the
@@ -201,9 +202,9 @@ func infoField(info, name string) string {
 	return ""
 }
 
-// listen calls the function of Watch with the key of each message. go-redis connects again if the connection breaks.
+// listen calls the function of Watch with the key of each message, and synchronizes the Document if it has changed. go-redis connects again if the connection breaks.
 func (c *Client) listen() {
-	messages := c.redis.Subscribe(c.closing, c.channel)
+	messages := c.redis.Subscribe(c.closing, c.channel, c.documentChannel())
 	defer messages.Close()
 	c.awaitSubscription(messages)
 	channel := messages.Channel()
@@ -214,6 +215,10 @@ func (c *Client) listen() {
 		case m, open := <-channel:
 			if !open {
 				return
+			}
+			if m.Channel == c.documentChannel() {
+				c.wantSync()
+				continue
 			}
 			if f := c.wake.Load(); f != nil && m.Payload != "" {
 				(*f)(m.Payload)

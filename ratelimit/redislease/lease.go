@@ -96,6 +96,12 @@ func (c *Client) askTwice(r ratelimit.LeaseRequest) (ratelimit.LeaseResult, erro
 	if v.duration(1) < 0 {
 		return c.notYet(r, commandTimeout), nil
 	}
+	if c.outdated(v.number(len(v) - 4)) {
+		if l != nil {
+			l.Cancel()
+		}
+		return c.notYet(r, acknowledgedEvery), nil
+	}
 	result := ratelimit.LeaseResult{
 		Wait: v.duration(1), Gap: v.duration(2), Paused: v.duration(3), PauseSource: v.source(9),
 		Rivals: v.numbers(8), LastLease: v.number(10), Mode: ratelimit.ModeRedis,

@@ -80,7 +80,7 @@ func (c *Client) call(cmd *command) (reply, error) {
 // since when Redis remembers.
 func (c *Client) read(cmd *command, answer *redis.Cmd, sent time.Time) (reply, error) {
 	values, err := answer.Slice()
-	if err == nil && len(values) < 4 {
+	if err == nil && len(values) < 5 {
 		err = errors.New("the answer of the script is too short")
 	}
 	if err != nil {

@@ -40,7 +40,8 @@ type InterventionEffect struct {
 type InstanceCount struct {
 	Total        int      `json:"total"`
 	Acknowledged int      `json:"acknowledged"`
-	Missing      []string `json:"missing,omitempty"`
+	Missing      []string `json:"missing,omitempty"` // those that may not obey it yet, and since when they are silent
+	Error        string   `json:"error,omitempty"`   // why the others could not be asked
 }
 
 // Intervention is an intervention of the API.

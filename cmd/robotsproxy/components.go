@@ -126,7 +126,12 @@ func newComponents(cfg *config.Config, log *slog.Logger, observe observer) (_ *c
 	}
 	c.interventions = &interventions{control: c.control, state: c.state, log: log}
 	c.exemptions = &exemptions{c.control, c.state, log, c.redis}
-	c.server, c.fetches, err = c.control.start(in)
+	if c.server, c.fetches, err = c.control.start(in); err != nil {
+		return nil, err
+	}
+	if c.redis != nil {
+		err = c.interventions.share(c.redis, cfg)
+	}
 	return c, err
 }
 

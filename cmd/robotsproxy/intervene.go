@@ -138,7 +138,7 @@ func (c *intervening) intervene(n admin.NewIntervention, does string) error {
 	}
 	var done admin.InterventionChange
 	r := apiRequest{method: http.MethodPost, path: "/interventions", body: n}
-	return c.show(r, &done, func(w io.Writer) error {
+	return c.showChange(r, &done, func(w io.Writer) error {
 		for _, i := range done.Interventions {
 			fmt.Fprintf(w, "%s on %s%s.%s\n", begun(i), instances(done.Instances), end(i), effects(i, done.InterventionEffect))
 			host := i.Host
@@ -240,7 +240,7 @@ the only host that has any.`,
 		}
 		var done admin.InterventionChange
 		r := apiRequest{method: http.MethodDelete, path: "/interventions", query: query}
-		return c.show(r, &done, func(w io.Writer) error {
+		return c.showChange(r, &done, func(w io.Writer) error {
 			for _, i := range done.Interventions {
 				fmt.Fprintf(w, "%s on %s.\n", lifted(i), instances(done.Instances))
 			}
@@ -249,6 +249,23 @@ the only host that has any.`,
 		})
 	}
 	return cmd
+}
+
+// showChange makes a change and shows it. The error names the instances on which it may not be in force.
+func (c *intervening) showChange(r apiRequest, done *admin.InterventionChange, text func(io.Writer) error) error {
+	if err := c.show(r, done, text); err != nil {
+		return err
+	}
+	n := done.Instances
+	if len(n.Missing) == 0 {
+		return nil
+	}
+	why := ""
+	if n.Error != "" {
+		why = " (" + safetext.Lines(n.Error) + ")"
+	}
+	return fmt.Errorf("%s did not confirm it%s: %s. It gets the change as soon as it reaches Redis",
+		count(len(n.Missing), "instance"), why, safetext.Lines(strings.Join(n.Missing, "; ")))
 }
 
 // warn says on standard error what is wrong with a change.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/admin"
 	"github.com/robotsproxy/robotsproxy/policy"
+	"github.com/robotsproxy/robotsproxy/ratelimit/redislease"
 	"github.com/robotsproxy/robotsproxy/store"
 )
 
@@ -19,6 +20,9 @@ type interventions struct {
 	log     *slog.Logger
 
 	mu sync.Mutex // orders the changes, which the store gets after they are in force
+
+	shared *redislease.Document      // nil without Redis; orders the changes instead of mu, and guards effect
+	effect *admin.InterventionEffect // of the change of this instance that is applied next; nil: it is another one's
 }
 
 // Interventions returns the interventions that are in force.
@@ -69,6 +73,9 @@ func (is *interventions) Lift(ctx context.Context, hosts []string, who string) (
 func (is *interventions) change(
 	ctx context.Context, with func([]policy.Intervention) []policy.Intervention,
 ) (effect admin.InterventionEffect, err error) {
+	if is.shared != nil {
+		return is.changeShared(ctx, with)
+	}
 	is.mu.Lock()
 	defer is.mu.Unlock()
 	all := with(is.Interventions())
@@ -78,11 +85,17 @@ func (is *interventions) change(
 	}
 	effect.Answered, effect.Tunnels, effect.WebSockets = ended.Answered, ended.Tunnels, ended.WebSockets
 	effect.Instances = admin.InstanceCount{Total: 1, Acknowledged: 1}
+	effect.NotStored = is.save(ctx, all)
+	return effect, nil
+}
+
+// save stores the interventions that are in force. It returns why it cannot, empty if it can.
+func (is *interventions) save(ctx context.Context, all []policy.Intervention) (failure string) {
 	if err := is.state.ReplaceInterventions(context.WithoutCancel(ctx), all); err != nil {
 		is.log.Error("the last intervention is in force, and a restart forgets it", "err", err)
-		effect.NotStored = err.Error()
+		return err.Error()
 	}
-	return effect, nil
+	return ""
 }
 
 // storedInterventions returns the interventions that are in force when the proxy starts.

@@ -110,14 +110,14 @@ func (g Grant) Cancel() {
 // tell instead.
 func (g Grant) giveBack(move func(now time.Time), tell func(s *successor, id uint64)) {
 	g.lane.lock()
-	valid, id := g.valid(), g.inflight.remote
-	switch {
-	case !valid:
+	if !g.valid() {
 		g.lane.unlock()
 		return
-	case id == 0:
+	}
+	id := g.inflight.remote
+	if id == 0 {
 		move(time.Now())
-	default:
+	} else {
 		g.inflight.number.Add(1)
 	}
 	g.lane.unlock()

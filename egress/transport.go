@@ -121,26 +121,31 @@ func (c *lingerConn) Read(p []byte) (int, error) {
 // Write returns an error only after Read has failed, or after lingerTime.
 func (c *lingerConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
-	c.writes.Add(1)
-	if err != nil {
-		select {
-		case <-c.end:
-		case <-time.After(lingerTime):
-		}
+	if err == nil {
+		c.writes.Add(1)
+		return n, nil
+	}
+	select {
+	case <-c.end:
+	case <-time.After(lingerTime):
 	}
 	return n, err
 }
+
+// Writes is for the function Writes.
+func (c *lingerConn) Writes() int64 { return c.writes.Load() }
 
 func (c *lingerConn) Close() error {
 	c.once.Do(func() { close(c.end) })
 	return c.Conn.Close()
 }
 
-// Writes returns how often bytes were written to a connection of a Transport, as httptrace passes it. It shows that a
-// request has left the buffers of net/http, which httptrace does not. For any other connection it returns 0.
+// Writes returns how often bytes were passed to the system on a connection of a Transport, as httptrace has it. It shows
+// that a request has left the buffers of net/http, which httptrace does not. For other connections it returns 0, unless
+// they have a method Writes.
 func Writes(c net.Conn) int64 {
-	if linger, ok := Wire(c).(*lingerConn); ok {
-		return linger.writes.Load()
+	if counter, ok := Wire(c).(interface{ Writes() int64 }); ok {
+		return counter.Writes()
 	}
 	return 0
 }

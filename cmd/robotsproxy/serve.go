@@ -84,7 +84,8 @@ func serve(cmd *cobra.Command, source *configSource, std stdio, watched bool, pr
 	}
 	s.configFile, s.watchFiles = source.file, watched
 	s.readConfig = func() (*config.Config, []settings.Warning, error) { return source.read(cmd) }
-	// Before the banner: a program that reads the banner may send a signal.
+	// Before the banner: a program that reads the banner may send a signal, or change a file.
+	s.watch()
 	drain, abort, release := stopSignals(cmd.Context())
 	defer release()
 	signal.Notify(s.hangup, syscall.SIGHUP)
@@ -272,7 +273,6 @@ func (s *service) run(ctx, abort context.Context) error {
 	defer s.requestDrain()
 	background, stop := context.WithCancel(abort)
 	defer stop()
-	s.watch()
 	var running sync.WaitGroup
 	running.Go(func() { s.components.runDaily(background, s.log) })
 	running.Go(func() { s.reloadOnHangup(background) })

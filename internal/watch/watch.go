@@ -53,12 +53,14 @@ type Watcher struct {
 }
 
 // New returns a Watcher of no files. The caller must call Close.
-func New(o Options) *Watcher {
+func New(o Options) *Watcher { return newWatcher(o, fsnotify.NewWatcher) }
+
+func newWatcher(o Options, newEvents func() (*fsnotify.Watcher, error)) *Watcher {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	w := &Watcher{options: o, quit: make(chan struct{}), ended: make(chan struct{}), files: map[string]fs.FileInfo{}}
-	events, err := fsnotify.NewWatcher()
+	events, err := newEvents()
 	if err != nil {
 		w.warn(err)
 	} else {

@@ -2,12 +2,15 @@ package watch
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
 )
 
 // newWatched returns the path of a file that is watched, and a channel with one element for each report.
@@ -154,15 +157,24 @@ func TestSet(t *testing.T) {
 	wantReport(t, reports)
 }
 
-// Without watches, the files are looked at.
+// Without watches, the files are looked at, and the log says so once.
 func TestWithoutWatches(t *testing.T) {
 	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a.yaml")
+	write(t, path, "one")
+	log, reports := polled(t, path, func() (*fsnotify.Watcher, error) { return nil, errors.New("too many open files") })
+	write(t, path, "two")
+	wantReport(t, reports)
+	if text := log.String(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, "too many open files") {
+		t.Errorf("the log is %q", text)
+	}
+}
+
+// A folder that is missing cannot be watched until it is there.
+func TestMissingFolder(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "missing", "a.yaml")
-	var log bytes.Buffer
-	reports := make(chan struct{}, 10)
-	w := New(Options{Changed: func() { reports <- struct{}{} }, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	defer w.Close()
-	w.Set([]string{path})
+	log, reports := polled(t, path, fsnotify.NewWatcher)
 	if !strings.Contains(log.String(), "level=WARN") {
 		t.Errorf("the log is %q", log.String())
 	}
@@ -171,4 +183,14 @@ func TestWithoutWatches(t *testing.T) {
 	wantReport(t, reports)
 	write(t, path, "two")
 	wantReport(t, reports)
+}
+
+func polled(t *testing.T, path string, newEvents func() (*fsnotify.Watcher, error)) (*bytes.Buffer, chan struct{}) {
+	t.Helper()
+	log, reports := &bytes.Buffer{}, make(chan struct{}, 10)
+	o := Options{Changed: func() { reports <- struct{}{} }, Logger: slog.New(slog.NewTextHandler(log, nil))}
+	w := newWatcher(o, newEvents)
+	t.Cleanup(w.Close)
+	w.Set([]string{path})
+	return log, reports
 }

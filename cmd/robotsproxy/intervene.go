@@ -264,7 +264,7 @@ func (c *intervening) showChange(r apiRequest, done *admin.InterventionChange, t
 	if n.Error != "" {
 		why = " (" + safetext.Lines(n.Error) + ")"
 	}
-	return fmt.Errorf("%s did not confirm it%s: %s. It gets the change as soon as it reaches Redis",
+	return fmt.Errorf("%s did not confirm it%s: %s. Each gets the change as soon as it reaches Redis",
 		count(len(n.Missing), "instance"), why, safetext.Lines(strings.Join(n.Missing, "; ")))
 }
 

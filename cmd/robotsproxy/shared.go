@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/admin"
@@ -238,7 +239,7 @@ func (is *interventions) changeShared(
 		n.Missing = append(n.Missing, safetext.Text(m.Name)+", last heard "+spell(max(time.Second, m.Silent.Round(time.Second)))+" ago")
 	}
 	if delivery.Err != nil {
-		n.Error = delivery.Err.Error()
+		n.Error = strings.TrimPrefix(delivery.Err.Error(), "redislease: ")
 	}
 	return effect, nil
 }

@@ -203,8 +203,11 @@ func (p *predecessor) accept(s *service, m upgradeMessage) error {
 	if _, err := control.follow(*m.Orders); err != nil {
 		s.log.Error("the operator's orders of the old process are not in force", "err", err)
 	}
-	control.prior = &oldProcess{control: p.control, replies: make(chan upgradeMessage, 1)}
-	go control.prior.listen()
+	prior := &oldProcess{control: p.control, replies: make(chan upgradeMessage, 1)}
+	go prior.listen()
+	control.ordering.Lock()
+	defer control.ordering.Unlock()
+	control.prior = prior
 	return nil
 }
 

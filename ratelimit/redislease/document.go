@@ -142,10 +142,14 @@ func (d *Document) change(change func(data []byte) ([]byte, error)) error {
 
 // deliver waits until all instances have acknowledged the document, ctx is done, or Redis is down.
 func (d *Document) deliver(ctx context.Context) Delivery {
+	var failure error
 	for {
 		err := d.client.health.down()
 		if err == nil {
 			err = d.synchronize(ctx)
+		}
+		if ctx.Err() == nil {
+			failure = err
 		}
 		delivery := d.delivery()
 		// While Redis may have lost its memory, it does not know all instances yet.
@@ -153,8 +157,12 @@ func (d *Document) deliver(ctx context.Context) Delivery {
 		if knowsAll && len(delivery.Missing) == 0 {
 			return delivery
 		}
-		if down := d.client.health.down(); down != nil || ctx.Err() != nil || d.client.closing.Err() != nil {
-			delivery.Err = cmp.Or(down, err)
+		if down := d.client.health.down(); down != nil {
+			delivery.Err = fmt.Errorf("redislease: Redis is down: %w", down)
+			return delivery
+		}
+		if ctx.Err() != nil || d.client.closing.Err() != nil {
+			delivery.Err = failure
 			return delivery
 		}
 		select {

@@ -186,8 +186,8 @@ func TestPartitionedInstance(t *testing.T) {
 	unreached(t, apart.client)
 	d := here.write("a.example", "second", time.Second)
 	acknowledged(t, "partitioned", d, "here", "apart")
-	if d.Missing[0].Silent < time.Second/2 {
-		t.Errorf("the instance is silent for %v, want half a second at least", d.Missing[0].Silent)
+	if d.Missing[0].Silent < time.Second/2 || d.Err != nil {
+		t.Errorf("the instance is silent for %v, want half a second at least; %v", d.Missing[0].Silent, d.Err)
 	}
 	began := time.Now()
 	own := apart.write("b.example", "own", 10*time.Second)

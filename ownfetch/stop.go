@@ -2,6 +2,7 @@ package ownfetch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -87,8 +88,8 @@ func (f *Fetches) Send(t http.RoundTripper, r *http.Request) (*http.Response, er
 		return nil, errStopped(s.host)
 	}
 	resp, err := t.RoundTrip(r.WithContext(ctx))
-	if cause := context.Cause(ctx); err != nil && cause != nil {
-		return nil, cause
+	if later := (*fetch.LaterError)(nil); err != nil && errors.As(context.Cause(ctx), &later) {
+		return nil, later // EndStopped has ended it
 	}
 	return resp, err
 }

@@ -94,6 +94,7 @@ type Decision struct {
 
 	Intervention string    // the operator's interventions that the decision depends on; several with semicolons
 	Until        time.Time // of ReasonStopped: the end of the stop; zero: it has none
+	Slow         bool      // an intervention has a Delay for the host, which requests for parts of pages keep too
 }
 
 // Policy is a compiled configuration. It is safe for concurrent use.

@@ -31,7 +31,9 @@ func (p *Policy) setDelay(d *Decision, r Request, agent rules.Agent, now time.Ti
 	if h := p.host(r.Origin.Host()); h != nil && h.Delay > d.Delay {
 		d.Delay, d.DelaySource = h.Delay, sourceFloor
 	}
-	if slow := p.slow(r.Origin.Host(), now); slow != nil && slow.Delay > d.Delay {
+	slow := p.slow(r.Origin.Host(), now)
+	d.Slow = slow != nil
+	if slow != nil && slow.Delay > d.Delay {
 		d.Delay, d.DelaySource = slow.Delay, sourceFloor
 		d.note(slow)
 	}

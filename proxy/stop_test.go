@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -361,4 +362,65 @@ func TestStopOfAnotherHost(t *testing.T) {
 		t.Errorf("the stop ended %+v", ended)
 	}
 	answers.Wait()
+}
+
+// A slow holds for requests that wait already, also for parts of pages, and counts from the last request.
+func TestSlowDuringTheWait(t *testing.T) {
+	const floor = 400 * time.Millisecond
+	for _, row := range []struct {
+		name, robots string
+		pages        bool
+	}{
+		{"a Crawl-delay", "User-agent: *\nCrawl-delay: 0.1\n", false},
+		{"no Delay", "", false},
+		{"parts of pages", "User-agent: *\nCrawl-delay: 0.1\n", true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			r := newRig(t, func(o *Options) {
+				o.Snapshots = fixed(row.robots)
+				o.Clients = []Client{{Client: policy.Client{Name: "all"}, Prefixes: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Pages: row.pages}}
+			})
+			release := r.heldPage()
+			fetch := func(path string) {
+				req, err := http.NewRequest("GET", r.url("http", path), nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				req.Header.Set("Sec-Fetch-Dest", "image")
+				resp, err := r.client(true).Do(req)
+				if err != nil || resp.StatusCode != 200 {
+					t.Errorf("answer %v, %v", resp, err)
+					return
+				}
+				resp.Body.Close()
+			}
+			var answers sync.WaitGroup
+			for range 8 { // as many as are sent at once without a Delay
+				answers.Go(func() { fetch("/held") })
+			}
+			r.eventually("the first request", func() bool { return len(r.site.Requests()) > 0 })
+			for range 3 {
+				answers.Go(func() { fetch("/page/1") })
+			}
+			r.eventually("requests that wait", func() bool { return r.limiter.Stats().Waiting >= 3 })
+			before := len(r.site.Requests())
+			r.change(func(o *Options) {
+				o.Policy = r.newPolicy(policy.Options{Interventions: []policy.Intervention{
+					{Kind: policy.Slow, Host: "*.example", Delay: floor, Reason: "r", By: "b"},
+				}})
+			})
+			release()
+			answers.Wait()
+			all := r.site.Requests()
+			for i := max(before, 1); i < len(all); i++ {
+				if gap := all[i].Start.Sub(all[i-1].Start); gap < floor {
+					t.Errorf("request %d came %v after the one before, want %v", i, gap, floor)
+				}
+			}
+			if rec := r.last(len(all)); rec.DelaySource != "floor" || rec.Intervention != "slow *.example 400ms: r (b)" {
+				t.Errorf("record: %+v", rec)
+			}
+		})
+	}
 }

@@ -110,7 +110,7 @@ func (ex *exchange) maxWait(h http.Header) time.Duration {
 
 // delay returns the Delay with which the request asks for a place.
 func (ex *exchange) delay() time.Duration {
-	if ex.subresource {
+	if ex.subresource && !ex.judged.Slow {
 		return 0
 	}
 	return ex.judged.Delay
@@ -165,7 +165,7 @@ func (ex *exchange) awaitPlace() (ratelimit.Grant, *refusal) {
 			return ratelimit.Grant{}, ref
 		}
 		ex.asked.MaxWait = max(0, ex.asked.MaxWait-grant.Waited())
-		ex.asked.Delay = ex.delay()
+		ex.asked.Delay, ex.asked.Part = ex.delay(), ex.delay() < ex.judged.Delay
 	}
 }
 

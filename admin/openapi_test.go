@@ -2,7 +2,6 @@ package admin
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -58,7 +57,7 @@ func newAPIHandler(t *testing.T) *Handler {
 		Files:   withOwn{Cache: newTestCache(t, origins...)},
 		History: past{noPast([]origin.Origin(origins))},
 		Reload:  func() ([]Change, error) { return []Change{{"log.level", "log.level: info -> debug", false}}, nil },
-		Upgrade: func(context.Context) (Upgrade, error) { return Upgrade{PID: 2, Version: "1.0", OldPID: 1}, nil },
+		Upgrade: func() (Upgrade, error) { return Upgrade{PID: 2, Version: "1.0", OldPID: 1}, nil },
 
 		Interventions: &orders{},
 		Exemptions:    oneExemption{},

@@ -1,9 +1,6 @@
 package admin
 
-import (
-	"context"
-	"net/http"
-)
+import "net/http"
 
 // Upgrade is the response body of /api/v1/upgrade.
 type Upgrade struct {
@@ -14,11 +11,11 @@ type Upgrade struct {
 
 // Upgrader replaces the process by a new one of the program that is installed, and returns when the new one accepts the
 // connections. After an error the old process continues.
-type Upgrader func(context.Context) (Upgrade, error)
+type Upgrader func() (Upgrade, error)
 
-// upgrade replaces the process. The client's departure does not stop it.
-func (h *Handler) upgrade(r *http.Request) (any, error) {
-	upgraded, err := h.options.Upgrade(context.WithoutCancel(r.Context()))
+// upgrade replaces the process, even if the client leaves.
+func (h *Handler) upgrade(*http.Request) (any, error) {
+	upgraded, err := h.options.Upgrade()
 	if err != nil {
 		return nil, &apiError{http.StatusConflict, err}
 	}

@@ -10,17 +10,16 @@ import (
 	"time"
 )
 
-// At an upgrade, a process hands its lanes over to the process that replaces it. From then on the other one has all
-// lanes: this one asks it for a Grant for each request that it still has, and tells it when the request has ended. So
-// each host has one lane at any time, with one queue.
+// At an upgrade, a process hands its lanes over to the process that replaces it. From then on, the new process has all
+// lanes. The old one asks it for a Grant for each of its remaining requests, and reports the end of each. So each host
+// has one lane at any time, with one queue.
 //
 //	conn, other := socketpair()
 //	err := old.HandOver(conn)     // in the old process
 //	err := new.TakeOver(other)    // in the new process, at the same time
 //
-// HandOver holds back all calls until TakeOver has adopted every lane. If that fails, the old Limiter continues as if
-// nothing had happened. The messages are JSON values, each of which names the operation. The old process sends messages,
-// the new one replies.
+// HandOver holds back all calls until TakeOver has adopted every lane. If that fails, the old Limiter continues as
+// before. The old process sends messages, and the new one replies. Both are JSON values.
 
 // handOverTime bounds how long a HandOver holds back other calls. A million lanes take about six seconds.
 const handOverTime = 30 * time.Second
@@ -65,7 +64,7 @@ type reply struct {
 	View    *View         `json:",omitempty"` // nil: the key has no lane
 }
 
-// A grantState is what a Grant says about its wait.
+// A grantState has the terms of a Grant.
 type grantState struct {
 	Waited, Gap, Delay time.Duration
 	Source             Source
@@ -180,15 +179,4 @@ func (l *Limiter) TakeOver(conn net.Conn) error {
 	l.predecessor.Store(p)
 	go p.serve(dec)
 	return nil
-}
-
-// Alone returns a channel that is closed when no other process uses this Limiter: when the one from which TakeOver has
-// taken the lanes has ended. Without TakeOver it is closed.
-func (l *Limiter) Alone() <-chan struct{} {
-	if p := l.predecessor.Load(); p != nil {
-		return p.ended
-	}
-	ended := make(chan struct{})
-	close(ended)
-	return ended
 }

@@ -88,7 +88,9 @@ func handOverTwice(t *testing.T, o Options) {
 		if v, _ := l.Peek(host); v.InFlight != 0 || v.Waiting != 0 {
 			t.Errorf("the lane that Limiter %d sees: %+v, want no requests", i, v)
 		}
-		<-l.Alone()
+		if p := l.predecessor.Load(); p != nil {
+			<-p.ended
+		}
 		l.Close()
 	}
 }
@@ -291,7 +293,7 @@ func TestPredecessorEnds(t *testing.T) {
 		ended := time.Now()
 		old.Close()
 		waits.Wait()
-		<-next.Alone()
+		<-next.predecessor.Load().ended
 		if v, _ := next.Peek(host); v.Waiting != 0 || v.InFlight != 0 {
 			t.Errorf("the lane is %+v, want no requests", v)
 		}

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// A successor is the process to which this one has handed over its lanes. Its methods ask that process, or tell it
-// something. The nil successor has no lanes.
+// A successor is the connection to the process that has the lanes of this one. The nil successor has no lanes.
 type successor struct {
 	limiter *Limiter
 	wire    *wire
@@ -64,7 +63,7 @@ func (s *successor) number() uint64 {
 	return s.last
 }
 
-// expect returns a new number, to which a reply will come.
+// expect returns a new number, for a message with a reply.
 func (s *successor) expect() uint64 {
 	id := s.number()
 	s.mu.Lock()
@@ -94,7 +93,7 @@ func (s *successor) forget(id uint64) {
 	delete(s.replies, id)
 }
 
-// read passes replies to those who wait for them, until the connection ends.
+// read passes each reply to the caller that waits for it, until the connection ends.
 func (s *successor) read() {
 	defer close(s.ended)
 	dec := json.NewDecoder(s.wire.conn)
@@ -129,7 +128,7 @@ func (s *successor) close() {
 	<-s.ended
 }
 
-// tell sends m, to which there is no reply. An error ends the connection.
+// tell sends m, a message without a reply. An error ends the connection.
 func (s *successor) tell(m message) { _ = s.wire.send(m) }
 
 // ask sends m and returns the reply. It reports false if the other process has ended.
@@ -151,7 +150,7 @@ func (s *successor) acquire(ctx context.Context, r Request) (Grant, error) {
 	return s.await(ctx, ln, f)
 }
 
-// claim ends the wait of w, whose lane was handed over.
+// claim ends the wait of w in a lane that was handed over.
 func (s *successor) claim(ctx context.Context, ln *lane, w *waiter) (Grant, error) {
 	if !w.granted {
 		return s.await(ctx, ln, w.inflight)
@@ -190,7 +189,7 @@ func (s *successor) await(ctx context.Context, ln *lane, f *inflight) (Grant, er
 	return f.grant(ln), nil
 }
 
-// err returns the error in r. If ok is false, there is no reply, because the other process has ended.
+// err returns the error in r. If ok is false, the other process has ended without a reply.
 func (r reply) err(ok bool) error {
 	switch {
 	case !ok:

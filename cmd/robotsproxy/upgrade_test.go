@@ -72,9 +72,14 @@ func (u *upgraded) end() {
 	}
 }
 
+// command returns a command that calls the API of the program.
+func (u *upgraded) command(args ...string) *exec.Cmd {
+	return exec.Command(binaryPath, append(args, "--data-dir", u.dir, "--admin", "http://"+u.admin)...)
+}
+
 // upgrade runs the command, and returns its output and its error.
 func (u *upgraded) upgrade() (string, error) {
-	out, err := exec.Command(binaryPath, "upgrade", "--data-dir", u.dir, "--admin", "http://"+u.admin, "--format", "json").CombinedOutput()
+	out, err := u.command("upgrade", "--format", "json").CombinedOutput()
 	if err == nil {
 		var answer admin.Upgrade
 		if err := json.Unmarshal(out, &answer); err != nil {
@@ -98,7 +103,7 @@ func (u *upgraded) mustUpgrade() {
 
 func (u *upgraded) status() (s admin.Status) {
 	u.t.Helper()
-	out, err := exec.Command(binaryPath, "status", "--data-dir", u.dir, "--admin", "http://"+u.admin, "--format", "json").Output()
+	out, err := u.command("status", "--format", "json").Output()
 	if err == nil {
 		err = json.Unmarshal(out, &s)
 	}
@@ -345,7 +350,7 @@ func TestUpgradesAtOnce(t *testing.T) {
 	var fail int
 	for range 2 {
 		go func() {
-			out, err := exec.Command(binaryPath, "upgrade", "--data-dir", u.dir, "--admin", "http://"+u.admin).CombinedOutput()
+			out, err := u.command("upgrade").CombinedOutput()
 			if err != nil {
 				out = append([]byte("failed: "), out...)
 			}
@@ -427,7 +432,7 @@ func TestStopAfterUpgrade(t *testing.T) {
 	settle(t, "waiting", func() bool { return u.status().Waiting == 1 })
 	u.mustUpgrade()
 	u.mustUpgrade() // through two processes
-	out, err := exec.Command(binaryPath, "stop", "c.example", "--reason", "the owner asked", "--data-dir", u.dir, "--admin", "http://"+u.admin).CombinedOutput()
+	out, err := u.command("stop", "c.example", "--reason", "the owner asked").CombinedOutput()
 	if err != nil {
 		t.Fatalf("stop: %v\n%s", err, out)
 	}

@@ -275,6 +275,29 @@ func TestNoPlaceInTime(t *testing.T) {
 	})
 }
 
+// A redirect that waits is judged by the Policy that is in force after its wait.
+func TestReloadDuringTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFetchRig(t, paceOf5, policy.Options{})
+		r.mustVisit(r.hop("a", "/x"))
+		deny, err := policy.New(policy.Options{Exemptions: []policy.Exemption{{Host: "victim.example", Effect: policy.EffectDeny, Reason: "asked", Owner: "ops"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Second, func() {
+			o := *r.options.Load()
+			o.Policy = deny
+			r.Reload(o)
+		})
+		begin := time.Now()
+		_, err = r.visit(r.hop("a", "/x"))
+		redirectIsRefused(t, err, "the operator of the proxy refuses that: deny victim.example: asked (ops)", time.Time{})
+		if got := time.Since(begin); got != 5*time.Second {
+			t.Errorf("it was refused after %v, want when it has its place", got)
+		}
+	})
+}
+
 // A redirect is judged again after its wait.
 func TestRulesThatChangeDuringTheWait(t *testing.T) {
 	for _, row := range []struct {

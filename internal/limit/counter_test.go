@@ -103,3 +103,30 @@ func TestAmounts(t *testing.T) {
 		t.Errorf("%d in use, %d of them by one, %d refused; want 6, 2 and 4", q.InUse(), q.byClient["one"], q.Refused())
 	}
 }
+
+// New bounds hold for what is taken from then on. What was taken without a bound for each client is never counted for
+// one, also when it is released.
+func TestSetMax(t *testing.T) {
+	q := NewCounter[string](discard, "client", Bound{}, Bound{})
+	before := q.Take("one", 5)
+	q.SetMax(8, 2)
+	for _, row := range []struct {
+		n     int
+		taken bool
+	}{{3, false}, {2, true}, {1, false}} {
+		if got := q.Take("one", row.n) != nil; got != row.taken {
+			t.Errorf("Take(%d): %v, want %v", row.n, got, row.taken)
+		}
+	}
+	if q.Take("other", 2) != nil {
+		t.Error("more is taken than the bound for all")
+	}
+	before.Release()
+	if q.InUse() != 2 || q.byClient["one"] != 2 {
+		t.Errorf("%d in use, %d of one; want 2 and 2", q.InUse(), q.byClient["one"])
+	}
+	q.SetMax(0, 0)
+	if q.Take("one", 100) == nil {
+		t.Error("nothing is taken without bounds")
+	}
+}

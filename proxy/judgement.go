@@ -32,6 +32,9 @@ func (ex *exchange) judge(req *http.Request) *refusal {
 		asker := robots.Asker{Client: ex.share, Name: ex.client.Name, Token: ex.client.ProductToken}
 		snap, err := ex.settings.Snapshots.Snapshot(ex.ctx, ex.origin, asker)
 		if err != nil {
+			if ref := ex.stopped(); ref != nil {
+				return ref // the stop ended the look-up
+			}
 			return lookUpRefusal(ex, err)
 		}
 		j.snap = snap

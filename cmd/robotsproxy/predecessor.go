@@ -110,10 +110,10 @@ func (p *predecessor) takeOver(s *service) error {
 	if err := p.control.send(upgradeMessage{Ready: true, Version: buildVersion()}); err != nil {
 		return fmt.Errorf("taking over from the old process: %w", err)
 	}
-	if s.components.redis == nil {
-		if err := s.components.limiter.TakeOver(p.lanes); err != nil {
-			return err
-		}
+	if s.components.redis != nil {
+		p.lanes.Close()
+	} else if err := s.components.limiter.TakeOver(p.lanes); err != nil {
+		return err
 	}
 	m, err := p.control.receive()
 	if err != nil {

@@ -476,6 +476,40 @@ func TestUpgradesLeakNothing(t *testing.T) {
 	}
 }
 
+// Requests that wait in the old process for longer than the grace get their turn.
+func TestWaitOutlivesTheGrace(t *testing.T) {
+	u := startUpgraded(t, "grace: 500ms\n")
+	u.site.SetRobots("c.example", robotstest.Robots{Body: "User-agent: *\nCrawl-delay: 1\n"})
+	const n = 5
+	answers := make(chan error, n)
+	for i := range n {
+		c := u.client()
+		go func() {
+			resp, err := c.Get(u.url("https", "c.example", fmt.Sprintf("/page/%d", i+1)))
+			if err == nil {
+				resp.Body.Close()
+				if resp.StatusCode != http.StatusOK {
+					err = errors.New(resp.Status)
+				}
+			}
+			answers <- err
+		}()
+	}
+	settle(t, "waiting", func() bool { return u.status().Waiting >= n-2 })
+	u.mustUpgrade()
+	for range n {
+		if err := <-answers; err != nil {
+			t.Error(err)
+		}
+	}
+	u.ended(u.pids[0])
+	for _, gap := range u.site.Gaps("c.example") {
+		if gap < time.Second {
+			t.Errorf("a gap of %v, want at least 1s", gap)
+		}
+	}
+}
+
 // With Redis, the two processes keep one pace as two instances, and their records differ in the number of the instance.
 func TestUpgradeWithRedis(t *testing.T) {
 	redis := redistest.Start(t)

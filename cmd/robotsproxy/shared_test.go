@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -58,6 +59,40 @@ func TestStopHoldsOnAllInstances(t *testing.T) {
 	settle(t, "both send again", func() bool {
 		return f.get(first, "b.example", "/page/3").StatusCode == 200 && f.get(second, "b.example", "/page/3").StatusCode == 200
 	})
+}
+
+// In the middle of a crawl through both instances, a stop at one of them is the end of it at both.
+func TestStopInACrawlThroughTwoInstances(t *testing.T) {
+	redis := redistest.Start(t)
+	f := newFleet(t, 2, redisConfig(redis, "spread"))
+	crawling := make(chan struct{})
+	for i := range 16 {
+		client := f.through(i % 2)
+		f.workers.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-crawling:
+					return
+				default:
+				}
+				resp, err := client.Get(fmt.Sprintf("http://b.example:%d/page/%d-%d", f.site.Port(), i, n))
+				if err == nil {
+					_, _ = io.Copy(io.Discard, resp.Body)
+					resp.Body.Close()
+				}
+			}
+		})
+	}
+	settle(t, "the crawl is under way", func() bool { return len(f.site.Requests()) > 200 })
+	out, talk, code := order(t, f.instances[0], "stop", "*.example", "--reason", "r")
+	time.Sleep(20 * time.Millisecond) // the site notes what it got before
+	sent := len(f.site.Requests())
+	time.Sleep(time.Second)
+	if n := len(f.site.Requests()) - sent; n != 0 || code != 0 {
+		t.Errorf("%d requests reached the origin after the command, which ended with %d: %s%s", n, code, out, talk)
+	}
+	close(crawling)
+	f.workers.Wait()
 }
 
 // An instance that hangs is named, and the command fails. When the instance continues, it obeys.

@@ -45,7 +45,7 @@ type DocumentOptions struct {
 	// Data is the document as this instance last applied it.
 	Data []byte
 
-	// Merge returns what has the changes of both documents. It must be commutative, associative and idempotent, for
+	// Merge returns a document with the changes of both. It must be commutative, associative and idempotent, for
 	// instance by keeping the later one of two entries, and must not modify its arguments. Equal documents must be
 	// equal bytes. The error says that theirs, which comes from Redis, is invalid.
 	Merge func(ours, theirs []byte) ([]byte, error)
@@ -64,12 +64,12 @@ type Document struct {
 	home    string
 	wanted  chan struct{} // capacity 1: run is to synchronize
 
-	applied atomic.Int64 // the number of revision; 0: there is none
+	applied atomic.Int64 // the number of revision, 0 before the first
 
 	// mu guards the fields below. It is locked while Redis is asked and while Apply runs.
 	mu        sync.Mutex
 	data      []byte
-	revision  string // the one of Redis that data has; empty: none
+	revision  string // the last one of Redis that data includes, empty before the first
 	unsent    bool   // data has changes that revision has not
 	highest   int64  // number of a revision that this instance has applied
 	instances []instance
@@ -291,7 +291,7 @@ func (d *Document) readLocked(answer any) (revision string, data []byte, err err
 	return reply(v).text(0), []byte(reply(v).text(1)), nil
 }
 
-// takeLocked applies what theirs has and this instance has not, and notes in d.unsent whether the reverse exists too.
+// takeLocked applies the changes that only theirs has, and sets d.unsent if this instance has changes that theirs lacks.
 func (d *Document) takeLocked(theirs []byte) error {
 	merged, normal, err := d.mergeLocked(theirs)
 	if err != nil {
@@ -309,7 +309,7 @@ func (d *Document) takeLocked(theirs []byte) error {
 }
 
 // mergeLocked returns the document of both, and theirs as Merge writes it. An instance of another version may write it
-// in another way, which is no change to send.
+// in another way, which need not be sent.
 func (d *Document) mergeLocked(theirs []byte) (merged, normal []byte, err error) {
 	if len(theirs) == 0 {
 		return d.data, nil, nil

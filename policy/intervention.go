@@ -115,6 +115,9 @@ func (p *Policy) slow(host string, now time.Time) *intervention {
 	return p.intervention(Slow, host, now, func(a, b *intervention) bool { return a.Delay > b.Delay })
 }
 
+// Bypassed reports whether a Bypass holds for the canonical host at now.
+func (p *Policy) Bypassed(host string, now time.Time) bool { return p.bypass(host, now) != nil }
+
 // bypass returns the Bypass that holds for host at now, or nil. Of several it returns the one that ends last.
 func (p *Policy) bypass(host string, now time.Time) *intervention {
 	return p.intervention(Bypass, host, now, func(a, b *intervention) bool { return a.Until.After(b.Until) })

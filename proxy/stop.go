@@ -40,7 +40,10 @@ type Ended struct {
 	WebSockets int // that were closed
 }
 
-// EndStopped ends the requests to hosts that a Stop of the Policy holds for: it answers those that have not been sent,
+// EndStopped applies new interventions to the requests in flight. Those that wait for a host whose Slow or Bypass has
+// changed are judged again, and wait anew if they must.
+//
+// It ends the requests to hosts that a Stop of the Policy holds for: it answers those that have not been sent,
 // and closes raw tunnels and WebSockets. It lets requests end of which the origin has the header. After EndStopped
 // returns, no header of a request to such a host is sent until the Stop ends. Call it after Reload.
 //
@@ -53,6 +56,7 @@ func (s *Server) EndStopped() Ended {
 	for _, ex := range s.undelivered.list() {
 		d, stopped := p.Stopped(ex.origin.Host(), now)
 		if !stopped {
+			ex.delivery.judgeAgain(func(before *policy.Policy) bool { return differ(before, p, ex.origin.Host(), now) })
 			continue
 		}
 		cause := &stopError{d}
@@ -83,6 +87,11 @@ func (s *Server) EndStopped() Ended {
 	return ended
 }
 
+// differ reports whether the Slow or the Bypass of a host differs in two policies.
+func differ(a, b *policy.Policy, host string, now time.Time) bool {
+	return a.Floor(host, now) != b.Floor(host, now) || a.Bypassed(host, now) != b.Bypassed(host, now)
+}
+
 // maxSending is how long EndStopped waits for a header that is being sent, before it closes the connection. A header
 // takes some microseconds, unless the origin does not read, or its bytes wait for those of a body in a buffer.
 const maxSending = 100 * time.Millisecond
@@ -107,6 +116,26 @@ type delivery struct {
 	wrote  bool        // in beingSent: the header is in the buffer of conn; for HTTP/2: it was sent
 	writes int64       // of conn until then
 	close  func(error) // in isOpen
+
+	policy *policy.Policy // by which it was judged, while it waits for its place
+	leave  func()         // ends that wait
+}
+
+// waits is called with the policy by which the request was judged, before it waits for its place, and with the function
+// that ends the wait. Both are nil after the wait.
+func (d *delivery) waits(p *policy.Policy, leave func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.policy, d.leave = p, leave
+}
+
+// judgeAgain ends the wait for a place if the policy by which the request was judged is of no use any more.
+func (d *delivery) judgeAgain(useless func(*policy.Policy) bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.leave != nil && useless(d.policy) {
+		d.leave()
+	}
 }
 
 // connected is called with the connection for the request, before anything is written to it. It returns an error if

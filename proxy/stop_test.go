@@ -399,11 +399,12 @@ func TestSlowDuringTheWait(t *testing.T) {
 			for range 8 { // as many as are sent at once without a Delay
 				answers.Go(func() { fetch("/held") })
 			}
-			r.eventually("the first request", func() bool { return len(r.site.Requests()) > 0 })
+			come := func() int { return len(r.site.Requests()) + r.limiter.Stats().Waiting }
+			r.eventually("the first requests", func() bool { return come() == 8 })
 			for range 3 {
 				answers.Go(func() { fetch("/page/1") })
 			}
-			r.eventually("requests that wait", func() bool { return r.limiter.Stats().Waiting >= 3 })
+			r.eventually("requests that wait", func() bool { return come() == 8+3 })
 			before := len(r.site.Requests())
 			r.change(func(o *Options) {
 				o.Policy = r.newPolicy(policy.Options{Interventions: []policy.Intervention{
@@ -420,6 +421,53 @@ func TestSlowDuringTheWait(t *testing.T) {
 			}
 			if rec := r.last(len(all)); rec.DelaySource != "floor" || rec.Intervention != "slow *.example 400ms: r (b)" {
 				t.Errorf("record: %+v", rec)
+			}
+		})
+	}
+}
+
+// A bypass lets requests go that wait, and the end of a slow too.
+func TestBypassDuringTheWait(t *testing.T) {
+	order := func(kind policy.InterventionKind) policy.Intervention {
+		i := policy.Intervention{Kind: kind, Host: "a.example", Reason: "r", By: "b", Until: time.Now().Add(time.Hour)}
+		if kind == policy.Slow {
+			i.Delay = 40 * time.Second
+		}
+		return i
+	}
+	for _, row := range []struct {
+		name, robots  string
+		before, after []policy.Intervention
+		mode          string
+	}{
+		{"bypass", "User-agent: *\nCrawl-delay: 40\n", nil, []policy.Intervention{order(policy.Bypass)}, "report"},
+		{"end of a slow", "", []policy.Intervention{order(policy.Slow)}, nil, "enforce"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var r *rig
+			r = newRig(t, func(o *Options) {
+				o.Snapshots, o.Policy = fixed(row.robots), r.newPolicy(policy.Options{Interventions: row.before})
+			})
+			r.get(r.client(true), r.url("http", "/page/1"))
+			var answers sync.WaitGroup
+			for range 3 {
+				answers.Go(func() {
+					if resp, _ := r.get(r.client(true), r.url("http", "/page/2")); resp.StatusCode != 200 {
+						t.Errorf("status %d", resp.StatusCode)
+					}
+				})
+			}
+			r.eventually("requests that wait", func() bool { return r.limiter.Stats().Waiting == 3 })
+			r.change(func(o *Options) { o.Policy = r.newPolicy(policy.Options{Interventions: row.after}) })
+			if ended := r.server.EndStopped(); ended != (Ended{}) {
+				t.Errorf("it ended %+v", ended)
+			}
+			answers.Wait()
+			if rec := r.last(4); rec.Mode != row.mode || rec.Status != 200 {
+				t.Errorf("record: %+v", rec)
+			}
+			if v, _ := r.limiter.Peek("a.example"); v.InFlight != 0 || r.limiter.Stats().Waiting != 0 {
+				t.Errorf("places are not given back: %+v", v)
 			}
 		})
 	}

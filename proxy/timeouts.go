@@ -87,7 +87,7 @@ func (ts *timeouts) acquire(
 	switch {
 	case err == nil:
 		ts.waited(p, grant.Waited(), arrived.Add(grant.Waited()))
-	case ctx.Err() != nil && stopOf(context.Cause(ctx)) == nil:
+	case ctx.Err() != nil && stopOf(context.Cause(ctx)) == nil && context.Cause(ctx) != errJudgeAgain:
 		now := time.Now()
 		ts.abandoned(p, now.Sub(arrived), now)
 	}

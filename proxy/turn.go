@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -141,42 +142,61 @@ func (ex *exchange) takePlace() *refusal {
 	ex.deadline.pause()
 	defer ex.deadline.restart()
 	grant, ref := ex.awaitPlace()
-	if ref == nil {
-		ex.hold(grant)
+	switch {
+	case ref != nil:
+		return ref
+	case grant.IsZero():
+		return ex.takePlace() // in another mode
 	}
-	return ref
+	ex.hold(grant)
+	return nil
 }
 
-// awaitPlace waits for the next place, and judges the request again when it has one. If the Delay has grown meanwhile,
-// awaitPlace cancels the Grant and asks for another within the rest of the request's wait.
+// awaitPlace waits for the next place, and judges the request again when it has one, or when an intervention ends the
+// wait. If the Delay has changed meanwhile, awaitPlace cancels the Grant and asks for another within the rest of the
+// request's wait. It returns the zero Grant without a refusal if the request needs no place any more.
 func (ex *exchange) awaitPlace() (ratelimit.Grant, *refusal) {
 	for {
+		began := time.Now()
 		grant, err := ex.acquire()
-		if err != nil {
+		if err != nil && err != errJudgeAgain {
 			return ratelimit.Grant{}, paceRefusal(ex, err)
 		}
 		ref := ex.judgeAgain()
-		if ref == nil && ex.delay() <= ex.asked.Delay {
+		if ref == nil && err == nil && ex.delay() <= ex.asked.Delay {
 			return grant, nil
 		}
 		grant.Cancel()
 		ex.rec.Waited += audit.Millis(grant.Waited())
-		if ref != nil {
+		if ref != nil || err != nil && ex.judged.Mode != policy.Enforce {
 			return ratelimit.Grant{}, ref
 		}
-		ex.asked.MaxWait = max(0, ex.asked.MaxWait-grant.Waited())
+		ex.asked.MaxWait = max(0, ex.asked.MaxWait-time.Since(began))
 		ex.asked.Delay, ex.asked.Part = ex.delay(), ex.delay() < ex.judged.Delay
 	}
 }
+
+// errJudgeAgain ends the wait for a place when an intervention has changed what the request must wait for.
+var errJudgeAgain = errors.New("the interventions have changed")
 
 // acquire waits for the next place. It records the wait for a place that was refused too, except for the moment that an
 // immediate refusal takes.
 func (ex *exchange) acquire() (ratelimit.Grant, error) {
 	began := time.Now()
+	ctx, cancel := context.WithCancelCause(ex.ctx)
+	defer cancel(nil)
+	ex.delivery.waits(ex.settings.Policy, func() { cancel(errJudgeAgain) })
+	defer ex.delivery.waits(nil, nil)
+	if ex.server.settings.Load() != ex.settings {
+		cancel(errJudgeAgain) // EndStopped may have come before
+	}
 	limiter, preferred := ex.settings.Limiter, ex.preference != ""
-	grant, err := ex.server.timeouts.acquire(ex.ctx, limiter, ex.asked, ex.program(), preferred)
+	grant, err := ex.server.timeouts.acquire(ctx, limiter, ex.asked, ex.program(), preferred)
 	if err != nil {
 		ex.rec.Waited += audit.Millis(time.Since(began).Truncate(time.Millisecond))
+	}
+	if err != nil && context.Cause(ctx) == errJudgeAgain {
+		err = errJudgeAgain
 	}
 	return grant, err
 }

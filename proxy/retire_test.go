@@ -101,3 +101,21 @@ func TestRetireEndsWebSockets(t *testing.T) {
 		t.Error("the WebSocket is open after Retire")
 	}
 }
+
+// Connections that stay idle end long before the grace.
+func TestRetireEndsIdleConnections(t *testing.T) {
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, nil)
+			r.get(r.client(way.http1), r.url(way.scheme, "/page/1"))
+			began := time.Now()
+			if err := r.server.Retire(context.Background(), time.Minute); err != nil {
+				t.Errorf("Retire: %v", err)
+			}
+			if took := time.Since(began); took < idleLinger || took > idleLinger+10*time.Second {
+				t.Errorf("Retire took %v, want about %v", took, idleLinger)
+			}
+		})
+	}
+}

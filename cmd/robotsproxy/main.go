@@ -14,6 +14,8 @@
 //	                                   the robots.txt files that a running proxy keeps
 //	robotsproxy healthcheck            exit with 0 if a running proxy is ready
 //	robotsproxy status                 the state of a running proxy, and its decisions since the start
+//	robotsproxy stop HOST|slow HOST DELAY|bypass [HOST]|resume [HOST]|interventions
+//	                                   what a running proxy does with a host now, with a reason and an end
 //	robotsproxy ca show|path|export|install|uninstall|rotate
 //	                                   the certificate that clients must trust
 //	robotsproxy upgrade                replace a running proxy by its new program, without a gap

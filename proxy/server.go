@@ -63,7 +63,7 @@ type Server struct {
 	tunnels  *connQueue   // from front to inner
 	active   atomic.Int64 // requests in serve
 	handlers *inflight
-	opening  *inflight // CONNECTs up to the first byte inside their tunnels
+	opening  *inflight // CONNECTs up to the first request inside their tunnels
 
 	undelivered undelivered // requests that a stop may end
 
@@ -112,6 +112,7 @@ func New(o Options) (*Server, error) {
 	s.front, s.inner = s.newHTTPServer(o, s.serveFront), s.newHTTPServer(o, s.serveInner)
 	s.inner.TLSConfig = s.tls // makes net/http speak HTTP/2 to a client that chose it in the handshake
 	s.front.ConnContext, s.inner.ConnContext = frontContext, innerContext
+	s.inner.ConnState = s.innerState
 	http1.Install(s.front)
 	http1.Install(s.inner)
 	return s, nil

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/elazarl/goproxy"
@@ -28,10 +29,11 @@ import (
 // port.
 type tunnel struct {
 	identity
-	client  *Client // nil if unknown
-	share   string  // see Client.share
-	version int     // of the settings by which client was found
-	agent   string  // the label of the CONNECT's User-Agent
+	client  *Client     // nil if unknown
+	share   string      // see Client.share
+	version int         // of the settings by which client was found
+	opening atomic.Bool // see Server.opened
+	agent   string      // the label of the CONNECT's User-Agent
 	host    string
 	port    uint16
 	clear   origin.Origin // of requests without TLS
@@ -242,7 +244,25 @@ func (s *Server) openTunnel(_ *http.Request, conn net.Conn, _ *goproxy.ProxyCtx)
 		s.recordUnused(c, err)
 		return
 	}
-	delivered = s.tunnels.deliver(inner)
+	s.opening.begin()
+	c.tunnel.opening.Store(true)
+	if delivered = s.tunnels.deliver(inner); !delivered {
+		s.opened(c.tunnel)
+	}
+}
+
+// opened ends the opening of t: its first request is being served, or there will be none. Until then the inner server
+// must not shut down, since it would drop that request unanswered.
+func (s *Server) opened(t *tunnel) {
+	if t.opening.CompareAndSwap(true, false) {
+		s.opening.end()
+	}
+}
+
+func (s *Server) innerState(c net.Conn, state http.ConnState) {
+	if state == http.StateClosed {
+		s.opened(tunnelOf(c).tunnel)
+	}
 }
 
 // established answers the CONNECT. The client has HeaderTimeout to send its first byte.
@@ -347,7 +367,10 @@ func (s *Server) recordTunnel(c *tunnelConn, ref *refusal) {
 
 // serveInner serves a request inside a tunnel.
 func (s *Server) serveInner(w http.ResponseWriter, r *http.Request) {
+	s.handlers.begin()
+	defer s.handlers.end()
 	t, _ := r.Context().Value(tunnelKey{}).(*tunnel)
+	s.opened(t)
 	if t.isOnboarding() {
 		s.serveOnboarding(w, r, t)
 		return

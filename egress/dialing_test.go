@@ -18,41 +18,31 @@ var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 // TestDialEndsWithItsRequest cancels requests in the middle of a look-up and of a TLS handshake. By itself, net/http
 // goes on with both, and a client that asks and leaves could use up the descriptors.
 func TestDialEndsWithItsRequest(t *testing.T) {
-	began, ended := make(chan struct{}, 1), make(chan struct{}, 1)
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer silent.Close()
-	go func() {
-		for {
-			conn, err := silent.Accept()
-			if err != nil {
-				return
-			}
-			io.ReadFull(conn, make([]byte, 1))
+	lookUp := func(began, ended chan<- struct{}) *net.Resolver {
+		return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			began <- struct{}{}
-			io.Copy(io.Discard, conn)
-			conn.Close()
+			<-ctx.Done()
 			ended <- struct{}{}
-		}
-	}()
-	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		began <- struct{}{}
-		<-ctx.Done()
-		ended <- struct{}{}
-		return nil, ctx.Err()
-	}}
+			return nil, ctx.Err()
+		}}
+	}
 	for _, row := range []struct {
 		name, url string
-		resolver  *net.Resolver
+		resolver  func(began, ended chan<- struct{}) *net.Resolver
 	}{
-		{"look-up", "http://a.example", resolver},
-		{"look-up for TLS", "https://b.example", resolver},
-		{"TLS handshake", "https://" + silent.Addr().String(), nil},
+		{"look-up", "http://a.example", lookUp},
+		{"look-up for TLS", "https://b.example", lookUp},
+		{"TLS handshake", "", nil},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			transport := NewTransport(TransportOptions{Guard: New(Options{Allow: loopback, Resolver: row.resolver})})
+			began, ended := make(chan struct{}, 100), make(chan struct{}, 100) // a look-up dials several times
+			var resolver *net.Resolver
+			if row.resolver != nil {
+				resolver = row.resolver(began, ended)
+			} else {
+				row.url = "https://" + startSilent(t, began, ended)
+			}
+			transport := NewTransport(TransportOptions{Guard: New(Options{Allow: loopback, Resolver: resolver})})
 			ctx, cancel := context.WithCancel(t.Context())
 			req, err := http.NewRequestWithContext(ctx, http.MethodGet, row.url, nil)
 			if err != nil {
@@ -73,6 +63,30 @@ func TestDialEndsWithItsRequest(t *testing.T) {
 			}
 		})
 	}
+}
+
+// startSilent starts a server that answers nothing, and returns its address.
+func startSilent(t *testing.T, began, ended chan<- struct{}) string {
+	t.Helper()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { silent.Close() })
+	go func() {
+		for {
+			conn, err := silent.Accept()
+			if err != nil {
+				return
+			}
+			io.ReadFull(conn, make([]byte, 1))
+			began <- struct{}{}
+			io.Copy(io.Discard, conn)
+			conn.Close()
+			ended <- struct{}{}
+		}
+	}()
+	return silent.Addr().String()
 }
 
 // TestConnectionOutlivesItsRequest ends a request after its response. The next one uses the same connection.

@@ -333,10 +333,10 @@ func TestRequiredWithoutCredentials(t *testing.T) {
 func TestRejectedPasswordsAreLogged(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Users, o.AuthRequired = users(t), true })
 	for range 3 {
-		_, _ = as(r.client(true), "news", "guess").Get(r.url("http", "/page/1"))
+		r.get(as(r.client(true), "news", "guess"), r.url("http", "/page/1"))
 		_, _ = as(r.client(true), "news", "guess").Get(r.url("https", "/page/1"))
 	}
-	_, _ = as(r.client(true), "e\x1b[31mvil\n"+strings.Repeat("x", 100), "guess").Get(r.url("http", "/page/1"))
+	r.get(as(r.client(true), "e\x1b[31mvil\n"+strings.Repeat("x", 100), "guess"), r.url("http", "/page/1"))
 	r.last(7)
 	r.server.Close()
 	log := r.log.String()

@@ -142,8 +142,9 @@ func TestConnectionCredentialsInTunnels(t *testing.T) {
 			req.Header.Set("Authorization", "Negotiate YIIJvwYGKwYBBQUCoIIJ")
 			resp, err := r.client(way.http1).Do(req)
 			if err != nil || resp.StatusCode != 403 || resp.Header.Get("Robotsproxy-Reason") != "connection-auth" {
-				t.Errorf("answer %v, %v", resp, err)
+				t.Fatalf("answer %v, %v", resp, err)
 			}
+			resp.Body.Close()
 			if got := r.site.Requests(); len(got) > 0 {
 				t.Errorf("the origin saw %v", got)
 			}

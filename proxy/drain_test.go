@@ -176,6 +176,8 @@ func TestShutdownTellsWhoWaits(t *testing.T) {
 				resp, err := c.Get(r.url(way.scheme, "/page/2"))
 				if err != nil {
 					t.Error(err)
+				} else {
+					resp.Body.Close()
 				}
 				answered <- resp
 			}()

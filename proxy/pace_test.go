@@ -94,7 +94,10 @@ func TestStoppedHost(t *testing.T) {
 	r.get(r.client(true), r.url("http", "/page/1"))
 	waiting := make(chan *http.Response)
 	go func() {
-		resp, _ := r.client(true).Get(r.url("http", "/page/2"))
+		resp, err := r.client(true).Get(r.url("http", "/page/2"))
+		if err == nil {
+			resp.Body.Close()
+		}
 		waiting <- resp
 	}()
 	r.eventually("a request that waits", func() bool { return r.limiter.Stats().Waiting == 1 })

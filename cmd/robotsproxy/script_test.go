@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
 
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
@@ -42,7 +44,13 @@ func testMain(m *testing.M) int {
 		return 1
 	}
 	os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
-	return m.Run()
+	status := m.Run()
+	http.DefaultClient.CloseIdleConnections()
+	if err := goleak.Find(); status == 0 && err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return status
 }
 
 // The scripts in testdata/script are sessions with the built program. Besides testscript's own commands they have

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,7 +16,6 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
-	"go.uber.org/goleak"
 
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
@@ -44,13 +42,7 @@ func testMain(m *testing.M) int {
 		return 1
 	}
 	os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
-	status := m.Run()
-	http.DefaultClient.CloseIdleConnections()
-	if err := goleak.Find(); status == 0 && err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return status
+	return m.Run()
 }
 
 // The scripts in testdata/script are sessions with the built program. Besides testscript's own commands they have

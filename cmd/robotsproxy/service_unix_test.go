@@ -83,6 +83,9 @@ func TestNotifications(t *testing.T) {
 	if err := s.stop(); err != nil {
 		t.Errorf("the proxy ended with %v: %s", err, s.log)
 	}
+	if data, err := os.ReadFile(filepath.Join(s.dir, "audit.jsonl")); err != nil || len(data) > 0 {
+		t.Errorf("the checks are recorded: %v, %s", err, data)
+	}
 	if got := m.expect(t, "STOPPING=1"); !strings.Contains(got, "\nSTATUS=0 requests and 0 tunnels, at most 30 s") {
 		t.Errorf("the notification of the stop is %q", got)
 	}
@@ -97,7 +100,7 @@ func TestWatchdogCheck(t *testing.T) {
 	defer stuck.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if err := probe(ctx, stuck.Addr().String(), "/"); err == nil || !strings.Contains(err.Error(), "no answer from "+stuck.Addr().String()) {
+	if err := probe(ctx, stuck.Addr().String(), ""); err == nil || !strings.Contains(err.Error(), "no answer from "+stuck.Addr().String()) {
 		t.Errorf("a server that is stuck: %v", err)
 	}
 	go func() {
@@ -111,7 +114,7 @@ func TestWatchdogCheck(t *testing.T) {
 	}()
 	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if err := probe(ctx, stuck.Addr().String(), "/"); err != nil {
+	if err := probe(ctx, stuck.Addr().String(), ""); err != nil {
 		t.Errorf("a server that closes connections: %v", err)
 	}
 }

@@ -73,8 +73,10 @@ func newJSONL(o JSONLOptions, out io.WriteCloser) *JSONL {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	w := &JSONL{options: o, proceed: o.Continue, out: out, wake: make(chan struct{}, 1), next: make(chan reopening),
-		quit: make(chan struct{}), done: make(chan struct{})}
+	w := &JSONL{
+		options: o, proceed: o.Continue, out: out, wake: make(chan struct{}, 1), next: make(chan reopening),
+		quit: make(chan struct{}), done: make(chan struct{}),
+	}
 	go w.writeAll()
 	return w
 }

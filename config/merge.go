@@ -49,7 +49,8 @@ func (next *Config) mergedOrigins(c *Config) map[string]settings.Origin {
 func (c *Config) Files() []settings.Value {
 	files := schema.Files(*c)
 	for _, f := range []settings.Value{
-		{Key: "tls.cert_file", Text: c.TLS.CertFile}, {Key: "tls.key_file", Text: c.TLS.KeyFile},
+		{Key: "tls.cert_file", Text: c.TLS.CertFile},
+		{Key: "tls.key_file", Text: c.TLS.KeyFile},
 		{Key: "tls.client_ca_file", Text: c.TLS.ClientCAFile},
 	} {
 		if f.Text != "" {

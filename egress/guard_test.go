@@ -108,9 +108,15 @@ func TestGuardWith(t *testing.T) {
 		addr    string
 		allowed bool
 	}{
-		{first, "127.0.0.1:8081", true}, {first, "127.0.0.1:3128", false}, {first, "127.0.0.1:8080", false},
-		{first, "93.184.215.14:80", true}, {second, "93.184.215.14:80", false}, {second, "127.0.0.1:8081", false},
-		{third, "127.0.0.2:8080", true}, {third, "127.0.0.1:8080", false}, {third, "93.184.215.14:80", false},
+		{first, "127.0.0.1:8081", true},
+		{first, "127.0.0.1:3128", false},
+		{first, "127.0.0.1:8080", false},
+		{first, "93.184.215.14:80", true},
+		{second, "93.184.215.14:80", false},
+		{second, "127.0.0.1:8081", false},
+		{third, "127.0.0.2:8080", true},
+		{third, "127.0.0.1:8080", false},
+		{third, "93.184.215.14:80", false},
 	} {
 		if err := row.guard.control("tcp", row.addr, nil); (err == nil) != row.allowed {
 			t.Errorf("dialling %s: %v, want allowed=%t", row.addr, err, row.allowed)

@@ -78,8 +78,11 @@ func TestReloadOfClients(t *testing.T) {
 				status  int
 				client  string
 			}{
-				{[]Client{news}, 200, "news"}, {[]Client{lab, news}, 200, "lab"}, {[]Client{gone}, 403, ""},
-				{nil, 200, "local"}, {[]Client{news}, 200, "news"},
+				{[]Client{news}, 200, "news"},
+				{[]Client{lab, news}, 200, "lab"},
+				{[]Client{gone}, 403, ""},
+				{nil, 200, "local"},
+				{[]Client{news}, 200, "news"},
 			} {
 				r.reload(func(o *Options) { o.Clients = step.clients })
 				resp, _ := r.get(c, r.url(way.scheme, "/page/1"))

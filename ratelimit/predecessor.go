@@ -70,7 +70,7 @@ func (p *predecessor) adopt(ls laneState) error {
 	}
 	for _, from := range ls.Waiting {
 		if from.ID == 0 {
-			ln.adoptWaiting(nil, nil, from, now)
+			ln.adoptWaiting(context.Background(), nil, from, now)
 			continue
 		}
 		ctx := p.begin(from.ID)

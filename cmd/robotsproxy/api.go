@@ -36,7 +36,7 @@ func apiGet(path string, query url.Values) apiRequest {
 func newAPICommand(cmd *cobra.Command, std stdio) *apiCommand {
 	c := &apiCommand{Command: cmd, std: std, settings: configFlags(cmd, "admin.listen", "admin.token_file")}
 	cmd.Flags().StringVar(&c.adminURL, "admin", "", "call the instance with this `URL` of the admin listener")
-	cmd.Flags().StringVar(&c.format, "format", "text", "`text` or json")
+	cmd.Flags().StringVar(&c.format, "format", "text", "print as `FORMAT`: text or json")
 	return c
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -23,7 +24,7 @@ func newCAInstall(std stdio) *cobra.Command {
 and Chromium. During a rotation it adds both CAs. It can be repeated: a CA that is in a store already stays.
 
 The system's store needs root; the command uses sudo if that is installed. The NSS databases are those of the user who
-runs the command. Programs that read the variables of "robotsproxy env" do not need it.`,
+runs the command; --nss creates ~/.pki/nssdb, which Chromium reads, if that user has no database. Programs that read the variables of "robotsproxy env" do not need it.`,
 		Args: noArgs,
 	}
 	return withStores(cmd, std, openCA, func(s rootStore, c certs.CA) (string, error) {
@@ -46,7 +47,11 @@ the files in the data directory stay.`,
 		Args: noArgs,
 	}
 	return withStores(cmd, std, existingCA, func(s rootStore, c certs.CA) (string, error) {
-		return "not in any more", s.remove(c.Certificate) // some stores cannot report whether it was in
+		done := "not there"
+		if s.holds(c.Certificate) {
+			done = "not in any more"
+		}
+		return done, s.remove(c.Certificate) // in any case: of several databases only one may have it
 	})
 }
 
@@ -64,6 +69,9 @@ func withStores(cmd *cobra.Command, std stdio, open caOpener, do storeAction) *c
 		}
 		var errs []error
 		for _, s := range chosenStores(std, wanted) {
+			if s.make != nil && *wanted[s.name] && cmd.Name() == "install" {
+				errs = append(errs, s.make())
+			}
 			errs = append(errs, s.each(std, all, do, "robotsproxy ca "+cmd.Name()+" --"+s.name+o.flags))
 		}
 		return errors.Join(errs...)
@@ -78,9 +86,11 @@ func withStores(cmd *cobra.Command, std stdio, open caOpener, do storeAction) *c
 type rootStore struct {
 	name   string // of its flag
 	title  string
-	byFlag bool         // used only if its flag is given
-	check  func() error // returns the reason if the store cannot be used
-	has    func(*x509.Certificate) bool
+	byFlag bool                         // used only if its flag is given
+	check  func() error                 // returns the reason if the store cannot be used
+	make   func() error                 // creates the store if its flag is given; nil: it cannot
+	has    func(*x509.Certificate) bool // so that add is not needed
+	holds  func(*x509.Certificate) bool // so that remove has an effect
 	add    func(*x509.Certificate) error
 	remove func(*x509.Certificate) error
 }
@@ -88,17 +98,18 @@ type rootStore struct {
 var stores = []rootStore{
 	{
 		name: "system", title: "the system's store",
-		check:  func() error { return nil }, // only an attempt can show it
-		has:    func(*x509.Certificate) bool { return false },
+		check:  func() error { return nil },                   // only an attempt can show it
+		has:    func(*x509.Certificate) bool { return false }, // the program that updates the store may have failed
+		holds:  systemHolds,
 		add:    func(c *x509.Certificate) error { return truststore.Install(c) },
 		remove: func(c *x509.Certificate) error { return truststore.Uninstall(c) },
 	},
-	trustStore("nss", "this user's NSS databases (~/.pki/nssdb of Chromium, the profiles of Firefox)", false, checkNSS,
+	trustStore("nss", "this user's NSS databases (~/.pki/nssdb of Chromium, the profiles of Firefox)", false, checkNSS, makeNSS,
 		func() truststore.Trust {
 			t, _ := truststore.NewNSSTrust() // checkNSS has reported an error
 			return t
 		}),
-	trustStore("java", "the key store of the Java in JAVA_HOME", true, checkJava, func() truststore.Trust {
+	trustStore("java", "the key store of the Java in JAVA_HOME", true, checkJava, nil, func() truststore.Trust {
 		t, _ := truststore.NewJavaTrust()
 		return t
 	}),
@@ -106,10 +117,12 @@ var stores = []rootStore{
 
 // trustStore returns a store that the library calls a Trust. It is opened at each use, because most commands do not use
 // it.
-func trustStore(name, title string, byFlag bool, look func() error, open func() truststore.Trust) rootStore {
+func trustStore(
+	name, title string, byFlag bool, look, create func() error, open func() truststore.Trust,
+) rootStore {
+	exists := func(c *x509.Certificate) bool { return open().Exists(c) }
 	return rootStore{
-		name: name, title: title, byFlag: byFlag, check: look,
-		has: func(c *x509.Certificate) bool { return open().Exists(c) },
+		name: name, title: title, byFlag: byFlag, check: look, make: create, has: exists, holds: exists,
 		add: func(c *x509.Certificate) error {
 			return truststore.Install(c, truststore.WithTrust(open()), truststore.WithNoSystem())
 		},
@@ -126,10 +139,30 @@ func checkNSS() error {
 			"apt install libnss3-tools, dnf install nss-tools or brew install nss")
 	}
 	if t.PreCheck() != nil {
-		home, _ := os.UserHomeDir() // only for the hint
-		db := filepath.Join(home, ".pki", "nssdb")
-		return fmt.Errorf("there is no NSS database; start Firefox or Chromium once, or create one: "+
-			"mkdir -p %[1]s && certutil -d sql:%[1]s -N --empty-password", db)
+		return errNoNSS
+	}
+	return nil
+}
+
+var errNoNSS = errors.New("there is no NSS database; start Firefox or Chromium once, " +
+	"or let robotsproxy ca install --nss create one")
+
+// makeNSS creates the database that Chromium reads, without a password, if the user has no database.
+func makeNSS() error {
+	if err := checkNSS(); err != errNoNSS {
+		return err
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return fmt.Errorf("finding the home directory: %w", err)
+	}
+	db := filepath.Join(home, ".pki", "nssdb")
+	if err := os.MkdirAll(db, 0o700); err != nil {
+		return err
+	}
+	create := exec.Command("certutil", "-d", "sql:"+db, "-N", "--empty-password")
+	if out, err := create.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %s (%w)", create, bytes.TrimSpace(out), err)
 	}
 	return nil
 }

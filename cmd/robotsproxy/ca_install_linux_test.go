@@ -72,6 +72,15 @@ func TestSystemStore(t *testing.T) {
 	if status, out, talk := ca("uninstall", "--system"); status != 0 || strings.Count(out, "not in any more") != 2 {
 		t.Errorf("uninstall = %d, %q, %q; want two not in any more", status, out, talk)
 	}
+	if err := os.Remove(filepath.Join(root, "other.crt")); err != nil {
+		t.Fatal(err)
+	}
+	if status, out, talk := ca("uninstall", "--system"); status != 0 || strings.Count(out, "not there") != 2 {
+		t.Errorf("another uninstall = %d, %q, %q; want two not there", status, out, talk)
+	}
+	if err := os.WriteFile(filepath.Join(root, "other.crt"), got, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if files := installed(); len(files) != 1 || filepath.Base(files[0]) != "other.crt" {
 		t.Errorf("the store holds %v, want the other one alone", files)
 	}

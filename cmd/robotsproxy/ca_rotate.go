@@ -53,7 +53,7 @@ restart.
 		fmt.Fprintln(std.err, rotatedHint)
 		return nil
 	})
-	cmd.Flags().StringVar(&overlap, "overlap", defaultOverlap, "let the old CA sign for this `time`, such as 72h or 7d")
+	cmd.Flags().StringVar(&overlap, "overlap", defaultOverlap, "let the old CA sign for this `TIME`, such as 72h or 7d")
 	cmd.Flags().BoolVar(&now, "now", false, "let the new CA sign at once; ends a running overlap")
 	return cmd
 }

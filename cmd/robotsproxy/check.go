@@ -43,10 +43,10 @@ The exit status is 0 if all URLs are allowed, 1 if one is refused, and 4 if a ro
 		Args: cobra.ArbitraryArgs,
 	}
 	settings := configFlags(cmd)
-	cmd.Flags().StringVarP(&agent, "agent", "A", "*", "product token or whole User-Agent of the `crawler`")
-	cmd.Flags().StringVar(&file, "robots", "", "judge by this `file` (- for standard input) instead of fetching one")
-	cmd.Flags().StringVar(&format, "format", "text", "`text` or json, one line for each URL")
-	cmd.Flags().StringVar(&dialect, "dialect", "", "read robots.txt in this `dialect` instead of robots.dialect")
+	cmd.Flags().StringVarP(&agent, "agent", "A", "*", "product token or whole User-Agent of the crawler, as `AGENT`")
+	cmd.Flags().StringVar(&file, "robots", "", "judge by this `FILE` (- for standard input) instead of fetching one")
+	cmd.Flags().StringVar(&format, "format", "text", "print as `FORMAT`: text, or json with one line for each URL")
+	cmd.Flags().StringVar(&dialect, "dialect", "", "read robots.txt in this `DIALECT` instead of robots.dialect")
 	cmd.Flags().BoolVar(&explain, "explain", false, "show the reason and all rules that match")
 	cmd.Flags().BoolVar(&inBatch, "batch", false, "answer the JSON lines of standard input")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -240,7 +240,10 @@ func (c *checker) parse(raw string) (target string, o origin.Origin, err error) 
 		return "", origin.Origin{}, err
 	}
 	o, err = origin.FromURL(u)
-	if err != nil && !strings.Contains(raw, "://") {
+	switch {
+	case err != nil && strings.HasPrefix(raw, "/"):
+		err = fmt.Errorf("%q is a path: write the URL, such as https://a.example%s, or name a file with --robots", raw, raw)
+	case err != nil && !strings.Contains(raw, "://"):
 		err = fmt.Errorf("%q is not a URL; did you mean https://%s?", raw, raw)
 	}
 	return u.RequestURI(), o, err
@@ -284,7 +287,7 @@ func (a *answer) fetched(o origin.Origin, snap *robots.Snapshot, now time.Time) 
 // cause returns the reason for which a robots.txt could not be fetched.
 func cause(snap *robots.Snapshot) string {
 	if snap.Err != nil {
-		return snap.Err.Error()
+		return plainError(snap.Err).Error()
 	}
 	return fmt.Sprintf("the origin answered %d", snap.Status)
 }

@@ -29,9 +29,7 @@ creates the CA.`,
 	}
 	settings := configFlags(cmd, "listen", "admin.listen")
 	adminURL := cmd.Flags().String("admin", "", "get the CA from the instance with this `URL` of the admin listener")
-	cmd.Flags().StringVar(&shell, "shell", "sh", "write the syntax of `sh`, fish or pwsh")
-	shells := cobra.FixedCompletions(clientenv.Shells(), cobra.ShellCompDirectiveNoFileComp)
-	_ = cmd.RegisterFlagCompletionFunc("shell", shells) // the flag exists
+	cmd.Flags().StringVar(&shell, "shell", "sh", "write the syntax of `SHELL`: sh, fish or pwsh")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		assignment, err := clientenv.Assignment(shell)
 		if err != nil {

@@ -130,8 +130,12 @@ func (i *instance) call(ctx context.Context, method, path string, query url.Valu
 
 // notRunning returns the error for an instance that accepts no connections.
 func (i *instance) notRunning(err error) error {
-	return &exitError{exitNotRunning, fmt.Errorf("no robotsproxy answers at %s (admin.listen): %w; "+
-		"start it with robotsproxy serve", i.base.Host, err)}
+	folder := ""
+	if i.dataDir != "" {
+		folder = " (data folder " + i.dataDir + ")"
+	}
+	return &exitError{exitNotRunning, fmt.Errorf("no robotsproxy answers at %s (admin.listen): %w%s. "+
+		"Start it with: robotsproxy serve", i.base.Host, plainError(err), folder)}
 }
 
 // refusal returns the error for a response, or nil for a response with status 200.

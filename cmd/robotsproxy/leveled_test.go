@@ -12,7 +12,7 @@ import (
 func TestLeveledLog(t *testing.T) {
 	var b strings.Builder
 	var level slog.LevelVar
-	log := newLeveledLog(&b, config.Log{Format: config.LogJSON, Level: slog.LevelInfo}, &level)
+	log := newLeveledLog(&b, &b, config.Log{Format: config.LogJSON, Level: slog.LevelInfo}, &level)
 	made := log.With("a", 1).WithGroup("g")
 	made.Debug("one")
 	level.Set(slog.LevelDebug)

@@ -34,8 +34,8 @@ fetched. Each finding has a code, which docs/lint.md explains.`,
 		Args:    cobra.ArbitraryArgs,
 	}
 	settings := configFlags(cmd)
-	cmd.Flags().StringVar(&format, "format", "text", "`text`, json (one finding a line) or sarif (2.1.0)")
-	cmd.Flags().StringVar(&dialect, "dialect", "rfc9309", "report the differences of this `dialect`; rfc9309 reports all")
+	cmd.Flags().StringVar(&format, "format", "text", "print as `FORMAT`: text, json (one finding a line) or sarif (2.1.0)")
+	cmd.Flags().StringVar(&dialect, "dialect", "rfc9309", "report the differences of this `DIALECT`; rfc9309 reports all")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return usage(errors.New("lint needs a file, a URL, or - for standard input: robotsproxy lint robots.txt"))
@@ -154,7 +154,7 @@ func (c *linter) fetch(ctx context.Context, raw string) (name string, body []byt
 	snap, err := c.lookUp(ctx, o)
 	switch {
 	case err != nil:
-		return "", nil, &exitError{exitUnknown, fmt.Errorf("fetching %s: %w", name, err)}
+		return "", nil, &exitError{exitUnknown, fmt.Errorf("fetching %s: %w", name, plainError(err))}
 	case snap.Availability != robots.Found && snap.Flags&robots.WebPage == 0:
 		return "", nil, &exitError{exitUnknown, fmt.Errorf("fetching %s: %s", name, cause(snap))}
 	}

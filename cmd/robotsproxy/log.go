@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"log/slog"
 	"os"
+	"sync"
 
 	"github.com/lmittmann/tint"
 	"golang.org/x/term"
@@ -44,11 +46,37 @@ func (h leveled) WithGroup(name string) slog.Handler {
 	return leveled{h.Handler.WithGroup(name), h.level}
 }
 
-// newLeveledLog is newLog with a level that can change. It sets the level to that of cfg.
-func newLeveledLog(w io.Writer, cfg config.Log, level *slog.LevelVar) *slog.Logger {
+// newLeveledLog is newLogThrough with a level that can change. It sets the level to that of cfg.
+func newLeveledLog(w, to io.Writer, cfg config.Log, level *slog.LevelVar) *slog.Logger {
 	level.Set(cfg.Level)
 	cfg.Level = slog.LevelDebug
-	return slog.New(leveled{newLog(w, cfg).Handler(), level})
+	return slog.New(leveled{newLogThrough(w, to, cfg).Handler(), level})
+}
+
+// heldWriter holds what is written until release, so that the banner is the first text of serve.
+type heldWriter struct {
+	to io.Writer
+
+	mu       sync.Mutex // guards the fields below, and writes
+	held     bytes.Buffer
+	released bool
+}
+
+func (w *heldWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.released {
+		return w.to.Write(p)
+	}
+	return w.held.Write(p)
+}
+
+// release writes the held text, and lets later writes pass.
+func (w *heldWriter) release() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.released = true
+	_, _ = w.held.WriteTo(w.to) // as for every message, an error cannot be reported
 }
 
 // logsText reports whether the log in w is text, and not JSON.

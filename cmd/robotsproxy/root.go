@@ -11,8 +11,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/robotsproxy/robotsproxy/config"
+	"github.com/robotsproxy/robotsproxy/internal/clientenv"
 	"github.com/robotsproxy/robotsproxy/internal/safetext"
 	"github.com/robotsproxy/robotsproxy/internal/settings"
+	"github.com/robotsproxy/robotsproxy/policy"
+	"github.com/robotsproxy/robotsproxy/rules"
 )
 
 // configSource holds the flags that determine the configuration of a command.
@@ -30,6 +33,7 @@ func newRoot(std stdio) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "robotsproxy",
 		Short:         "A forward HTTP proxy that makes any crawler polite",
+		Version:       versionText(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
@@ -44,19 +48,90 @@ func newRoot(std stdio) *cobra.Command {
 	root.SetOut(std.out)
 	root.SetErr(std.err)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(misspelt(cmd, err)) })
+	root.SetVersionTemplate("robotsproxy {{.Version}}\n")
+	root.SetHelpCommand(newHelp())
 	root.AddCommand(
 		newServe(std), newRun(std), newEnv(std), newHealthcheck(std), newCheck(std), newLint(std),
 		newCacheCommand(std), newCA(std),
 		newStop(std), newSlow(std), newBypass(std), newResume(std), newInterventions(std), newExemptCommand(std),
 		newStatus(std), newUpgrade(std), newValidate(std), newConfigCommand(std), newReload(std), newVersion(std),
 	)
+	completeValues(root)
 	return root
 }
 
+// newHelp returns the command help. That of cobra prints the commands for a name that it does not know, and succeeds.
+func newHelp() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Print how to use a command",
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+			found, _, err := cmd.Root().Find(args)
+			if err != nil {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			for _, c := range found.Commands() {
+				if c.IsAvailableCommand() {
+					names = append(names, cobra.CompletionWithDesc(c.Name(), c.Short))
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			found, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return usage(unknownCommand(found, args[len(args)-max(1, len(rest))]))
+			}
+			found.InitDefaultHelpFlag()
+			return found.Help()
+		},
+	}
+}
+
+// completeValues makes completion offer the values of flags that take one of a few.
+func completeValues(cmd *cobra.Command) {
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if values := flagValues(cmd.Name(), f.Name); values != nil {
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, // fails only for a flag that does not exist
+				cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+		}
+	})
+	for _, c := range cmd.Commands() {
+		completeValues(c)
+	}
+}
+
+// flagValues returns the values that a flag of a command takes, or nil if they are more than a few.
+func flagValues(command, flag string) (values []string) {
+	switch flag {
+	case "mode":
+		for _, mode := range []policy.Mode{policy.Enforce, policy.Report, policy.Off} {
+			values = append(values, mode.String())
+		}
+	case "dialect":
+		for _, dialect := range rules.Dialects() {
+			values = append(values, dialect.String())
+		}
+	case "format":
+		values = []string{"text", "json"}
+		if command == "lint" {
+			values = append(values, "sarif")
+		}
+	case "shell":
+		values = clientenv.Shells()
+	}
+	return values
+}
+
 func unknownCommand(cmd *cobra.Command, name string) error {
-	cmd.SuggestionsMinimumDistance = 2 // cobra sets it only if it writes the error itself
-	if near := cmd.SuggestionsFor(name); len(near) > 0 {
-		return fmt.Errorf("there is no command %q; did you mean %q?", name, near[0])
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	if near := settings.Suggest(name, names); near != "" {
+		return fmt.Errorf("there is no command %q; did you mean %q?", name, near)
 	}
 	return fmt.Errorf("there is no command %q; %s --help lists them", name, cmd.CommandPath())
 }
@@ -82,7 +157,7 @@ func flagNames(cmd *cobra.Command) (names []string) {
 // configFlags adds the flags of every command with a configuration, and those of the given keys, to cmd.
 func configFlags(cmd *cobra.Command, keys ...string) *configSource {
 	s := &configSource{values: make(map[string]*string)}
-	cmd.Flags().StringVar(&s.file, "config", "", "read this YAML `file`; robotsproxy validate checks it")
+	cmd.Flags().StringVar(&s.file, "config", "", "read this YAML `FILE`; robotsproxy validate checks it")
 	for _, key := range append([]string{"data_dir"}, keys...) {
 		s.values[key] = cmd.Flags().String(flagName(key), "", flagUsage[key])
 	}
@@ -90,11 +165,11 @@ func configFlags(cmd *cobra.Command, keys ...string) *configSource {
 }
 
 var flagUsage = map[string]string{
-	"data_dir":         "keep the CA, records and the admin token in this `folder`",
-	"listen":           "accept clients of the proxy at this `address` (default 127.0.0.1:3128)",
-	"admin.listen":     "serve health checks, metrics and the CA at this `address` (default 127.0.0.1:3129)",
-	"admin.token_file": "read the admin token from this `file` instead of the data folder",
-	"mode":             "`enforce`, report (judge and record, change nothing) or off",
+	"data_dir":         "keep the CA, records and the admin token in this `DIR` (default: the user's state\nfolder, for root /var/lib/robotsproxy)",
+	"listen":           "accept clients of the proxy at this `ADDRESS` (default 127.0.0.1:3128)",
+	"admin.listen":     "serve health checks, metrics and the CA at this `ADDRESS` (default 127.0.0.1:3129)",
+	"admin.token_file": "read the admin token from this `FILE` instead of the data folder",
+	"mode":             "treat requests in this `MODE`: enforce, report (judge and record, change nothing) or off",
 }
 
 // load loads the configuration and writes its warnings to std.err.

@@ -36,8 +36,8 @@ func newServe(std stdio) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the proxy",
-		Long: `Run the proxy. Without a configuration it listens on 127.0.0.1 only, keeps its data in a folder of your home
-directory, and creates its CA at the first start.
+		Long: `Run the proxy. Without a configuration it listens on 127.0.0.1 only, and creates its CA at the first start. Its data is in
+$XDG_STATE_HOME/robotsproxy or ~/.local/state/robotsproxy, and for root in /var/lib/robotsproxy.
 
 SIGTERM or an interrupt drains it: it accepts no new connections, and requests in progress may end (see grace in
 config.example.yaml). A second signal ends it at once. SIGUSR1 makes it reopen the file of the records, which a program
@@ -74,11 +74,13 @@ func serve(cmd *cobra.Command, source *configSource, std stdio, watched bool, pr
 	if err != nil {
 		return err
 	}
-	cfg, err := source.load(cmd, std)
+	early := &heldWriter{to: std.err}
+	defer early.release()
+	cfg, err := source.load(cmd, stdio{std.in, std.out, early})
 	if err != nil {
 		return err
 	}
-	s, err := newService(cfg, std.err, sockets)
+	s, err := newService(cfg, std.err, early, sockets)
 	if err != nil {
 		return err
 	}
@@ -93,11 +95,13 @@ func serve(cmd *cobra.Command, source *configSource, std stdio, watched bool, pr
 	if prior == nil {
 		s.flags = source.envFlags(cmd, cfg.DataDir, boundAddress(cfg.Listen, s.proxyListener))
 		fmt.Fprint(std.err, s.banner())
+		early.release()
 		return s.run(drain, abort)
 	}
 	if err := prior.takeOver(s); err != nil {
 		return errors.Join(err, s.proxyListener.Close(), s.adminListener.Close(), s.close())
 	}
+	early.release()
 	s.log.Info("serving in place of the old process", "version", buildVersion(), "pid", os.Getpid())
 	return s.run(drain, abort)
 }
@@ -132,6 +136,7 @@ func boundAddress(listen string, l net.Listener) string {
 // service is a running proxy with its admin listener.
 type service struct {
 	cfg           *config.Config
+	early         *heldWriter // of the log
 	log           *slog.Logger
 	requests      *requestlog.Log
 	components    *components // nil if they could not be made
@@ -154,12 +159,12 @@ type service struct {
 }
 
 // newService creates the components and opens the listeners, so that errors are reported before the banner. It uses
-// those of sockets first.
-func newService(cfg *config.Config, stderr io.Writer, sockets *sockets) (_ *service, err error) {
+// those of sockets first. It logs through early, which passes on to stderr.
+func newService(cfg *config.Config, stderr io.Writer, early *heldWriter, sockets *sockets) (_ *service, err error) {
 	level := new(slog.LevelVar)
-	log := newLeveledLog(stderr, cfg.Log, level)
+	log := newLeveledLog(early, stderr, cfg.Log, level)
 	s := &service{
-		cfg: cfg, log: log, token: tokenFile(cfg), sockets: sockets, replaced: make(chan struct{}),
+		cfg: cfg, log: log, early: early, token: tokenFile(cfg), sockets: sockets, replaced: make(chan struct{}),
 	}
 	s.level = level
 	if isTerminal(stderr) {

@@ -56,7 +56,7 @@ func (s *sockets) listen(key, address string) (net.Listener, error) {
 	if l == nil {
 		var err error
 		if l, err = net.Listen("tcp", address); err != nil {
-			return nil, usage(fmt.Errorf("%w; choose another address with --%s", err, flagName(key)))
+			return nil, usage(fmt.Errorf("%s: %w; choose another address with --%s", key, plainError(err), flagName(key)))
 		}
 	}
 	if tcp, ok := l.(*net.TCPListener); ok {

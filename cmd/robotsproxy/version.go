@@ -22,14 +22,18 @@ func buildVersion() string {
 	return "devel"
 }
 
+// versionText returns the version, that of Go, and the system.
+func versionText() string {
+	return fmt.Sprintf("%s %s %s/%s", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
 func newVersion(std stdio) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(std.out, "robotsproxy %s %s %s/%s\n",
-				buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintln(std.out, "robotsproxy", versionText())
 			return err
 		},
 	}

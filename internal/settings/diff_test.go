@@ -54,22 +54,34 @@ func readFixed(t *testing.T, file string) (*fixed, *Decoder) {
 func TestDiff(t *testing.T) {
 	for _, row := range []struct{ name, before, after, want string }{
 		{"nothing", "mode: off\nports: []\n", "mode: off\nhosts: []\n", ""},
-		{"values", "mode: off\nlisten: a\n", "mode: report\nlisten: b\nown: /x\n",
-			"listen: a -> b (needs a restart)\nown: \"\" -> /x\nmode: off -> report"},
+		{
+			"values", "mode: off\nlisten: a\n", "mode: report\nlisten: b\nown: /x\n",
+			"listen: a -> b (needs a restart)\nown: \"\" -> /x\nmode: off -> report",
+		},
 		{"a section", "mode: off\n", "mode: off\nstore: {size: 2}\n", "store.size: 0 -> 2 (needs a restart)"},
 		{"a secret", "key: a\n", "key: b\n", "key: *** -> ***"},
 		{"a list", "ports: [1, 2, 3]\n", "ports: [3, 4, 2]\n", "ports: - 1, + 4"},
 		{"the order of a list", "ports: [1, 2]\n", "ports: [2, 1]\n", "ports: another order"},
-		{"a long list", "ports: [" + strings.Repeat("7,", 30) + "7]\n", "mode: off\n",
-			"mode: \"\" -> off\nports: " + strings.Repeat("- 7, ", 20) + "and 11 more"},
-		{"entries", "hosts: [{host: a}, {host: b, path: /x}]\n", "hosts: [{host: c}, {host: a, grace: 5s}]\n",
-			"- hosts b /x\n+ hosts c\n~ hosts a: grace: unset -> 5s"},
-		{"the order of entries", "hosts: [{host: a}, {host: b}]\n", "hosts: [{host: b}, {host: c}, {host: a}]\n",
-			"+ hosts c\n~ hosts another order"},
-		{"entries of one name", "hosts: [{host: a}, {host: a}]\n", "hosts: [{host: a, own: /x}]\n",
-			"- hosts a (2)\n~ hosts a: own: \"\" -> /x"},
-		{"entries without names", "others: [{host: a}]\n", "others: [{host: b}, {host: c}]\n",
-			"~ others entry: host: a -> b\n+ others entry (2)"},
+		{
+			"a long list", "ports: [" + strings.Repeat("7,", 30) + "7]\n", "mode: off\n",
+			"mode: \"\" -> off\nports: " + strings.Repeat("- 7, ", 20) + "and 11 more",
+		},
+		{
+			"entries", "hosts: [{host: a}, {host: b, path: /x}]\n", "hosts: [{host: c}, {host: a, grace: 5s}]\n",
+			"- hosts b /x\n+ hosts c\n~ hosts a: grace: unset -> 5s",
+		},
+		{
+			"the order of entries", "hosts: [{host: a}, {host: b}]\n", "hosts: [{host: b}, {host: c}, {host: a}]\n",
+			"+ hosts c\n~ hosts another order",
+		},
+		{
+			"entries of one name", "hosts: [{host: a}, {host: a}]\n", "hosts: [{host: a, own: /x}]\n",
+			"- hosts a (2)\n~ hosts a: own: \"\" -> /x",
+		},
+		{
+			"entries without names", "others: [{host: a}]\n", "others: [{host: b}, {host: c}]\n",
+			"~ others entry: host: a -> b\n+ others entry (2)",
+		},
 	} {
 		before, _ := readFixed(t, row.before)
 		after, _ := readFixed(t, row.after)

@@ -182,25 +182,29 @@ func (u *Users) Names() iter.Seq[string] { return maps.Keys(u.accounts) }
 func (u *Users) Check(ctx context.Context, from netip.Addr, name, password string) error {
 	a, known := u.accounts[name]
 	digest := u.digest(name, password)
+	network := Network(from)
+	key := maphash.Comparable(u.seed, attempt{network, name})
+	// Before recall: it costs so little that guesses at the remembered password would be fast.
+	if err := u.delayed(key); err != nil {
+		return err
+	}
 	if known && a.recall(digest, time.Now()) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, checkTimeout, ErrBusy)
 	defer cancel()
-	network := Network(from)
 	unlock, err := u.networks.lock(ctx, network)
 	if err != nil {
 		return err
 	}
 	defer unlock()
+	if err := u.delayed(key); err != nil {
+		return err
+	}
 	// Look again: a crawler opens many connections at once, and the check before this one may have been for the same
 	// password.
 	if known && a.recall(digest, time.Now()) {
 		return nil
-	}
-	key := maphash.Comparable(u.seed, attempt{network, name})
-	if wait := u.throttle.wait(key, time.Now()); wait > 0 {
-		return &RejectedError{RetryAfter: wait, Failures: u.throttle.count(key)}
 	}
 	if !known {
 		a = u.decoy(name)
@@ -213,6 +217,14 @@ func (u *Users) Check(ctx context.Context, from netip.Addr, name, password strin
 		return &RejectedError{Failures: u.throttle.fail(key, time.Now())}
 	}
 	a.remember(digest, time.Now())
+	return nil
+}
+
+// delayed returns a *RejectedError if the attempts of key are delayed.
+func (u *Users) delayed(key uint64) error {
+	if wait := u.throttle.wait(key, time.Now()); wait > 0 {
+		return &RejectedError{RetryAfter: wait, Failures: u.throttle.count(key)}
+	}
 	return nil
 }
 

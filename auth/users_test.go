@@ -193,7 +193,6 @@ func TestGuessingIsSlowed(t *testing.T) {
 			if err := u.Check(t.Context(), there, "news", "s3cr3t"); err != nil {
 				t.Errorf("the same user elsewhere: %v", err)
 			}
-			u.accounts["news"].expires = time.Time{} // no digest helps
 			if err := u.Check(t.Context(), here, "lab", "pass:word"); err != nil {
 				t.Errorf("another user there: %v", err)
 			}

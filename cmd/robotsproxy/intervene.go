@@ -257,8 +257,12 @@ func (c *intervening) showChange(r apiRequest, done *admin.InterventionChange, t
 		return err
 	}
 	n := done.Instances
-	if len(n.Missing) == 0 {
+	switch {
+	case len(n.Missing) == 0 && n.Error == "":
 		return nil
+	case len(n.Missing) == 0:
+		return fmt.Errorf("other instances may not know it yet (%s). Each gets the change as soon as it reaches Redis",
+			safetext.Lines(n.Error))
 	}
 	why := ""
 	if n.Error != "" {

@@ -145,6 +145,10 @@ func TestStopAtTheStartOfAnInstance(t *testing.T) {
 	}
 	for _, when := range []string{"with Redis", "without Redis"} {
 		if when == "without Redis" {
+			// The first instance knows the second one, which has just started.
+			if out, talk, code := order(t, f.instances[0], "slow", "c.example", "1s", "--reason", "r"); code != 0 || !strings.Contains(out, "on 2 of 2 instances") {
+				t.Errorf("slow with Redis ends with %d: %s%s", code, out, talk)
+			}
 			redis.Kill()
 		}
 		restart()

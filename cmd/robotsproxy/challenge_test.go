@@ -34,6 +34,7 @@ var askers = []struct {
 // TestClientsAreAskedForPasswords checks that real clients understand a 407: with the right password they get the page,
 // with a wrong one or none they report the 407, and nothing reaches the origin.
 func TestClientsAreAskedForPasswords(t *testing.T) {
+	long(t)
 	for _, client := range askers {
 		for _, scheme := range []string{"http", "https"} {
 			t.Run(client.name+"/"+scheme, func(t *testing.T) {

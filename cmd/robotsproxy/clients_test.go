@@ -65,6 +65,7 @@ var crawlers = []struct {
 // Every real crawler receives each allowed page complete, and a refusal for each disallowed one, which the origin never
 // receives. The spacing is kept, over HTTP and HTTPS.
 func TestCrawlers(t *testing.T) {
+	long(t)
 	for _, c := range crawlers {
 		for _, scheme := range []string{"http", "https"} {
 			t.Run(c.name+"/"+scheme, func(t *testing.T) {
@@ -79,6 +80,7 @@ func TestCrawlers(t *testing.T) {
 // The same with a proxy that requires a password, which a crawler reads from the variables. Only wget needs more.
 // Chromium is not tested: it does not read a password from variables.
 func TestCrawlersWithPassword(t *testing.T) {
+	long(t)
 	for _, c := range crawlers {
 		if c.name == "chromium" {
 			continue

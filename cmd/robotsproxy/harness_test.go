@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"sync"
+	"testing"
 )
 
 // lockedBuffer collects the output of a program while a test reads it.
@@ -34,4 +35,13 @@ func clientRecords(audit []byte) []byte {
 		}
 	}
 	return kept
+}
+
+// long skips a test in short mode. Its time is not worth a run with the race detector, since shorter tests run the same
+// code.
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("a long test; make test runs it")
+	}
 }

@@ -151,6 +151,7 @@ func (s *scene) ask(ctx context.Context, p *tarpit, scheme string, n int) {
 // A client that requests hosts that hang does not delay another client's first requests to new hosts, also after it
 // left.
 func TestHostileTarpits(t *testing.T) {
+	long(t)
 	const few = 9 // visits, so that the longest one counts
 	for _, row := range tarpits {
 		for _, n := range []int{70, 1100} {
@@ -209,6 +210,7 @@ func newTarpitScene(t *testing.T, config string, hold func(net.Conn)) (*scene, *
 
 // A client that repeatedly requests a host and leaves causes one fetch per error_ttl, and uses few descriptors.
 func TestHostileLeavers(t *testing.T) {
+	long(t)
 	const hosts = 1500
 	site := robotstest.New(t)
 	s := newScene(t, site, "", newHosts()...)

@@ -101,6 +101,7 @@ func (s *scene) begin(ctx context.Context, method, url string, body io.Reader) {
 
 // Unread downloads and dripping uploads delay the other client by one second at most, and the overlap is recorded.
 func TestHostileHolds(t *testing.T) {
+	long(t)
 	const hostile = 12
 	for _, test := range []struct{ hold, scheme, robots string }{
 		{"downloads that are not read", "http", "User-agent: *\nCrawl-delay: 0.2\n"},

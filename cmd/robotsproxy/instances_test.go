@@ -142,6 +142,7 @@ func redisConfig(server *redistest.Server, onDown string) string {
 // Four instances keep the pace of one: while Redis runs, while it is stopped, when it returns, and when an instance is
 // killed.
 func TestInstancesAreOne(t *testing.T) {
+	long(t)
 	redis := redistest.Start(t)
 	f := newFleet(t, 4, redisConfig(redis, "spread"))
 	phase := lasting(4 * time.Second)

@@ -33,6 +33,7 @@ const (
 // A thousand clients that never complete their header and two thousand idle tunnels use little memory, do not slow
 // other clients, and leave no resources in use.
 func TestIdleLoad(t *testing.T) {
+	long(t)
 	if n, _ := descriptors(); n < 4*(slowClients+idleTunnels) {
 		skipUnlessCI(t, fmt.Sprintf("%d descriptors are granted here, and the test needs %d", n, 4*(slowClients+idleTunnels)))
 	}

@@ -298,6 +298,7 @@ func (u *upgraded) wget() func() ([]byte, error) {
 
 // While the program cannot take over, the running process goes on, and the command says why.
 func TestFailedUpgrades(t *testing.T) {
+	long(t)
 	for name, row := range map[string]struct{ script, want string }{
 		"it ends at once":      {"exit 1", "has ended before it could take over: exit status 1"},
 		"it is killed":         {"kill -9 $$", "has ended before it could take over: signal: killed"},

@@ -43,6 +43,7 @@ func (s *service) occupant() (state admin.Status, known bool) {
 	if err != nil {
 		return state, false
 	}
+	defer i.client.CloseIdleConnections() // or each look would hold one, up to admin.connections_per_client
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	err = i.call(ctx, "GET", "/status", nil, nil, &state)

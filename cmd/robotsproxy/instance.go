@@ -21,10 +21,11 @@ import (
 
 // instance is a running robotsproxy, as a client of its admin API.
 type instance struct {
-	base    url.URL // of the admin listener: scheme and host
-	token   string
-	dataDir string // of the token, for errors
-	client  *http.Client
+	base      url.URL // of the admin listener: scheme and host
+	token     string
+	tokenFile string // where the configuration names one
+	dataDir   string // for errors
+	client    *http.Client
 }
 
 // findInstance returns the instance that runs with cfg. Its token follows from cfg, and so does its address, unless
@@ -47,7 +48,7 @@ func findInstance(cfg *config.Config, adminURL string) (*instance, error) {
 		return nil, fmt.Errorf("reading the token: %w", err)
 	}
 	i := newInstance(base, strings.TrimSpace(string(token)))
-	i.dataDir = cfg.DataDir
+	i.dataDir, i.tokenFile = cfg.DataDir, cfg.Admin.TokenFile
 	return i, nil
 }
 
@@ -152,6 +153,9 @@ func (i *instance) refusal(resp *http.Response, body []byte) error {
 	case http.StatusNotFound, http.StatusConflict:
 		return &exitError{exitNo, err}
 	case http.StatusUnauthorized:
+		if i.tokenFile != "" {
+			return fmt.Errorf("the robotsproxy at %s has another token than %s", i.base.Host, i.tokenFile)
+		}
 		return fmt.Errorf("the robotsproxy at %s has another token: its data folder is not %s; "+
 			"name its folder with --data-dir or its configuration with --config", i.base.Host, i.dataDir)
 	default:

@@ -75,12 +75,14 @@ The exit status is 0 if all URLs are allowed, 1 if one is refused, and 4 if a ro
 			}
 			return (&batch{dialect: cfg.Robots.Dialect}).run(std.in, std.out)
 		}
-		c, err := newChecker(cfg, std, agent, file)
+		ctx, stop := context.WithCancel(cmd.Context())
+		defer stop()
+		c, err := newChecker(ctx, cfg, std, agent, file)
 		if err != nil {
 			return err
 		}
 		c.explain = explain
-		return c.all(cmd.Context(), args, func(a answer) error { return show(std.out, a) })
+		return c.all(ctx, args, func(a answer) error { return show(std.out, a) })
 	}
 	return cmd
 }
@@ -135,7 +137,8 @@ type checker struct {
 	explain bool
 }
 
-func newChecker(cfg *config.Config, std stdio, agent, file string) (*checker, error) {
+// newChecker returns a checker that works until ctx ends.
+func newChecker(ctx context.Context, cfg *config.Config, std stdio, agent, file string) (*checker, error) {
 	judge, err := policy.New(policy.Options{Dialect: cfg.Robots.Dialect})
 	if err != nil {
 		return nil, err
@@ -153,7 +156,7 @@ func newChecker(cfg *config.Config, std stdio, agent, file string) (*checker, er
 	if c.local {
 		c.lookUp, err = fromFile(file, std.in)
 	} else {
-		c.lookUp, err = fromOrigin(cfg)
+		c.lookUp, err = fromOrigin(ctx, cfg)
 	}
 	return c, err
 }

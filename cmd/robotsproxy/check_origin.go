@@ -16,8 +16,8 @@ import (
 
 // fromOrigin returns a function that returns the operator's own file for an origin, or fetches it as the proxy does,
 // through the same upstream proxy. The targets of redirects to other hosts are judged by the proxy's configuration, and
-// paced.
-func fromOrigin(cfg *config.Config) (func(context.Context, origin.Origin) (*robots.Snapshot, error), error) {
+// paced. The function can be called until ctx ends, which ends its goroutines and connections.
+func fromOrigin(ctx context.Context, cfg *config.Config) (func(context.Context, origin.Origin) (*robots.Snapshot, error), error) {
 	own, err := readOwn(cfg.Hosts)
 	if err != nil {
 		return nil, err
@@ -41,6 +41,10 @@ func fromOrigin(cfg *config.Config) (func(context.Context, origin.Origin) (*robo
 	if f.Cache, err = newCache(cfg, transport, option); err != nil {
 		return nil, err
 	}
+	context.AfterFunc(ctx, func() {
+		f.Close()
+		transport.closeIdleConnections()
+	})
 	return func(ctx context.Context, o origin.Origin) (*robots.Snapshot, error) {
 		transport.hosts.Store(o.Host(), true)
 		return f.Snapshot(ctx, o, robots.Asker{})
@@ -51,7 +55,7 @@ func fromOrigin(cfg *config.Config) (func(context.Context, origin.Origin) (*robo
 // about any host. Redirects are chosen by sites, so it guards their targets as the proxy does.
 type commandLineTransport struct {
 	hosts         sync.Map // canonical
-	free, guarded http.RoundTripper
+	free, guarded *egress.Transport
 }
 
 func newCommandLineTransport(cfg *config.Config) (*commandLineTransport, error) {
@@ -76,6 +80,11 @@ func newCommandLineTransport(cfg *config.Config) (*commandLineTransport, error) 
 		return nil, err
 	}
 	return &commandLineTransport{free: free, guarded: guarded}, nil
+}
+
+func (t *commandLineTransport) closeIdleConnections() {
+	t.free.CloseIdleConnections()
+	t.guarded.CloseIdleConnections()
 }
 
 // RoundTrip sends r, whose URL has a canonical host.

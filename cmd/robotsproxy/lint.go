@@ -53,7 +53,9 @@ fetched. Each finding has a code, which docs/lint.md explains.`,
 			return err
 		}
 		c := linter{std: std, cfg: cfg, dialect: d}
-		return c.all(cmd.Context(), args, show)
+		ctx, stop := context.WithCancel(cmd.Context())
+		defer stop()
+		return c.all(ctx, args, show)
 	}
 	return cmd
 }
@@ -146,7 +148,7 @@ func (c *linter) fetch(ctx context.Context, raw string) (name string, body []byt
 	if c.lookUp == nil {
 		whole := *c.cfg
 		whole.Robots.MaxSize = 64 << 20 // to check also the part that crawlers do not read
-		if c.lookUp, err = fromOrigin(&whole); err != nil {
+		if c.lookUp, err = fromOrigin(ctx, &whole); err != nil {
 			return "", nil, err
 		}
 	}

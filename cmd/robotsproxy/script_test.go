@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
 
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
@@ -25,6 +27,7 @@ var binaryPath string
 
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
+// testMain runs the tests with the built program, and checks that no goroutine is left.
 func testMain(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "robotsproxy")
 	if err != nil {
@@ -42,7 +45,19 @@ func testMain(m *testing.M) int {
 		return 1
 	}
 	os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
-	return m.Run()
+	if status := m.Run(); status != 0 {
+		return status
+	}
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections() // of the tests
+	if err := goleak.Find(
+		goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"), // of clients of the tests
+		goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"),
+		goleak.IgnoreAnyFunction("github.com/chromedp/chromedp.(*subscription).pump"),
+	); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
 }
 
 // The scripts in testdata/script are sessions with the built program. Besides testscript's own commands they have

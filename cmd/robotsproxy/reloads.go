@@ -100,12 +100,15 @@ func (s *service) reload(why string) ([]settings.Change, error) {
 }
 
 func (s *service) tryReload() ([]settings.Change, error) {
-	cfg, warnings, err := s.readConfig()
-	for _, w := range warnings {
-		s.log.Warn("in the configuration", "warning", w.String())
+	if err := checkRegular(s.configFile); err != nil {
+		return nil, err
 	}
+	cfg, warnings, err := s.readConfig()
 	if err != nil {
 		return nil, err
+	}
+	for _, w := range warnings {
+		s.log.Warn("in the configuration", "warning", w.String())
 	}
 	changes, err := s.components.reload(cfg)
 	if err != nil {
@@ -118,6 +121,17 @@ func (s *service) tryReload() ([]settings.Change, error) {
 		s.watcher.Set(s.watchedFiles())
 	}
 	return changes, s.handler.SetHosts(adminHosts(cfg)) // config has checked the names
+}
+
+// checkRegular returns an error if there is something other than a file at path. To open a named pipe would block all
+// later reloads.
+func checkRegular(path string) error {
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().IsRegular() {
+		return nil // reading the file reports the error
+	}
+	return usage(fmt.Errorf("%s is not a regular file (%s); only serve, at its start, reads the configuration from a pipe",
+		path, info.Mode().Type()))
 }
 
 // logFaults logs each fault of a configuration that was not put in force.

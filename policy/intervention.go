@@ -47,10 +47,10 @@ func (i *Intervention) Check() error {
 		}
 	}
 	switch {
-	case i.Reason == "" || i.By == "":
-		return fmt.Errorf("policy: the %s of %s lacks a reason or the name of its operator", i.Kind, i.Host)
 	case i.Kind != Stop && i.Kind != Slow && i.Kind != Bypass:
 		return fmt.Errorf("policy: the intervention %q is neither stop, slow nor bypass", i.Kind)
+	case i.Reason == "" || i.By == "":
+		return fmt.Errorf("policy: the %s of %s lacks a reason or the name of its operator", i.Kind, i.Host)
 	case i.Kind != Slow && i.Delay != 0:
 		return fmt.Errorf("policy: a %s has no delay", i.Kind)
 	case i.Kind == Slow && (i.Delay <= 0 || i.Delay > MaxSlow):

@@ -42,6 +42,7 @@ func findClientCA(ctx context.Context, cfg *config.Config, adminURL string, std 
 		if err != nil {
 			return clientCA{}, err
 		}
+		fmt.Fprintf(std.err, "robotsproxy: the variables name the proxy at %s; --listen or --config names another\n", cfg.Listen)
 		return running.keep(std)
 	}
 	own, err := existingCA(cfg, errorLog(std, cfg))

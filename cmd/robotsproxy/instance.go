@@ -136,14 +136,17 @@ func (i *instance) notRunning(err error) error {
 		folder = " (data folder " + i.dataDir + ")"
 	}
 	return &exitError{exitNotRunning, fmt.Errorf("no robotsproxy answers at %s (admin.listen): %w%s. "+
-		"Start it with: robotsproxy serve", i.base.Host, plainError(err), folder)}
+		"Start it with: robotsproxy serve; or name its admin listener with --admin URL", i.base.Host, plainError(err), folder)}
 }
+
+// maxForeign is how much of a response is shown that is not from the API, in bytes.
+const maxForeign = 300
 
 // refusal returns the error for a response, or nil for a response with status 200.
 func (i *instance) refusal(resp *http.Response, body []byte) error {
 	var problem struct{ Detail string }
 	if err := json.Unmarshal(body, &problem); err != nil || problem.Detail == "" {
-		problem.Detail = string(bytes.TrimSpace(body)) // of another server
+		problem.Detail = string(bytes.TrimSpace(body[:min(len(body), maxForeign)])) // of another server
 	}
 	switch err := errors.New(problem.Detail); resp.StatusCode {
 	case http.StatusOK:

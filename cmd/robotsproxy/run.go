@@ -108,7 +108,8 @@ func runShared(ctx context.Context, cfg *config.Config, std stdio, path string, 
 	if err != nil {
 		return &exitError{exitFailed, err}
 	}
-	fmt.Fprintf(std.err, "robotsproxy: %s runs through the proxy at %s, because the data folder %s belongs to another user\n",
+	fmt.Fprintf(std.err, "robotsproxy: %s runs through the proxy at %s, because the data folder %s belongs to another user; "+
+		"that proxy has its own mode and configuration\n",
 		args[0], cfg.Listen, cfg.DataDir)
 	return supervise(newChild(ctx, std, path, args, assignments(vars)))
 }

@@ -1,4 +1,5 @@
-// Package admin serves the operator's listener: health checks, metrics, the CA's certificate and the proxy's state.
+// Package admin serves the operator's listener: health checks, metrics, the CA's certificate, and the API by which
+// operators see and steer the proxy.
 //
 //	metrics := admin.NewMetrics()
 //	h, err := admin.New(admin.Options{Token: token, Metrics: metrics, CA: onboarding.CA(ca), Ready: ready})
@@ -12,8 +13,8 @@
 // Every request, with or without a token, must address this listener by an IP address, as localhost, or by one of
 // Options.Hosts. Otherwise a page of another site could reach the listener through a browser by DNS rebinding.
 //
-// The package only reports and calls the functions of Options. It sets no limits of time or size: the http.Server that serves the
-// Handler must set them.
+// The package only reports and calls the functions of Options. It sets no limits of time or size: the http.Server that
+// serves the Handler must set them.
 package admin
 
 import (

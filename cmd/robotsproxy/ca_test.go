@@ -36,8 +36,9 @@ func TestNoticeOfTheEnd(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_ = s.cmd.Process.Kill() // everything is logged before the banner; the program may not handle signals yet
-			_ = s.cmd.Wait()
+			if err := s.stop(); err != nil {
+				t.Fatal(err)
+			}
 			show, err := exec.Command(binaryPath, "ca", "show", "--config", config).CombinedOutput()
 			if err != nil {
 				t.Error(err)

@@ -71,12 +71,13 @@ func (w *heldWriter) Write(p []byte) (int, error) {
 	return w.held.Write(p)
 }
 
-// release writes the held text, and lets later writes pass.
-func (w *heldWriter) release() {
+// release writes first and the held text in one write, and lets later writes pass.
+func (w *heldWriter) release(first string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.released = true
-	_, _ = w.held.WriteTo(w.to) // as for every message, an error cannot be reported
+	_, _ = io.WriteString(w.to, first+w.held.String()) // as for every message, an error cannot be reported
+	w.held.Reset()
 }
 
 // logsText reports whether the log in w is text, and not JSON.

@@ -31,7 +31,7 @@ func (s *service) listen(key, address string) (net.Listener, error) {
 				"robotsproxy upgrade replaces it without a gap", other.Listen, other.PID))
 		case !logged:
 			logged = true
-			s.early.release() // the banner comes when the wait is over
+			s.early.release("") // the banner comes when the wait is over
 			s.log.Info("waiting for the robotsproxy that is about to stop", key, address, "pid", other.PID)
 		}
 	}

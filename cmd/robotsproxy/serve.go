@@ -75,7 +75,7 @@ func serve(cmd *cobra.Command, source *configSource, std stdio, watched bool, pr
 		return err
 	}
 	early := &heldWriter{to: std.err}
-	defer early.release()
+	defer early.release("")
 	cfg, err := source.load(cmd, stdio{std.in, std.out, early})
 	if err != nil {
 		return err
@@ -94,14 +94,13 @@ func serve(cmd *cobra.Command, source *configSource, std stdio, watched bool, pr
 	onReopen(s.reopen)
 	if prior == nil {
 		s.flags = source.envFlags(cmd, cfg.DataDir, boundAddress(cfg.Listen, s.proxyListener))
-		fmt.Fprint(std.err, s.banner())
-		early.release()
+		early.release(s.banner())
 		return s.run(drain, abort)
 	}
 	if err := prior.takeOver(s); err != nil {
 		return errors.Join(err, s.proxyListener.Close(), s.adminListener.Close(), s.close())
 	}
-	early.release()
+	early.release("")
 	s.log.Info("serving in place of the old process", "version", buildVersion(), "pid", os.Getpid())
 	return s.run(drain, abort)
 }

@@ -422,17 +422,17 @@ func effects(i admin.Intervention, e admin.InterventionEffect) string {
 	return text + "."
 }
 
-// moment returns t in local time: with seconds if it is near, and with its day if that is not today.
+// moment returns t in local time: with seconds if it is near, and with its day if it is not within twelve hours.
 func moment(t, now time.Time) string {
 	t, now = t.Local(), now.Local()
 	switch distance := t.Sub(now).Abs(); {
-	case t.Year() != now.Year():
-		return t.Format("2 Jan 2006")
-	case t.YearDay() != now.YearDay():
-		return t.Format("2 Jan 15:04")
 	case distance < 10*time.Minute:
 		return t.Format("15:04:05")
-	default:
+	case distance < 12*time.Hour: // also beyond midnight: no other moment of that time is as near
 		return t.Format("15:04")
+	case t.Year() != now.Year():
+		return t.Format("2 Jan 2006")
+	default:
+		return t.Format("2 Jan 15:04")
 	}
 }

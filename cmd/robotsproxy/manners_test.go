@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -117,5 +118,16 @@ func TestNothingBeforeTheBanner(t *testing.T) {
 	text := s.log.String()
 	if !strings.HasPrefix(text, "robotsproxy ") || !strings.Contains(text, "descriptors") || strings.Count(text, "warning:") != 2 {
 		t.Errorf("serve printed\n%s\nwant the banner first, and then two warnings and the limit of connections", text)
+	}
+}
+
+func TestMoment(t *testing.T) {
+	now := time.Date(2026, 12, 31, 23, 55, 0, 0, time.Local)
+	for after, want := range map[time.Duration]string{
+		5 * time.Minute: "00:00:00", 2 * time.Hour: "01:55", -2 * time.Hour: "21:55", -20 * time.Hour: "31 Dec 03:55", 20 * time.Hour: "1 Jan 2027",
+	} {
+		if got := moment(now.Add(after), now); got != want {
+			t.Errorf("moment of %v from now = %q, want %q", after, got, want)
+		}
 	}
 }

@@ -140,3 +140,6 @@ func lookup(env []string, name string) string {
 // Values returns every key with its value and the place that set it, in the order of Config. It returns the keys of an
 // entry of clients, hosts and exemptions only if the entry sets them.
 func (c *Config) Values() []settings.Value { return schema.Values(*c, c.origins) }
+
+// IsSet reports whether a source has set key: the value is not the default.
+func (c *Config) IsSet(key string) bool { _, set := c.origins[key]; return set }

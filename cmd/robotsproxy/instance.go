@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,7 +30,7 @@ type instance struct {
 }
 
 // findInstance returns the instance that runs with cfg. Its token follows from cfg, and so does its address, unless
-// adminURL names it.
+// adminURL names it: see adminBase.
 func findInstance(cfg *config.Config, adminURL string) (*instance, error) {
 	base, err := adminBase(cfg, adminURL)
 	if err != nil {
@@ -52,10 +53,15 @@ func findInstance(cfg *config.Config, adminURL string) (*instance, error) {
 	return i, nil
 }
 
-// adminBase returns the scheme and host of the admin listener.
+// adminBase returns the scheme and host of the admin listener. If adminURL does not name it, it is at admin.listen; if
+// that is not set, at the address that the last instance with the data folder has written there.
 func adminBase(cfg *config.Config, adminURL string) (url.URL, error) {
 	if adminURL == "" {
-		address, err := clientenv.DialAddress(cfg.Admin.Listen)
+		listen := cfg.Admin.Listen
+		if !cfg.IsSet("admin.listen") {
+			listen = cmp.Or(readAdminAddress(cfg), listen)
+		}
+		address, err := clientenv.DialAddress(listen)
 		return url.URL{Scheme: "http", Host: address}, err
 	}
 	u, err := url.Parse(adminURL)
@@ -64,6 +70,18 @@ func adminBase(cfg *config.Config, adminURL string) (url.URL, error) {
 		return url.URL{}, usage(fmt.Errorf("--admin %q is not a URL such as http://127.0.0.1:3129", adminURL))
 	}
 	return url.URL{Scheme: u.Scheme, Host: u.Host}, nil
+}
+
+// adminAddressFile returns the path of the file with the address of the admin listener.
+func adminAddressFile(cfg *config.Config) string { return filepath.Join(cfg.DataDir, "admin.address") }
+
+// readAdminAddress returns the address in the data folder, or "" if there is none.
+func readAdminAddress(cfg *config.Config) string {
+	text, err := durable.ReadSecret(adminAddressFile(cfg))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
 }
 
 // newInstance returns the instance at base. Its Transport ignores the proxy variables, which may name the proxy itself.

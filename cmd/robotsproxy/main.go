@@ -30,8 +30,8 @@
 //
 // # Files
 //
-// The data directory (data_dir) has the CA and its key, the admin token, the records (audit.jsonl) and the database of
-// robots.txt files (state.db). It is $XDG_STATE_HOME/robotsproxy or ~/.local/state/robotsproxy, and for root
+// The data directory (data_dir) has the CA and its key, the admin token and address, the records (audit.jsonl) and the
+// database of robots.txt files (state.db). It is $XDG_STATE_HOME/robotsproxy or ~/.local/state/robotsproxy, and for root
 // /var/lib/robotsproxy.
 //
 // # Signals

@@ -25,6 +25,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/config"
 	"github.com/robotsproxy/robotsproxy/internal/clientenv"
+	"github.com/robotsproxy/robotsproxy/internal/durable"
 	"github.com/robotsproxy/robotsproxy/internal/requestlog"
 	"github.com/robotsproxy/robotsproxy/internal/settings"
 	"github.com/robotsproxy/robotsproxy/internal/systemd"
@@ -203,6 +204,10 @@ func newService(cfg *config.Config, stderr io.Writer, early *heldWriter, sockets
 	warn := func(err error) { log.Warn(unresolvedUpstream, "err", err) }
 	if err := checkUpstream(s.components.guard, warn); err != nil {
 		return nil, errors.Join(usage(err), s.proxyListener.Close(), s.adminListener.Close())
+	}
+	address := boundAddress(cfg.Admin.Listen, s.adminListener)
+	if err := durable.Replace(adminAddressFile(cfg), []byte(address+"\n"), 0o600); err != nil {
+		log.Warn("commands find this instance only by --admin or admin.listen", "err", err)
 	}
 	if sockets.prior != nil {
 		sockets.prior.closeUnused()

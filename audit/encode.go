@@ -62,6 +62,10 @@ func (e *encoder) decision(r *Record) {
 	e.text(`,"robots_state":`, r.RobotsState)
 	e.moment(`,"robots_fetched_at":`, r.RobotsFetchedAt)
 	e.text(`,"dialect":`, r.Dialect)
+	e.text(`,"policy_sha256":`, r.PolicySHA256)
+	e.number(`,"rules_version":`, int64(r.RulesVersion))
+	e.text(`,"usage":`, r.Usage)
+	e.text(`,"crawler_price":`, r.CrawlerPrice)
 }
 
 func (e *encoder) pace(r *Record) {
@@ -90,7 +94,7 @@ const (
 	maxText   = 1 << 10
 	maxLine   = 2 << 10 // a User-Agent, a rule, the names of a group, an error
 	maxTarget = 8 << 10 // a path, and a query
-	maxRecord = 48 << 10
+	maxRecord = 56 << 10
 )
 
 // encoder appends the members of an object after the first. Keys are passed as `,"name":`, so that no string is built

@@ -29,6 +29,7 @@ func (r *Record) SetDecision(d policy.Decision, snap *robots.Snapshot) {
 	if d.Clamped {
 		r.Deviation = "max_crawl_delay"
 	}
+	r.Evidence.Robots = snap
 	if snap != nil {
 		r.RobotsSHA256, r.RobotsStatus = snap.SHA256, snap.Status
 		r.RobotsState, r.RobotsFetchedAt = snap.State(), snap.Fetched

@@ -66,6 +66,12 @@ type Record struct {
 	RobotsState     string    `json:"robots_state,omitempty"` // found, empty, unavailable, unreachable, html, oversize
 	RobotsFetchedAt time.Time `json:"robots_fetched_at,omitzero"`
 	Dialect         string    `json:"dialect,omitempty"` // with which it was read
+	PolicySHA256    string    `json:"policy_sha256,omitempty"`
+	RulesVersion    int       `json:"rules_version,omitempty"` // of the rules engine: rules.Version
+
+	// Usage lists the preferences of the origin about the use of its content, as seen.
+	Usage        string `json:"usage,omitempty"`
+	CrawlerPrice string `json:"crawler_price,omitempty"` // the Crawler-Price field of the response, as with 402
 
 	DelayRequired Millis `json:"delay_required_ms,omitempty"`
 	// DelaySource is floor, crawl-delay, request-rate, backoff, retry-after or default-delay.
@@ -82,6 +88,8 @@ type Record struct {
 	RetryAfter   int       `json:"retry_after,omitempty"`
 	UpstreamAddr string    `json:"upstream_addr,omitempty"`
 	Error        string    `json:"error,omitempty"`
+
+	Evidence Evidence `json:"-"`
 }
 
 // Via says how a request arrived.

@@ -32,6 +32,14 @@ const (
 	ReasonOff               Reason = "off"                // forwarded without judging, as configured
 )
 
+// Reasons are all reasons except ReasonNone.
+var Reasons = []Reason{
+	ReasonRobots, ReasonRobotsUnreachable, ReasonEgress, ReasonExemption, ReasonHost, ReasonIntercept, ReasonIdentity,
+	ReasonStopped, ReasonAuth, ReasonPace, ReasonBackoff, ReasonOverload, ReasonPacingUnavailable, ReasonAuditUnavailable,
+	ReasonBadRequest, ReasonMisdirected, ReasonLoop, ReasonUpstream, ReasonInternal, ReasonTooComplex,
+	ReasonConnectionAuth, ReasonClientLeft, ReasonReport, ReasonOff,
+}
+
 // Outcome is the recorded decision.
 type Outcome string
 
@@ -44,3 +52,6 @@ const (
 	Exempt        Outcome = "exempt"
 	Error         Outcome = "error" // not refused, but could not be sent
 )
+
+// Outcomes are all decisions.
+var Outcomes = []Outcome{Allow, Deny, WouldDeny, Throttle, WouldThrottle, Exempt, Error}

@@ -74,11 +74,14 @@ func (e *encoder) pace(r *Record) {
 	e.millis(`,"waited_ms":`, r.Waited)
 	e.millis(`,"gap_ms":`, r.Gap)
 	e.text(`,"pacing_mode":`, r.PacingMode)
+	e.text(`,"lane":`, r.Lane)
+	e.text(`,"spacing":`, r.Spacing)
 }
 
 func (e *encoder) outcome(r *Record) {
 	e.moment(`,"sent_at":`, r.SentAt)
 	e.millis(`,"first_byte_ms":`, r.FirstByte)
+	e.moment(`,"released_at":`, r.ReleasedAt)
 	e.moment(`,"ended_at":`, r.EndedAt)
 	e.number(`,"status":`, int64(r.Status))
 	e.key(`,"bytes":`)

@@ -39,7 +39,10 @@ func (r *Record) SetDecision(d policy.Decision, snap *robots.Snapshot) {
 
 // SetGrant writes into r how long the request waited for g, and the gap and the Delay that g kept.
 func (r *Record) SetGrant(g ratelimit.Grant) {
-	r.PacingMode = string(g.Mode())
+	r.PacingMode, r.Spacing = string(g.Mode()), ""
+	if g.SpacedFromStart() {
+		r.Spacing = "start"
+	}
 	r.Waited += Millis(g.Waited())
 	if gap, known := g.Gap(); known {
 		r.SetGap(gap)
@@ -54,6 +57,22 @@ func (r *Record) SetGrant(g ratelimit.Grant) {
 
 // SetGap writes the gap to the previous request. A record omits zero, so the gap is at least a nanosecond.
 func (r *Record) SetGap(gap time.Duration) { r.Gap = Millis(max(gap, 1)) }
+
+// SetLane writes the lane that paces the request.
+func (r *Record) SetLane(key string) {
+	r.Lane = key
+	if key == r.Host {
+		r.Lane = ""
+	}
+}
+
+// SetEnd writes the end of the request, and the result of Grant.Release: when its place was given back.
+func (r *Record) SetEnd(released, ended time.Time) {
+	r.EndedAt = ended
+	if !released.IsZero() && released.Before(ended) {
+		r.ReleasedAt = released
+	}
+}
 
 // AddDeviation adds one of the deviations to r.
 func (r *Record) AddDeviation(how string) { r.Deviation = strings.TrimPrefix(r.Deviation+","+how, ",") }

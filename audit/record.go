@@ -79,9 +79,12 @@ type Record struct {
 	Waited      Millis `json:"waited_ms,omitempty"`
 	Gap         Millis `json:"gap_ms,omitempty"`      // since the previous request to this host; omitted if unknown
 	PacingMode  string `json:"pacing_mode,omitempty"` // redis, spread or local
+	Lane        string `json:"lane,omitempty"`        // the name shared by all hosts of one pace; omitted if it is Host
+	Spacing     string `json:"spacing,omitempty"`     // start if the Delay counts from starts; omitted if from ends
 
 	SentAt       time.Time `json:"sent_at,omitzero"`
 	FirstByte    Millis    `json:"first_byte_ms,omitempty"` // from SentAt to the response header
+	ReleasedAt   time.Time `json:"released_at,omitzero"`    // the place in the lane was given back before EndedAt
 	EndedAt      time.Time `json:"ended_at,omitzero"`
 	Status       int       `json:"status,omitempty"` // as the client received it
 	Bytes        int64     `json:"bytes"`            // of the body, sent to the client

@@ -274,7 +274,9 @@ func (v *visit) begin(ctx context.Context) error {
 
 // end ends the record.
 func (v *visit) end() {
-	v.rec.EndedAt = time.Now()
+	if v.rec.EndedAt.IsZero() {
+		v.rec.EndedAt = time.Now()
+	}
 	if v.begun {
 		v.begun = false
 		v.options.Recorder.End(v.rec)
@@ -309,6 +311,7 @@ func (v *visit) pace(ctx context.Context) error {
 		}
 		if err = v.judgeAgain(ctx); err == nil && v.decision.Delay <= delay {
 			v.grant = grant
+			v.rec.SetLane(v.lane)
 			v.rec.SetGrant(grant)
 			return nil
 		}
@@ -380,7 +383,8 @@ func (v *visit) End(o fetch.Outcome) {
 	if o.Addr == nil {
 		v.grant.Cancel() // nothing was sent
 	}
-	v.grant.Release(ratelimit.Outcome{})
+	now := time.Now()
+	v.rec.SetEnd(v.grant.Release(ratelimit.Outcome{Ended: now}), now)
 	v.rec.Bytes = o.Bytes
 	if o.Addr != nil {
 		v.rec.UpstreamAddr = o.Addr.String()

@@ -13,9 +13,10 @@ type entry struct {
 	recorder Recorder
 	query    audit.QueryMode
 
-	rec   audit.Record
-	begun bool
-	ended bool
+	rec      audit.Record
+	released time.Time // when the request gave back its place in the lane; zero: it has not, or had no place
+	begun    bool
+	ended    bool
 }
 
 // begin passes the record to the Recorder. The proxy sends and answers nothing before it returns nil.
@@ -36,7 +37,7 @@ func (e *entry) complete(now time.Time, cause error) {
 	if cause != nil && e.rec.Error == "" {
 		e.rec.Error = cause.Error()
 	}
-	e.rec.EndedAt = now
+	e.rec.SetEnd(e.released, now)
 	if e.begun {
 		e.recorder.End(&e.rec)
 	}

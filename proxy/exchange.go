@@ -349,7 +349,10 @@ func (ex *exchange) end(cause error) {
 	if stop := stopOf(cause); stop != nil {
 		ex.rec.Intervention = stop.decision.Intervention
 	}
-	ex.grant.Release(ratelimit.Outcome{Ended: now}) // hear has passed the origin's answer to the lane
+	// hear has passed the origin's answer to the lane.
+	if at := ex.grant.Release(ratelimit.Outcome{Ended: now}); !at.IsZero() {
+		ex.released = at
+	}
 	if ex.blocked.Overlapped() {
 		ex.rec.AddDeviation(audit.DeviationOverlap)
 	}

@@ -80,8 +80,9 @@ func (s *Server) openRawTunnel(w *hijackWriter, ex *exchange, r *http.Request) (
 		return nil
 	}
 	ex.rec.Status = http.StatusOK
-	ex.response.ResponseWriter = nil                           // to free its buffers
-	ex.grant.Release(ratelimit.Outcome{Status: http.StatusOK}) // as after an upgrade: the tunnel may last for hours
+	ex.response.ResponseWriter = nil // to free its buffers
+	// As after an upgrade: the tunnel may last for hours.
+	ex.released = ex.grant.Release(ratelimit.Outcome{Status: http.StatusOK})
 	ex.settings = ex.settings.withoutPolicy()
 	t = &rawTunnel{ex: ex, client: client, origin: origin, idle: ex.settings.IdleTimeout, began: time.Now()}
 	if err := ex.keepOpen(t.close); err != nil {

@@ -41,9 +41,10 @@ func (ex *exchange) repeat(conn net.Conn) (ok bool) {
 // record.
 func (ex *exchange) endSending(now time.Time) {
 	ex.delivery.again()
-	ex.grant.Release(ratelimit.Outcome{Ended: now})
+	released := ex.grant.Release(ratelimit.Outcome{Ended: now})
 	first := ex.rec
-	first.Reason, first.Error, first.EndedAt = policy.ReasonUpstream, errSentAgain.Error(), now
+	first.Reason, first.Error = policy.ReasonUpstream, errSentAgain.Error()
+	first.SetEnd(released, now)
 	ex.recorder.End(&first)
 
 	ex.waitedBefore += first.Waited

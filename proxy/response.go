@@ -239,7 +239,7 @@ func (ex *exchange) receive(resp *http.Response) {
 	ex.receiveHeader(resp, switching)
 	if switching {
 		ex.response.upgraded = resp.Body
-		ex.grant.Release(ratelimit.Outcome{}) // a WebSocket returns its place at once; the record ends with it
+		ex.released = ex.grant.Release(ratelimit.Outcome{}) // a WebSocket returns its place at once; the record ends with it
 		return
 	}
 	if len(resp.Trailer) > 0 && resp.Request.ProtoMajor == 1 {

@@ -61,6 +61,7 @@ func (ex *exchange) pace(req *http.Request) *refusal {
 	if err != nil {
 		return upstreamRefusal(ex, err)
 	}
+	ex.rec.SetLane(lane)
 	ex.ask(req, lane)
 	return ex.takePlace()
 }

@@ -35,6 +35,7 @@ type terms struct {
 	mode      Mode
 	hasGap    bool
 	overtaken bool // the gap is shorter than the delay
+	fromStart bool // the delay counts from the start of the previous request
 }
 
 // IsZero reports whether g is the zero Grant.
@@ -64,6 +65,9 @@ func (g Grant) Mode() Mode {
 // while this one waited.
 func (g Grant) Overtaken() bool { return g.overtaken }
 
+// SpacedFromStart reports whether Required counts from the start of the previous request, as with Options.SpacingStart.
+func (g Grant) SpacedFromStart() bool { return g.fromStart }
+
 // Hear reports the response of the host before the request has ended, so that a 429 or 503 pauses the lane at once and
 // not after the body was read. The lane then ignores the response in the Outcome of Release.
 func (g Grant) Hear(o Outcome) {
@@ -84,14 +88,17 @@ func (g Grant) Hear(o Outcome) {
 }
 
 // Release ends the request. The Delay of the next request counts from this moment, or from o.Ended if that is earlier.
-func (g Grant) Release(o Outcome) {
+// Release returns the moment when the lane stopped counting the request, which is earlier after Options.ReleaseAfter, or
+// if its client has blocked it. It returns the zero time if another process has the lane, and after the first call.
+func (g Grant) Release(o Outcome) (released time.Time) {
 	if g.IsZero() {
-		return
+		return time.Time{}
 	}
 	g.giveBack(func(now time.Time) {
 		g.lane.hear(g.inflight, o, now)
-		g.lane.release(g.inflight, o.end(g.start, now), now)
+		released = g.lane.release(g.inflight, o.end(g.start, now), now)
 	}, func(s *successor, id uint64) { s.release(id, o) })
+	return released
 }
 
 // Cancel gives the Grant back as if Acquire had never returned it: no Delay counts from this request. Call it only if

@@ -70,6 +70,7 @@ type grantState struct {
 	Source             Source
 	Mode               Mode
 	HasGap, Overtaken  bool
+	FromStart          bool
 }
 
 type reckoned struct {
@@ -78,14 +79,14 @@ type reckoned struct {
 }
 
 func (t terms) export() *grantState {
-	return &grantState{t.waited, t.gap, t.delay, t.source, t.mode, t.hasGap, t.overtaken}
+	return &grantState{t.waited, t.gap, t.delay, t.source, t.mode, t.hasGap, t.overtaken, t.fromStart}
 }
 
 // terms returns the terms of a request that starts now.
 func (g *grantState) terms(now time.Time) terms {
 	return terms{
 		start: now, waited: g.Waited, gap: g.Gap, delay: g.Delay, source: g.Source, mode: g.Mode,
-		hasGap: g.HasGap, overtaken: g.Overtaken,
+		hasGap: g.HasGap, overtaken: g.Overtaken, fromStart: g.FromStart,
 	}
 }
 

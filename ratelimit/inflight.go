@@ -16,6 +16,7 @@ type inflight struct {
 	spacing    time.Duration // its Delay or the floor, whichever is longer
 
 	done               bool      // the lane no longer counts it: it has ended, was cancelled, or went on for ReleaseAfter
+	released           time.Time // since when
 	overlaps           bool      // it has made room for other clients and still goes on: see overlap
 	heard              bool      // the lane knows the response of the host
 	delayFrom, gapFrom time.Time // of the lane before the start, for cancel

@@ -877,3 +877,36 @@ func TestNoDelayBesideADelay(t *testing.T) {
 		}
 	})
 }
+
+// Release returns when the lane stopped counting the request: at its end, after ReleaseAfter, or after the second for
+// which its client blocked it. A second call and the zero Grant return no moment.
+func TestReleaseReturnsTheEndOfThePlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{ReleaseAfter: 30 * time.Second, SpacingStart: true})
+		r := Request{Key: host, Client: "a", Delay: time.Second, MaxWait: time.Hour}
+		for _, d := range []time.Duration{10 * time.Second, 40 * time.Second} {
+			g, start := acquire(t, l, r), time.Now()
+			if !g.SpacedFromStart() {
+				t.Error("SpacedFromStart() = false, want true")
+			}
+			time.Sleep(d)
+			if got, want := g.Release(Outcome{}).Sub(start), min(d, 30*time.Second); got != want {
+				t.Errorf("after %v, Release returned %v after the start, want %v", d, got, want)
+			}
+			if got := g.Release(Outcome{}); !got.IsZero() {
+				t.Errorf("a second Release returned %v, want no moment", got)
+			}
+		}
+		time.Sleep(minute)
+		g, _ := blocked(t, l, r)
+		start, other := time.Now(), r
+		other.Client = "b"
+		send(t, l, other, 0)
+		if got := g.Release(Outcome{}).Sub(start); got != time.Second {
+			t.Errorf("of a blocked request, Release returned %v after the start, want 1s", got)
+		}
+		if got := (Grant{}).Release(Outcome{}); !got.IsZero() {
+			t.Errorf("of the zero Grant, Release returned %v", got)
+		}
+	})
+}

@@ -246,6 +246,7 @@ func (s *state) start(f *inflight, delay time.Duration, arrived, now time.Time) 
 		s.gapFrom = later(s.gapFrom, now.Add(-l.Gap))
 	}
 	f.lease, f.spacing, f.done, f.heard, f.overlaps = l, s.hold.delay(delay), false, false, false
+	f.released = time.Time{}
 	f.delayFrom, f.gapFrom = s.pacer.delayFrom, s.gapFrom
 	f.terms = s.terms(now, arrived, delay, f)
 	s.pacer.start(f.spacing > 0, &s.rules.Options, now)
@@ -264,6 +265,7 @@ func (s *state) terms(now, arrived time.Time, delay time.Duration, f *inflight) 
 		t.gap = now.Sub(s.gapFrom)
 	}
 	t.delay, t.source = s.required(f.client, delay)
+	t.fromStart = s.rules.SpacingStart
 	// Instances agree on microseconds.
 	t.overtaken = f.spacing > 0 && t.hasGap && t.gap < t.delay.Truncate(time.Microsecond)
 	return t
@@ -276,8 +278,8 @@ func (s *state) countFrom(delayFrom, gapFrom time.Time) {
 	s.moves++
 }
 
-// release ends f at the moment end, which is not after now.
-func (s *state) release(f *inflight, end, now time.Time) {
+// release ends f at the moment end, which is not after now. It returns when the lane stopped counting f.
+func (s *state) release(f *inflight, end, now time.Time) time.Time {
 	f.number.Add(1)
 	s.expireOverdue(now)
 	switch {
@@ -287,6 +289,7 @@ func (s *state) release(f *inflight, end, now time.Time) {
 		s.overlaps.end(f, end, s.rules)
 	}
 	s.dispatch(now)
+	return f.released
 }
 
 // expireOverdue ends the requests that have gone on for longer than ReleaseAfter, each at its own moment. It needs no
@@ -303,7 +306,7 @@ func (s *state) expireOverdue(now time.Time) {
 
 // end removes f from the requests in flight, and has a Delay count from the moment at.
 func (s *state) end(f *inflight, at time.Time) {
-	f.done = true
+	f.done, f.released = true, at
 	s.endLease(f.lease)
 	s.inflights.remove(f)
 	took := at.Sub(f.start)

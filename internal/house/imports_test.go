@@ -34,6 +34,7 @@ var mayImport = map[string][]string{
 	"internal/http1":       {},
 	"internal/http1test":   {},
 	"internal/limit":       {"internal/http1"},
+	"internal/pgtest":      {},
 	"internal/redistest":   {},
 	"internal/requestlog":  {"audit", "policy", "internal/safetext"},
 	"internal/robotstest":  {},
@@ -167,7 +168,7 @@ func checkFile(t *testing.T, root, path string) {
 // testMayImport reports whether every test may import a package: the fake site, a Redis and a DNS server, and the types
 // of a Cache's Fetch.
 func testMayImport(pkg string) bool {
-	return pkg == "robots/fetch" || pkg == "internal/robotstest" || pkg == "internal/redistest" || pkg == "internal/dnstest" || pkg == "internal/http1test"
+	return pkg == "robots/fetch" || pkg == "internal/robotstest" || pkg == "internal/redistest" || pkg == "internal/pgtest" || pkg == "internal/dnstest" || pkg == "internal/http1test"
 }
 
 func checkOutside(t *testing.T, file, pkg, name string) {

@@ -19,6 +19,7 @@ const module = "github.com/robotsproxy/robotsproxy/"
 var mayImport = map[string][]string{
 	"admin":                {"audit", "robots", "rules", "policy", "origin", "internal/durable", "internal/safetext"},
 	"audit":                {"policy", "robots", "ratelimit", "internal/safetext"},
+	"audit/proof":          {"audit"},
 	"auth":                 {},
 	"certs":                {"origin", "internal/durable"},
 	"cmd/robotsproxy":      {".", "admin", "audit", "auth", "certs", "config", "egress", "onboarding", "origin", "ownfetch", "policy", "proxy", "ratelimit", "ratelimit/redislease", "robots", "robots/fetch", "rules", "store", "internal/clientenv", "internal/durable", "internal/hostset", "internal/requestlog", "internal/safetext", "internal/settings", "internal/systemd", "internal/watch"},

@@ -68,6 +68,15 @@ const (
 	QueryDrop Query = "drop"
 )
 
+// ClientAddr says how clients' addresses are recorded and logged.
+type ClientAddr string
+
+const (
+	ClientAddrKeep ClientAddr = "keep"
+	ClientAddrMask ClientAddr = "mask" // the network: /24 of IPv4, /48 of IPv6
+	ClientAddrDrop ClientAddr = "drop"
+)
+
 // LogFormat is the format of log lines.
 type LogFormat string
 

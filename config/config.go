@@ -169,11 +169,12 @@ type Refusal struct {
 
 // Audit configures the records of requests.
 type Audit struct {
-	JSONL     string `as:"path" reload:"restart"` // if empty, audit.jsonl in the data directory; "-" is standard output
-	Buffer    int    `range:"1..10000000" reload:"restart"`
-	OnFailure OnFailure
-	Query     Query
-	Instance  int `range:"-1..1023" reload:"restart"` // the number in the records' ids; -1: chosen at the start
+	JSONL      string `as:"path" reload:"restart"` // if empty, audit.jsonl in the data directory; "-" is standard output
+	Buffer     int    `range:"1..10000000" reload:"restart"`
+	OnFailure  OnFailure
+	Query      Query
+	ClientAddr ClientAddr
+	Instance   int `range:"-1..1023" reload:"restart"` // the number in the records' ids; -1: chosen at the start
 }
 
 // Store configures state.db, which keeps robots.txt files over a restart.
@@ -274,7 +275,7 @@ func Default() Config {
 		Egress:  Egress{Ports: []PortRange{{80, 80}, {443, 443}, {1024, 65535}}},
 		Refusal: Refusal{Status: 403},
 		Grace:   30 * time.Second,
-		Audit:   Audit{Buffer: 100_000, OnFailure: OnFailureRefuse, Query: QueryMask, Instance: -1},
+		Audit:   Audit{Buffer: 100_000, OnFailure: OnFailureRefuse, Query: QueryMask, ClientAddr: ClientAddrKeep, Instance: -1},
 		Store:   Store{MaxSize: gibi},
 		Redis:   Redis{Prefix: "robotsproxy:", OnDown: OnDownSpread},
 		Log:     Log{Level: slog.LevelInfo, Format: LogAuto, Requests: LogRefused},

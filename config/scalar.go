@@ -37,6 +37,7 @@ var scalars = map[reflect.Type]settings.Scalar{
 	reflect.TypeFor[OnFailure]():     settings.OneOf(word, OnFailureRefuse, OnFailureContinue),
 	reflect.TypeFor[OnDown]():        settings.OneOf(word, OnDownSpread, OnDownRefuse, OnDownLocal),
 	reflect.TypeFor[Query]():         settings.OneOf(word, QueryMask, QueryKeep, QueryHash, QueryDrop),
+	reflect.TypeFor[ClientAddr]():    settings.OneOf(word, ClientAddrKeep, ClientAddrMask, ClientAddrDrop),
 	reflect.TypeFor[LogFormat]():     settings.OneOf(word, LogAuto, LogText, LogJSON),
 	reflect.TypeFor[LogRequests]():   settings.OneOf(word, LogRefused, LogOff, LogAll),
 

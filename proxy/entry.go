@@ -12,6 +12,8 @@ import (
 type entry struct {
 	recorder Recorder
 	query    audit.QueryMode
+	from     string // the address of the client, with its port
+	addrs    audit.AddrMode
 
 	rec      audit.Record
 	released time.Time // when the request gave back its place in the lane; zero: it has not, or had no place
@@ -35,7 +37,7 @@ func (e *entry) begin(ctx context.Context) error {
 func (e *entry) complete(now time.Time, cause error) {
 	e.ended = true
 	if cause != nil && e.rec.Error == "" {
-		e.rec.Error = cause.Error()
+		e.rec.Error = withoutAddr(cause.Error(), e.from, e.addrs)
 	}
 	e.rec.SetEnd(e.released, now)
 	if e.begun {
@@ -48,6 +50,6 @@ func (e *entry) noteRefusal(ref *refusal) {
 	e.rec.Decision, e.rec.Reason = ref.Outcome, ref.Reason
 	e.rec.Status, e.rec.RetryAfter = ref.Status, ref.retryAfter()
 	if ref.Err != nil {
-		e.rec.Error = e.query.Text(ref.Err.Error())
+		e.rec.Error = e.query.Text(withoutAddr(ref.Err.Error(), e.from, e.addrs))
 	}
 }

@@ -56,14 +56,17 @@ func (s *Server) newExchange(w http.ResponseWriter, r *http.Request, t *tunnel) 
 	ex := &exchange{server: s, settings: s.settings.Load(), ctx: r.Context()}
 	ex.requester = requester{tunnel: t, conn: http1.From(r.Context()), http10: !r.ProtoAtLeast(1, 1)}
 	ex.response = response{ResponseWriter: w, ex: ex}
-	ex.entry.recorder, ex.entry.query = ex.settings.Recorder, ex.settings.Query
+	ex.entry = entry{
+		recorder: ex.settings.Recorder, query: ex.settings.Query,
+		from: r.RemoteAddr, addrs: ex.settings.ClientAddr,
+	}
 	via := audit.Plain
 	if t != nil {
 		via = audit.Intercepted
 	}
 	ex.rec = audit.Record{
 		ID: s.ids.Next(now), Time: now, Via: via, Method: cut(r.Method, 64),
-		ClientAddr: r.RemoteAddr, UserAgent: ex.settings.Query.Text(cut(r.UserAgent(), 1024)),
+		ClientAddr: ex.settings.ClientAddr.Apply(r.RemoteAddr), UserAgent: ex.settings.Query.Text(cut(r.UserAgent(), 1024)),
 		Tag: cut(r.Header.Get(fields.OwnPrefix+"Tag"), 256),
 	}
 	ex.rec.Agent = s.agents.label(ex.rec.UserAgent)

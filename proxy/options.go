@@ -100,6 +100,9 @@ type Options struct {
 	// Query is the treatment of queries in records. If zero, credentials are masked.
 	Query audit.QueryMode
 
+	// ClientAddr is the treatment of clients' addresses in records and in the log. If zero, they are kept.
+	ClientAddr audit.AddrMode
+
 	// HeaderTimeout limits the time for a request's header, and that for a TLS handshake. If zero, 10 s.
 	HeaderTimeout time.Duration
 

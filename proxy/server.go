@@ -54,6 +54,7 @@ var (
 type Server struct {
 	settings atomic.Pointer[settings] // in force; an exchange reads them once
 	log      *slog.Logger
+	addrs    *clientAddrs // how log writes addresses
 	ids      *audit.Sequence
 	via      egress.Via // the name of this process in Via fields
 	goproxy  *goproxy.ProxyHttpServer
@@ -96,8 +97,11 @@ func New(o Options) (*Server, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
+	addrs := &clientAddrs{}
+	addrs.set(o.ClientAddr)
+	o.Logger = slog.New(addrLog{o.Logger.Handler(), addrs})
 	s := &Server{
-		log: o.Logger, ids: o.IDs, via: egress.NewVia(o.Pseudonym),
+		log: o.Logger, addrs: addrs, ids: o.IDs, via: egress.NewVia(o.Pseudonym),
 		tunnels: newConnQueue(), conns: make(map[net.Conn]struct{}),
 		handlers: newInflight(), opening: newInflight(),
 		connLimit: o.Limits.connections("limits", o.Logger), tunnelLimit: o.Limits.tunnels(o.Logger),
@@ -132,6 +136,7 @@ func (s *Server) Reload(o Options) error {
 	if err := o.complete(); err != nil {
 		return err
 	}
+	s.addrs.set(o.ClientAddr)
 	s.settings.Store(newSettings(o, now.version+1))
 	s.connLimit.SetMax(o.Limits.Connections, o.Limits.ConnectionsPerClient)
 	s.tunnelLimit.SetMax(o.Limits.Tunnels, 0)

@@ -128,7 +128,8 @@ func (c *control) proxyOptions(in inputs) proxy.Options {
 	o.MaxWait, o.MaxWaitCap = explicitZero(cfg.Pacing.MaxWait), cfg.Pacing.MaxWaitCap
 	o.UserAgent = cfg.UserAgent
 	o.RefusalStatus, o.ResponseFields = cfg.Refusal.Status, cfg.ResponseFields
-	o.ServeRobots, o.Query, o.Limits = cfg.Robots.ServeFromCache, audit.QueryMode(cfg.Audit.Query), in.limits
+	o.ServeRobots, o.Limits = cfg.Robots.ServeFromCache, in.limits
+	o.Query, o.ClientAddr = audit.QueryMode(cfg.Audit.Query), audit.AddrMode(cfg.Audit.ClientAddr)
 	return o
 }
 

@@ -60,6 +60,7 @@ var otherValues = map[string]string{
 	"audit.buffer":                           "100",
 	"audit.on_failure":                       "continue",
 	"audit.query":                            "drop",
+	"audit.client_addr":                      "mask",
 	"audit.instance":                         "7",
 	"store.max_size":                         "2GiB",
 	"redis.url":                              "redis://127.0.0.1:9",

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -66,6 +67,21 @@ func TestQueryModes(t *testing.T) {
 	}
 }
 
+// openRecorder returns a Recorder of JSON lines.
+func openRecorder(path string) (*Recorder, error) {
+	l, err := OpenLines(LinesOptions{Path: path})
+	if err != nil {
+		return nil, err
+	}
+	return NewRecorder(RecorderOptions{Lines: l}), nil
+}
+
+// newRecorder returns a Recorder of JSON lines that writes to out.
+func newRecorder(o RecorderOptions, out io.WriteCloser) *Recorder {
+	o.Lines = newLines(LinesOptions{Path: "disk"}, out)
+	return NewRecorder(o)
+}
+
 func lines(t *testing.T, path string) []Record {
 	t.Helper()
 	f, err := os.Open(path)
@@ -86,7 +102,7 @@ func lines(t *testing.T, path string) []Record {
 
 func TestRecordIsReadBack(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "deep", "audit.jsonl")
-	w, err := OpenJSONL(JSONLOptions{Path: path})
+	w, err := openRecorder(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +130,7 @@ func TestRecordIsReadBack(t *testing.T) {
 
 func TestManyWritersLoseNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	w, err := OpenJSONL(JSONLOptions{Path: path})
+	w, err := openRecorder(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,15 +156,15 @@ func TestManyWritersLoseNothing(t *testing.T) {
 	for _, r := range lines(t, path) {
 		seen[r.ID] = true
 	}
-	if len(seen) != writers*each || w.Lost() != 0 {
-		t.Errorf("%d records written and %d lost, want %d and 0", len(seen), w.Lost(), writers*each)
+	if len(seen) != writers*each || w.Stats().Lost != 0 {
+		t.Errorf("%d records written and %d lost, want %d and 0", len(seen), w.Stats().Lost, writers*each)
 	}
 }
 
 // Each record is in exactly one of the files, whole, although the file is renamed while records are written.
 func TestReopen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	w, err := OpenJSONL(JSONLOptions{Path: path})
+	w, err := openRecorder(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,8 +210,8 @@ func TestReopen(t *testing.T) {
 			seen[r.ID] = true
 		}
 	}
-	if len(seen) != writers*each || w.Lost() != 0 {
-		t.Errorf("%d records written and %d lost, want %d and 0", len(seen), w.Lost(), writers*each)
+	if len(seen) != writers*each || w.Stats().Lost != 0 {
+		t.Errorf("%d records written and %d lost, want %d and 0", len(seen), w.Stats().Lost, writers*each)
 	}
 }
 
@@ -203,7 +219,7 @@ func TestReopen(t *testing.T) {
 func TestReopenFails(t *testing.T) {
 	dir := t.TempDir()
 	path, old := filepath.Join(dir, "audit.jsonl"), filepath.Join(dir, "old")
-	w, err := OpenJSONL(JSONLOptions{Path: path})
+	w, err := openRecorder(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,11 +248,11 @@ func TestTornLineIsMended(t *testing.T) {
 	if err := os.WriteFile(path, []byte(whole+`{"id":"00000000`+strings.Repeat("x", 9000)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w, err := OpenJSONL(JSONLOptions{Path: path})
+	w, err := openRecorder(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := OpenJSONL(JSONLOptions{Path: path}) // a second process may write the same file
+	other, err := openRecorder(path) // a second process may write the same file
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +292,7 @@ func (f *failing) heal() {
 
 func TestFullDisk(t *testing.T) {
 	disk := &failing{full: true}
-	w := newJSONL(JSONLOptions{Path: "disk", Buffer: 3}, disk)
+	w := newRecorder(RecorderOptions{Buffer: 3}, disk)
 	ctx := context.Background()
 	for i := range 3 {
 		r := &Record{ID: ID(i + 1), Decision: policy.Allow}
@@ -289,10 +305,11 @@ func TestFullDisk(t *testing.T) {
 		t.Fatalf("Begin past the buffer = %v, want ErrUnavailable", err)
 	}
 	disk.heal()
-	for w.Begin(ctx, &Record{}) != nil { // until the writer tries again
+	r := &Record{ID: 4, Decision: policy.Allow}
+	for w.Begin(ctx, r) != nil { // until the writer tries again
 		time.Sleep(10 * time.Millisecond)
 	}
-	w.End(&Record{ID: 4, Decision: policy.Allow})
+	w.End(r)
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +327,7 @@ func TestFullDisk(t *testing.T) {
 }
 
 func TestFullDiskAtTheEnd(t *testing.T) {
-	w := newJSONL(JSONLOptions{Path: "disk", Buffer: 3}, &failing{full: true})
+	w := newRecorder(RecorderOptions{Buffer: 3}, &failing{full: true})
 	r := &Record{ID: 1}
 	if err := w.Begin(context.Background(), r); err != nil {
 		t.Fatal(err)
@@ -325,7 +342,7 @@ func TestFullDiskAtTheEnd(t *testing.T) {
 }
 
 func TestContinueGoesOnUnrecorded(t *testing.T) {
-	w := newJSONL(JSONLOptions{Path: "disk", Buffer: 1, Continue: true}, &failing{full: true})
+	w := newRecorder(RecorderOptions{Buffer: 1, Continue: true}, &failing{full: true})
 	for i := range 3 {
 		r := &Record{ID: ID(i)}
 		if err := w.Begin(context.Background(), r); err != nil {
@@ -333,15 +350,15 @@ func TestContinueGoesOnUnrecorded(t *testing.T) {
 		}
 		w.End(r)
 	}
-	if got := w.Lost(); got != 2 {
-		t.Errorf("Lost() = %d, want 2", got)
+	if got := w.Stats().Lost; got != 2 {
+		t.Errorf("Lost = %d, want 2", got)
 	}
 	w.Close()
 }
 
 // SetContinue changes what becomes of requests while the buffer is full.
 func TestSetContinue(t *testing.T) {
-	w := newJSONL(JSONLOptions{Path: "disk", Buffer: 1}, &failing{full: true})
+	w := newRecorder(RecorderOptions{Buffer: 1}, &failing{full: true})
 	defer w.Close()
 	begin := func() error { return w.Begin(context.Background(), &Record{}) }
 	if err := begin(); err != nil {
@@ -360,11 +377,12 @@ func TestSetContinue(t *testing.T) {
 	}
 }
 
-func ExampleJSONL() {
+func ExampleRecorder() {
 	dir, _ := os.MkdirTemp("", "audit")
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "audit.jsonl")
-	w, _ := OpenJSONL(JSONLOptions{Path: path})
+	l, _ := OpenLines(LinesOptions{Path: path})
+	w := NewRecorder(RecorderOptions{Lines: l})
 	r := &Record{ID: 1, Time: epoch, Host: "a.example", Path: "/private", Decision: policy.Deny, Reason: policy.ReasonRobots, Status: 403}
 	if w.Begin(context.Background(), r) == nil {
 		w.End(r)
@@ -376,10 +394,11 @@ func ExampleJSONL() {
 }
 
 func BenchmarkRecord(b *testing.B) {
-	w, err := OpenJSONL(JSONLOptions{Path: os.DevNull, Buffer: 1 << 30})
+	l, err := OpenLines(LinesOptions{Path: os.DevNull})
 	if err != nil {
 		b.Fatal(err)
 	}
+	w := NewRecorder(RecorderOptions{Lines: l, Buffer: 1 << 30})
 	defer w.Close()
 	r := &Record{
 		ID: 1, Time: time.Now(), Client: "local", ClientAddr: "127.0.0.1:40000", UserAgent: "NewsBot/1.0", Method: "GET", Scheme: "https",

@@ -20,3 +20,6 @@ func tryLockExclusive(f *os.File) (bool, error) {
 
 // lockShared marks f as open for writing by this process, until f is closed.
 func lockShared(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_SH) }
+
+// lockExclusive waits for the exclusive lock of f, and holds it until f is closed.
+func lockExclusive(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX) }

@@ -1,9 +1,9 @@
 // Package audit keeps a Record of every request, to show later which requests were refused or delayed, and why.
 //
-//	w, err := audit.OpenJSONL(audit.JSONLOptions{Path: "audit.jsonl"})
+//	w := audit.NewRecorder(audit.RecorderOptions{Store: s})
 //	err = w.Begin(ctx, record) // after the decision, before anything is sent or answered
 //	w.End(record)              // the request has ended; the record is complete
-//	err = w.Close()            // all ended records are in the file
+//	err = w.Close()            // all records are in the Store
 //
 // Each Record is begun once, before anything is sent or answered, and ended once. If records cannot be written, Begin
 // returns an error, so that the caller refuses the request instead of sending it unrecorded.

@@ -41,6 +41,17 @@ const (
 	PaceKeyIP     PaceKey = "ip"     // all hosts at the address that is dialled
 )
 
+// NoJSONL is the value of Audit.JSONL without JSON lines.
+const NoJSONL = "none"
+
+// Durability is the moment until which a decision may be in memory only.
+type Durability string
+
+const (
+	DurabilityGrouped Durability = "grouped" // at most 50 ms
+	DurabilityStrict  Durability = "strict"  // until the request is sent or answered
+)
+
 // OnFailure is the handling of requests that cannot be recorded.
 type OnFailure string
 

@@ -169,12 +169,16 @@ type Refusal struct {
 
 // Audit configures the records of requests.
 type Audit struct {
+	Durability Durability
 	JSONL      string `as:"path" reload:"restart"` // if empty, audit.jsonl in the data directory; "-" is standard output
-	Buffer     int    `range:"1..10000000" reload:"restart"`
-	OnFailure  OnFailure
-	Query      Query
-	ClientAddr ClientAddr
-	Instance   int `range:"-1..1023" reload:"restart"` // the number in the records' ids; -1: chosen at the start
+	// JSONLMaxSize is the size beyond which the file of the JSON lines is renamed; if 0, it is not.
+	JSONLMaxSize Size `range:"0B..1TiB" reload:"restart"`
+	JSONLKeep    int  `range:"1..10000" reload:"restart"` // number of renamed files
+	Buffer       int  `range:"1..10000000" reload:"restart"`
+	OnFailure    OnFailure
+	Query        Query
+	ClientAddr   ClientAddr
+	Instance     int `range:"-1..1023" reload:"restart"` // the number in the records' ids; -1: chosen at the start
 }
 
 // Store configures state.db, which keeps robots.txt files over a restart.
@@ -275,9 +279,12 @@ func Default() Config {
 		Egress:  Egress{Ports: []PortRange{{80, 80}, {443, 443}, {1024, 65535}}},
 		Refusal: Refusal{Status: 403},
 		Grace:   30 * time.Second,
-		Audit:   Audit{Buffer: 100_000, OnFailure: OnFailureRefuse, Query: QueryMask, ClientAddr: ClientAddrKeep, Instance: -1},
-		Store:   Store{MaxSize: gibi},
-		Redis:   Redis{Prefix: "robotsproxy:", OnDown: OnDownSpread},
-		Log:     Log{Level: slog.LevelInfo, Format: LogAuto, Requests: LogRefused},
+		Audit: Audit{
+			Durability: DurabilityGrouped, JSONLMaxSize: 100 * mebi, JSONLKeep: 5, Buffer: 100_000,
+			OnFailure: OnFailureRefuse, Query: QueryMask, ClientAddr: ClientAddrKeep, Instance: -1,
+		},
+		Store: Store{MaxSize: gibi},
+		Redis: Redis{Prefix: "robotsproxy:", OnDown: OnDownSpread},
+		Log:   Log{Level: slog.LevelInfo, Format: LogAuto, Requests: LogRefused},
 	}
 }

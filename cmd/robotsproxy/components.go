@@ -39,7 +39,7 @@ type components struct {
 	state     *store.State
 	files     *files
 	limiter   *ratelimit.Limiter
-	records   *audit.JSONL
+	records   *audit.Recorder
 	ids       audit.Sequence // of the records
 	fetches   *ownfetch.Fetches
 	server    *proxy.Server
@@ -324,11 +324,24 @@ func recordsFile(cfg *config.Config) string {
 	return cmp.Or(cfg.Audit.JSONL, filepath.Join(cfg.DataDir, "audit.jsonl"))
 }
 
-func newRecords(cfg *config.Config, log *slog.Logger) (*audit.JSONL, error) {
-	return audit.OpenJSONL(audit.JSONLOptions{
-		Path: recordsFile(cfg), Buffer: cfg.Audit.Buffer, Logger: log,
+// closeRecordsIn bounds how long a stop waits for records that cannot be written.
+const closeRecordsIn = 5 * time.Second
+
+func newRecords(cfg *config.Config, log *slog.Logger) (*audit.Recorder, error) {
+	o := audit.RecorderOptions{
+		Durability: audit.Durability(cfg.Audit.Durability), Buffer: cfg.Audit.Buffer,
 		Continue: cfg.Audit.OnFailure == config.OnFailureContinue,
-	})
+		Grace:    min(cfg.Grace, closeRecordsIn), Logger: log,
+	}
+	if cfg.Audit.JSONL != config.NoJSONL {
+		var err error
+		if o.Lines, err = audit.OpenLines(audit.LinesOptions{
+			Path: recordsFile(cfg), MaxSize: int64(cfg.Audit.JSONLMaxSize), Keep: cfg.Audit.JSONLKeep, Logger: log,
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return audit.NewRecorder(o), nil
 }
 
 func newPolicy(cfg *config.Config) (*policy.Policy, error) { return policy.New(policyOptions(cfg)) }
@@ -413,11 +426,11 @@ func checkUsers(cfg *config.Config, users *auth.Users) error {
 
 // observedRecorder calls observe with each complete record before it is written.
 type observedRecorder struct {
-	*audit.JSONL
+	*audit.Recorder
 	observe observer
 }
 
 func (r observedRecorder) End(rec *audit.Record) {
 	r.observe(rec)
-	r.JSONL.End(rec)
+	r.Recorder.End(rec)
 }

@@ -43,7 +43,10 @@ func (c *components) gauges() []admin.Gauge {
 		counter("kept_places", "Reservations for clients that were answered 429.", func() uint64 { return s().Reserved }),
 		counter("lapsed_places", "Reservations that were not claimed in time.", func() uint64 { return s().Expired }),
 		gauge("store_bytes", "Bytes of state.db and its write-ahead log on disk.", c.state.Size),
-		counter("audit_lost", "Records that could not be written.", c.records.Lost),
+		gauge("audit_waiting", "Complete records that are not written yet.", func() int { return c.records.Stats().Waiting }),
+		counter("audit_written", "Records written.", func() int64 { return c.records.Stats().Written }),
+		counter("audit_batches", "Batches in which records were written.", func() int64 { return c.records.Stats().Batches }),
+		counter("audit_lost", "Records that could not be written.", func() int64 { return c.records.Stats().Lost }),
 	})
 }
 

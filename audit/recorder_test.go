@@ -183,7 +183,7 @@ func TestStrictFails(t *testing.T) {
 			}
 		}
 		k.set(nil, false)
-		time.Sleep(retryEvery)
+		time.Sleep(retryEvery + gatherFor)
 		rec := allowed(4)
 		begin(t, r, rec)
 		r.End(rec)

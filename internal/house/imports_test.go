@@ -19,6 +19,7 @@ const module = "github.com/robotsproxy/robotsproxy/"
 var mayImport = map[string][]string{
 	"admin":                {"audit", "robots", "rules", "policy", "origin", "internal/durable", "internal/safetext"},
 	"audit":                {"policy", "robots", "ratelimit", "internal/safetext"},
+	"audit/export":         {"audit", "policy", "internal/auditview", "internal/safetext"},
 	"audit/proof":          {"audit"},
 	"auth":                 {},
 	"certs":                {"origin", "internal/durable"},
@@ -66,6 +67,7 @@ var owners = map[string][]string{
 	"github.com/elazarl/goproxy":          {"proxy"},
 	"github.com/fsnotify/fsnotify":        {"internal/watch"},
 	"github.com/lmittmann/tint":           {"cmd/robotsproxy"},
+	"github.com/parquet-go/parquet-go":    {"audit/export"},
 	"github.com/pires/go-proxyproto":      {"proxy"},
 	"github.com/pquerna/cachecontrol":     {"robots/fetch"},
 	"github.com/prometheus/client_golang": {"admin"},

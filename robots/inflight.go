@@ -62,6 +62,8 @@ type inflight struct {
 	purges uint64    // c.purges at the start
 	seen   *Snapshot // in memory before the origin was asked
 
+	release func() // ends the claim of the fetch; nil if the job has none
+
 	result result
 	err    error
 }

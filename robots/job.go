@@ -74,18 +74,14 @@ func (c *Cache) do(ctx context.Context, f *inflight) (r result, err error) {
 	if err := c.outages.of(f.job, time.Now()); err != nil {
 		return c.orOlder(f, before, err)
 	}
-	if err := c.enter(ctx, f.pass, f.origin); err != nil {
+	defer func() { c.endClaim(f.release) }()
+	defer f.pass.end()
+	before, enough, err = c.enterAlone(ctx, f, before)
+	if err != nil {
 		return c.orOlder(f, before, c.refused(f.job, err))
 	}
-	defer f.pass.end()
-	c.writing.Lock() // the job that had the turn before may still write
-	now := c.inMemory(f.key, f.origin)
-	c.writing.Unlock()
-	if now != f.seen { // it has
-		f.seen = now
-		if before, enough = c.look(ctx, f); enough {
-			return result{snap: before}, nil
-		}
+	if enough {
+		return result{snap: before}, nil
 	}
 	return c.ask(ctx, f, before)
 }
@@ -264,7 +260,8 @@ func (c *Cache) replace(f *inflight, snap, before *Snapshot) *Change {
 		return nil
 	}
 	change := changeOf(before, snap)
-	c.save(snap, change)
+	c.save(&unsaved{snap, change, f.release})
+	f.release = nil
 	c.remember(f.key, snap)
 	return change
 }

@@ -33,6 +33,8 @@ type saver struct {
 type unsaved struct {
 	snap   *Snapshot
 	change *Change // may be nil
+
+	release func() // ends the claim of the fetch; nil if there is none
 }
 
 // Limits of a saver.
@@ -49,22 +51,22 @@ func newSaver(limit int64) saver {
 	}
 }
 
-// add adds u. It reports whether the caller must call saveAll.
-func (s *saver) add(u *unsaved) (start bool) {
+// add adds u, unless too much waits. It reports whether the caller must call saveAll.
+func (s *saver) add(u *unsaved) (kept, start bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o, size := u.snap.Origin, u.snap.size()
 	if s.bytes > 0 && s.bytes+size > s.limit {
 		delete(s.latest, o) // its success would not be that of u
 		s.lose(o)
-		return false
+		return false, false
 	}
 	s.bytes += size
 	s.queue = append(s.queue, u)
 	s.latest[o] = u
 	start = !s.running
 	s.running = true
-	return start
+	return true, start
 }
 
 // lose notes that the Store keeps an outdated Snapshot of o.
@@ -107,8 +109,8 @@ func (s *saver) done(u *unsaved, err error) {
 	delete(s.latest, o)
 }
 
-// forget removes all that waits for o, after a Delete.
-func (s *saver) forget(o origin.Origin) {
+// forget removes and returns all that waits for o, after a Delete.
+func (s *saver) forget(o origin.Origin) (gone []*unsaved) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queue = slices.DeleteFunc(s.queue, func(u *unsaved) bool {
@@ -116,10 +118,12 @@ func (s *saver) forget(o origin.Origin) {
 			return false
 		}
 		s.bytes -= u.snap.size()
+		gone = append(gone, u)
 		return true
 	})
 	delete(s.latest, o)
 	delete(s.lost, o)
+	return gone
 }
 
 // get returns the Snapshot of o that waits, or nil.
@@ -154,9 +158,13 @@ func (c *Cache) Unsaved() []origin.Origin {
 	return slices.Collect(maps.Keys(c.saver.latest))
 }
 
-// save has snap saved in the background. Only jobs call it, since c.busy must not be zero.
-func (c *Cache) save(snap *Snapshot, change *Change) {
-	if c.saver.add(&unsaved{snap, change}) {
+// save has u saved in the background. Only jobs call it, since c.busy must not be zero.
+func (c *Cache) save(u *unsaved) {
+	kept, start := c.saver.add(u)
+	if !kept {
+		c.endClaim(u.release)
+	}
+	if start {
 		c.busy.Go(c.saveAll)
 	}
 }
@@ -182,6 +190,7 @@ func (c *Cache) saveNext() bool {
 	}
 	if slow := errors.Is(ctx.Err(), context.DeadlineExceeded); err == nil || !slow {
 		c.saver.done(u, err)
+		c.endClaim(u.release)
 	}
 	return true
 }

@@ -108,7 +108,9 @@ func (c *Cache) deleteStored(o origin.Origin) error {
 	if err := c.options.Load().Store.Delete(ctx, o); err != nil {
 		return err
 	}
-	c.saver.forget(o)
+	for _, u := range c.saver.forget(o) {
+		c.endClaim(u.release)
+	}
 	return nil
 }
 

@@ -32,31 +32,29 @@ func (s *State) Origins(ctx context.Context, host string, limit int) ([]origin.O
 	if host != "" {
 		text, args = hostOriginsSQL, []any{host, limit}
 	}
-	origins, err := list(ctx, s.read, func(rows *sql.Rows) (origin.Origin, error) {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			return origin.Origin{}, err
-		}
-		return parseOrigin(name)
-	}, text, args...)
+	origins, err := list(ctx, s.read, scanOrigin, text, args...)
 	return origins, s.fail("listing origins", err)
 }
 
 // Versions returns at most limit texts of o, the latest first. A text that came back after another has two entries.
 func (s *State) Versions(ctx context.Context, o origin.Origin, limit int) ([]robots.Version, error) {
 	versions, err := list(ctx, s.read, func(rows *sql.Rows) (robots.Version, error) {
-		v := robots.Version{Origin: o}
-		var redirects string
-		var first, last int64
-		err := rows.Scan(&v.SHA256, &v.Size, &v.Status, &redirects, &first, &last)
-		if err != nil {
-			return v, err
-		}
-		v.FirstSeen, v.LastSeen = timeOf(first), timeOf(last)
-		v.Redirects, err = parseList(redirects)
-		return v, err
+		return scanVersion(rows, o)
 	}, versionsSQL, o.String(), limit)
 	return versions, s.fail("listing the versions of "+o.String(), err)
+}
+
+func scanVersion(rows *sql.Rows, o origin.Origin) (robots.Version, error) {
+	v := robots.Version{Origin: o}
+	var redirects string
+	var first, last int64
+	err := rows.Scan(&v.SHA256, &v.Size, &v.Status, &redirects, &first, &last)
+	if err != nil {
+		return v, err
+	}
+	v.FirstSeen, v.LastSeen = timeOf(first), timeOf(last)
+	v.Redirects, err = parseList(redirects)
+	return v, err
 }
 
 // Changes returns at most limit changes of o, the latest first.

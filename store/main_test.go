@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/robotsproxy/robotsproxy/internal/pgtest"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/robots"
 	"github.com/robotsproxy/robotsproxy/store"
@@ -24,7 +25,10 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(childPath); path != "" {
 		saveForever(path)
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		pgtest.Close()
+		os.Exit(code)
+	}))
 }
 
 // dawn is when the tests begin. It has no nanoseconds, which are not kept.

@@ -66,6 +66,7 @@ var owners = map[string][]string{
 	"github.com/dgraph-io/ristretto":      {"robots"},
 	"github.com/elazarl/goproxy":          {"proxy"},
 	"github.com/fsnotify/fsnotify":        {"internal/watch"},
+	"github.com/jackc/pgx":                {"store"},
 	"github.com/lmittmann/tint":           {"cmd/robotsproxy"},
 	"github.com/parquet-go/parquet-go":    {"audit/export"},
 	"github.com/pires/go-proxyproto":      {"proxy"},

@@ -1,0 +1,226 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/internal/pgtest"
+	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/store"
+)
+
+// share returns the files of one instance with a state.db of its own.
+func share(tb testing.TB, dsn string) *store.SharedFiles {
+	tb.Helper()
+	return openPostgres(tb, dsn).Share(fresh(tb), store.SharedOptions{
+		ClaimTime: 500 * time.Millisecond, Failed: func(err error) { tb.Logf("PostgreSQL: %v", err) },
+	})
+}
+
+// TestSharedFiles saves at one instance and reads at another.
+func TestSharedFiles(t *testing.T) {
+	ctx := context.Background()
+	dsn := pgtest.Database(t)
+	one, two := share(t, dsn), share(t, dsn)
+	o := mustOrigin(t, "https://a.example")
+	if _, err := two.Load(ctx, o); !errors.Is(err, robots.ErrNoSnapshot) {
+		t.Fatalf("Load of an empty database: %v", err)
+	}
+	first := found(o, file, dawn)
+	first.ContentType, first.ETag, first.LastModified = "text/plain\xff", "\"\xfe\"", "then\x01"
+	first.Redirects, first.Fields = []string{"https://a.example/\xff?\x00"}, "Cache-Control: max-age=60\xff\r\n"
+	change := &robots.Change{Origin: o, Time: dawn, NewSHA256: first.SHA256, OldState: "unreachable", NewState: "found"}
+	if err := one.Save(ctx, first, change); err != nil {
+		t.Fatal(err)
+	}
+	got, err := two.Load(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := differ(got, first); d != "" {
+		t.Errorf("another instance loads a snapshot that differs: %s", d)
+	}
+	failed := unreachable(o, dawn.Add(time.Hour))
+	if err := two.Save(ctx, failed, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := one.Save(ctx, first, nil); err != nil { // late: it must not replace what came after it
+		t.Fatal(err)
+	}
+	if got, err = one.Load(ctx, o); err != nil || got.Availability != robots.Unreachable {
+		t.Errorf("Load = %v, %v, want the failure that another instance met later", got, err)
+	}
+	expectHistory(t, two, first)
+	if _, err := one.Prune(ctx, dawn.Add(30*time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if n := pgtest.SQL(t, dsn, "SELECT count(*) FROM snapshot_bodies"); n != "0" {
+		t.Errorf("%s bodies are kept that nothing refers to", n)
+	}
+	if err := two.Delete(ctx, o); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := one.Load(ctx, o); !errors.Is(err, robots.ErrNoSnapshot) {
+		t.Errorf("Load after a Delete at another instance: %v", err)
+	}
+}
+
+func expectHistory(t *testing.T, s *store.SharedFiles, first *robots.Snapshot) {
+	t.Helper()
+	ctx, o := context.Background(), first.Origin
+	for _, host := range []string{"", o.Host()} {
+		if all, err := s.Origins(ctx, host, 10); err != nil || !slices.Equal(all, []origin.Origin{o}) {
+			t.Errorf("Origins(%q) = %v, %v", host, all, err)
+		}
+	}
+	versions, err := s.Versions(ctx, o, 10)
+	if err != nil || len(versions) != 1 || versions[0].SHA256 != first.SHA256 || versions[0].Size != len(file) {
+		t.Errorf("Versions = %v, %v", versions, err)
+	}
+	changes, err := s.Changes(ctx, o, 10)
+	if err != nil || len(changes) != 1 || changes[0].NewState != "found" || !changes[0].Time.Equal(dawn) {
+		t.Errorf("Changes = %v, %v", changes, err)
+	}
+	if body, err := s.Body(ctx, first.SHA256); err != nil || string(body) != file {
+		t.Errorf("Body = %q, %v", body, err)
+	}
+}
+
+// TestOneClaimAtATime claims an origin from eight instances: one at a time has it.
+func TestOneClaimAtATime(t *testing.T) {
+	ctx := context.Background()
+	s := share(t, pgtest.Database(t))
+	o := mustOrigin(t, "https://a.example")
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	holders, most := 0, 0
+	count := func(by int) {
+		mu.Lock()
+		defer mu.Unlock()
+		holders += by
+		most = max(most, holders)
+	}
+	for range 8 {
+		all.Go(func() {
+			for {
+				release, claimed := s.Claim(ctx, o)
+				if claimed {
+					count(1)
+					time.Sleep(10 * time.Millisecond)
+					count(-1)
+					release()
+					return
+				}
+				s.AwaitClaim(ctx, o)
+			}
+		})
+	}
+	all.Wait()
+	if most != 1 {
+		t.Errorf("%d instances had the claim at once", most)
+	}
+}
+
+// TestClaimOfADeadInstanceEnds makes a claim that is not renewed, and one that is.
+func TestClaimOfADeadInstanceEnds(t *testing.T) {
+	ctx := context.Background()
+	dsn := pgtest.Database(t)
+	s := share(t, dsn)
+	dead, alive := mustOrigin(t, "https://dead.example"), mustOrigin(t, "https://alive.example")
+	pgtest.SQL(t, dsn, "INSERT INTO snapshot_claims VALUES ('https://dead.example', 'x', clock_timestamp() + interval '500 ms')")
+	release, claimed := s.Claim(ctx, alive)
+	if !claimed {
+		t.Fatal("no claim of a free origin")
+	}
+	begin := time.Now()
+	s.AwaitClaim(ctx, dead)
+	if d := time.Since(begin); d > 3*time.Second {
+		t.Errorf("the claim of a dead instance lasted %v", d)
+	}
+	time.Sleep(700 * time.Millisecond)
+	if _, claimed := s.Claim(ctx, alive); claimed {
+		t.Error("a claim ended although its instance renews it")
+	}
+	release()
+	release, claimed = s.Claim(ctx, alive)
+	if !claimed {
+		t.Fatal("a claim was not ended by release")
+	}
+	release()
+}
+
+// TestWatch tells another instance of a save and of a deletion, and of a server that was away.
+func TestWatch(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	dsn := pgtest.Database(t)
+	one, two := share(t, dsn), share(t, dsn)
+	o := mustOrigin(t, "https://a.example")
+	seen, lost := make(chan time.Time, 10), make(chan struct{}, 10)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	watching.Go(func() {
+		two.Watch(ctx, func(got origin.Origin, before time.Time) {
+			if got == o {
+				seen <- before
+			}
+		}, func() { lost <- struct{}{} })
+	})
+	time.Sleep(300 * time.Millisecond) // until it listens
+	if err := one.Save(ctx, found(o, file, dawn), nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-seen; !got.Equal(dawn) {
+		t.Errorf("told of a file of %v, want %v", got, dawn)
+	}
+	if err := one.Delete(ctx, o); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-seen; time.Since(got) > time.Minute {
+		t.Errorf("told that files before %v do not count", got)
+	}
+	if testing.Short() {
+		return
+	}
+	pgtest.SQL(t, dsn, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()")
+	<-lost
+}
+
+// TestNumbersDiffer opens more instances than there are numbers left.
+func TestNumbersDiffer(t *testing.T) {
+	ctx := context.Background()
+	dsn := pgtest.Database(t)
+	p := openPostgres(t, dsn)
+	pgtest.SQL(t, dsn, `INSERT INTO instances SELECT n, 'x' || n, clock_timestamp() + interval '1 hour' FROM generate_series(0, 1017) AS n;
+		INSERT INTO instances VALUES (1018, 'gone', clock_timestamp() - interval '1 second')`)
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	got := make(map[int]bool)
+	for range 6 {
+		all.Go(func() {
+			n, err := p.Number(ctx, func(err error) { t.Error(err) })
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			t.Cleanup(func() { n.Close() })
+			mu.Lock()
+			defer mu.Unlock()
+			got[n.Get()] = true
+		})
+	}
+	all.Wait()
+	for n := 1018; n < 1024; n++ {
+		if !got[n] {
+			t.Errorf("no instance has the number %d: %v", n, got)
+		}
+	}
+	if n, err := p.Number(ctx, func(error) {}); err == nil {
+		t.Errorf("a number %d for one instance too many", n.Get())
+	}
+}

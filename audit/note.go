@@ -29,6 +29,7 @@ func (r *Record) SetDecision(d policy.Decision, snap *robots.Snapshot) {
 	if d.Clamped {
 		r.Deviation = "max_crawl_delay"
 	}
+	r.Usage = d.Usage
 	r.Evidence.Robots = snap
 	if snap != nil {
 		r.RobotsSHA256, r.RobotsStatus = snap.SHA256, snap.Status
@@ -76,3 +77,10 @@ func (r *Record) SetEnd(released, ended time.Time) {
 
 // AddDeviation adds one of the deviations to r.
 func (r *Record) AddDeviation(how string) { r.Deviation = strings.TrimPrefix(r.Deviation+","+how, ",") }
+
+// AddUsage adds the preferences of another source, as in "header: search=y", to those of robots.txt.
+func (r *Record) AddUsage(preferences string) {
+	if preferences != "" {
+		r.Usage = strings.TrimPrefix(r.Usage+"; "+preferences, "; ")
+	}
+}

@@ -69,9 +69,10 @@ type Record struct {
 	PolicySHA256    string    `json:"policy_sha256,omitempty"`
 	RulesVersion    int       `json:"rules_version,omitempty"` // of the rules engine: rules.Version
 
-	// Usage lists the preferences of the origin about the use of its content, as seen.
+	// Usage lists the preferences of the origin about the use of its content, by source and in canonical order:
+	// "robots.txt: search=yes train-ai=n; header: x-robots-tag=noai".
 	Usage        string `json:"usage,omitempty"`
-	CrawlerPrice string `json:"crawler_price,omitempty"` // the Crawler-Price field of the response, as with 402
+	CrawlerPrice string `json:"crawler_price,omitempty"` // as in Crawler-Price: "USD 0.01", or that of Crawler-Charged: "charged USD 0.01"
 
 	DelayRequired Millis `json:"delay_required_ms,omitempty"`
 	// DelaySource is floor, crawl-delay, request-rate, backoff, retry-after or default-delay.

@@ -47,6 +47,7 @@ type Config struct {
 	Egress         Egress
 	Auth           Auth
 	Refusal        Refusal
+	Usage          policy.Usage
 	ResponseFields bool
 	Grace          time.Duration `range:"0s..1h"`
 	DrainDelay     time.Duration `range:"0s..1h"`
@@ -212,7 +213,7 @@ type Client struct {
 	ProductToken  string         `as:"product"` // replaces the User-Agent header in verdicts; if empty, the header counts
 	Mode          *policy.Mode   // if nil, the global mode
 	Dialect       *rules.Dialect // if nil, that of Robots
-	Purpose       string
+	Purpose       policy.Purpose // if empty, not declared
 	MaxWait       *time.Duration `range:"0s..24h"` // if nil, that of Pacing
 	MaxCrawlDelay time.Duration  `range:"1ms.."`   // if zero, that of Pacing
 	Subresources  Subresources   // if empty, as SubresourcesSlot

@@ -26,6 +26,7 @@ var scalars = map[reflect.Type]settings.Scalar{
 	reflect.TypeFor[PortRange]():     settings.Of("a port, a range such as 1024-65535, or any", parsePorts, PortRange.String),
 	reflect.TypeFor[time.Time]():     settings.Of("a date such as 2027-06-30, or a time as in RFC 3339", parseUntil, formatTime),
 	reflect.TypeFor[policy.Mode]():   settings.OneOf(policy.Mode.String, policy.Enforce, policy.Report, policy.Off),
+	reflect.TypeFor[policy.Usage]():  settings.OneOf(policy.Usage.String, policy.UsageRecord, policy.UsageEnforce),
 	reflect.TypeFor[policy.Effect](): settings.OneOf(policy.Effect.String, policy.EffectAllow, policy.EffectDeny),
 	reflect.TypeFor[rules.Dialect](): settings.OneOf(rules.Dialect.String, rules.Dialects()...),
 	reflect.TypeFor[slog.Level]():    settings.OneOf(levelWord, slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError),
@@ -42,6 +43,7 @@ var scalars = map[reflect.Type]settings.Scalar{
 	reflect.TypeFor[LogFormat]():     settings.OneOf(word, LogAuto, LogText, LogJSON),
 	reflect.TypeFor[LogRequests]():   settings.OneOf(word, LogRefused, LogOff, LogAll),
 
+	reflect.TypeFor[policy.Purpose]():      settings.OneOf(word, policy.Purposes...),
 	reflect.TypeFor[policy.Interception](): settings.OneOf(policy.Interception.String, policy.Intercept, policy.Tunnel, policy.NoTunnel),
 }
 

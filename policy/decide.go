@@ -37,6 +37,8 @@ type Options struct {
 	ClientAccess map[string]Access // by the name of each client; if empty, only Access counts
 
 	Interventions []Intervention // they take precedence over everything else
+
+	Usage Usage // if zero, UsageRecord
 }
 
 // Host is the configuration for the hosts of one pattern.
@@ -56,6 +58,7 @@ type Client struct {
 	Mode          *Mode          // if nil, the global one
 	Dialect       *rules.Dialect // if nil, the global one
 	MaxCrawlDelay time.Duration  // if zero, the global one
+	Purpose       Purpose        // if empty, not declared
 }
 
 // Request is the request to judge, exactly as it would be sent.
@@ -90,6 +93,7 @@ type Decision struct {
 	DelaySource string        // "crawl-delay", "request-rate" or "floor"; empty if Delay is 0
 	Clamped     bool          // Delay is shorter than the site asks for: max_crawl_delay
 	Exemption   string        // the entry that decided, if any
+	Usage       string        // the preferences in robots.txt about the use of the resource, for the record
 	HostRule    string        // the list that denies the host, as in "deny_hosts: *.example", if one does
 
 	Intervention string    // the operator's interventions that the decision depends on; several with semicolons
@@ -176,7 +180,7 @@ func (p *Policy) host(name string) *Host {
 
 // Decide judges r by snap at now. The snapshot may be nil if NeedsRobots is false. It checks in this order: the
 // operator's stops, the hosts that the client may visit, the contact in its User-Agent, the operator's deny entries,
-// robots.txt, the operator's allow entries, then the mode. In mode Report, and during a Bypass, it only notes a refusal
+// robots.txt with its preferences about use, the operator's allow entries, then the mode. In mode Report, and during a Bypass, it only notes a refusal
 // in the record, except that of a stop. In mode Off it checks nothing but the stops and the hosts.
 func (p *Policy) Decide(r Request, snap *robots.Snapshot, now time.Time) Decision {
 	host := r.Origin.Host()
@@ -238,6 +242,15 @@ func (p *Policy) Judge(r Request, snap *robots.Snapshot, now time.Time) Decision
 	d = byRobots(agent, r, snap)
 	d.Dialect = dialect
 	over := p.setDelay(&d, r, agent, now)
+	d.Usage = usageOf(agent, r, snap.RulesFor(dialect))
+	if d.Action == Forward {
+		if v, forbidden := p.forbids(agent, r); forbidden {
+			d.Verdict, d.Action, d.Outcome, d.Reason = v, Refuse, Deny, ReasonUsage
+			if v.TooComplex {
+				d.Reason = ReasonTooComplex
+			}
+		}
+	}
 	if d.Action == Refuse {
 		if e := p.exempt(EffectAllow, r, now); e != nil {
 			d.Action, d.Outcome, d.Reason, d.Exemption = Forward, Exempt, ReasonExemption, e.name

@@ -10,6 +10,7 @@ const (
 	ReasonRobotsUnreachable Reason = "robots-unreachable" // robots.txt could not be fetched
 	ReasonEgress            Reason = "egress"             // the guard refuses the address or the port
 	ReasonExemption         Reason = "exemption"          // the operator's exemption decided
+	ReasonUsage             Reason = "usage-preference"   // robots.txt does not permit the client's purpose
 	ReasonHost              Reason = "host"               // the client may not visit this host
 	ReasonIntercept         Reason = "intercept"          // tunnels are not allowed, or every path is disallowed
 	ReasonIdentity          Reason = "identity"           // the client is not listed
@@ -34,8 +35,8 @@ const (
 
 // Reasons are all reasons except ReasonNone.
 var Reasons = []Reason{
-	ReasonRobots, ReasonRobotsUnreachable, ReasonEgress, ReasonExemption, ReasonHost, ReasonIntercept, ReasonIdentity,
-	ReasonStopped, ReasonAuth, ReasonPace, ReasonBackoff, ReasonOverload, ReasonPacingUnavailable, ReasonAuditUnavailable,
+	ReasonRobots, ReasonRobotsUnreachable, ReasonEgress, ReasonExemption, ReasonUsage, ReasonHost, ReasonIntercept,
+	ReasonIdentity, ReasonStopped, ReasonAuth, ReasonPace, ReasonBackoff, ReasonOverload, ReasonPacingUnavailable, ReasonAuditUnavailable,
 	ReasonBadRequest, ReasonMisdirected, ReasonLoop, ReasonUpstream, ReasonInternal, ReasonTooComplex,
 	ReasonConnectionAuth, ReasonClientLeft, ReasonReport, ReasonOff,
 }

@@ -108,6 +108,10 @@ func decisionRefusal(ex *exchange) *refusal {
 			ref.Rule = fmt.Sprintf("line %d: %s", d.Verdict.Line, d.Verdict.Rule)
 			ref.Detail = "robots.txt " + ref.Rule
 		}
+	case policy.ReasonUsage:
+		ref.Phrase = fmt.Sprintf("Not for %s by robots.txt line %d", ex.client.Purpose, d.Verdict.Line)
+		ref.Rule = fmt.Sprintf("line %d: %s", d.Verdict.Line, d.Verdict.Rule)
+		ref.Detail = fmt.Sprintf("robots.txt %s does not permit the purpose of this client, %s.", ref.Rule, ex.client.Purpose)
 	case policy.ReasonTooComplex:
 		ref.Detail = "It takes too long to find the rule of robots.txt that holds for this URL and User-Agent."
 	case policy.ReasonRobotsUnreachable:

@@ -22,7 +22,6 @@ type Client struct {
 	Prefixes []netip.Prefix // of its addresses; if empty, all
 	MaxWait  *time.Duration // the longest wait of its requests; if nil, the Server's
 	Pages    bool           // requests for the parts of its pages ask for a place without a Delay: see isSubresource
-	Purpose  string         // for the records of its requests
 
 	// UserAgent replaces the User-Agent of its requests, outside and inside tunnels that are decrypted, before they are
 	// judged. If empty, Options.UserAgent does.
@@ -217,7 +216,7 @@ func (ex *exchange) outgoingAgent() string {
 // noteClient records the client.
 func (ex *exchange) noteClient() {
 	if ex.client != nil {
-		ex.rec.Client, ex.rec.Purpose = ex.client.Name, ex.client.Purpose
+		ex.rec.Client, ex.rec.Purpose = ex.client.Name, string(ex.client.Purpose)
 	}
 }
 

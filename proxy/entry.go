@@ -2,9 +2,11 @@ package proxy
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/internal/fields"
 )
 
 // entry is the audit record of an exchange. It is begun once the decision is made, and ended exactly once. Only the
@@ -52,4 +54,12 @@ func (e *entry) noteRefusal(ref *refusal) {
 	if ref.Err != nil {
 		e.rec.Error = e.query.Text(withoutAddr(ref.Err.Error(), e.from, e.addrs))
 	}
+}
+
+// noteUsage records the preferences and the price in the header of a response.
+func (e *entry) noteUsage(h http.Header) {
+	if preferences := fields.ResponseUsage(h); len(preferences) > 0 {
+		e.rec.AddUsage(e.query.Text(fields.UsageText("header", preferences)))
+	}
+	e.rec.CrawlerPrice = fields.CrawlerPrice(h)
 }

@@ -47,6 +47,7 @@ var classes = map[policy.Reason]class{
 	policy.ReasonRobotsUnreachable: {503, "destination_unavailable", policy.Error, "The robots.txt of this origin could not be known"},
 	policy.ReasonEgress:            {403, "destination_ip_prohibited", policy.Deny, "This address may not be reached through the proxy"},
 	policy.ReasonExemption:         {403, "http_request_denied", policy.Deny, "Denied by the operator of the proxy"},
+	policy.ReasonUsage:             {403, "http_request_denied", policy.Deny, "This site does not permit this use of its content"},
 	policy.ReasonHost:              {403, "http_request_denied", policy.Deny, "This client may not visit this host"},
 	policy.ReasonIntercept:         {403, "http_request_denied", policy.Deny, "No tunnel to this host is passed on"},
 	policy.ReasonIdentity:          {403, "http_request_denied", policy.Deny, "This client may not use the proxy"},
@@ -257,7 +258,7 @@ h1{font-size:1.4rem}code,pre{font:14px/1.5 ui-monospace,monospace;overflow-wrap:
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.3rem 1.2rem}dt,small{opacity:.7}dd{margin:0}
 </style></head><body>
 <h1>{{.Status}} {{.Title}}</h1>
-{{if .Rule}}<p>The robots.txt of this site keeps crawlers out of here:</p>
+{{if .Rule}}<p>{{if eq .Reason "usage-preference"}}The robots.txt of this site does not permit what your crawler fetches this page for:{{else}}The robots.txt of this site keeps crawlers out of here:{{end}}</p>
 <pre>{{safe .Rule}}</pre>{{else}}<p>{{safe .Detail}}</p>{{end}}
 <dl><dt>Reason</dt><dd><code>{{.Reason}}</code></dd>{{with .RetryAfter}}<dt>Retry</dt><dd>in {{.}} s</dd>{{end}}{{with .RequestID}}<dt>Request</dt><dd><code>{{.}}</code></dd>{{end}}</dl>
 <p><small>This answer was made by robotsproxy, not by the origin.</small></p>

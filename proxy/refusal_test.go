@@ -19,7 +19,7 @@ func TestEveryReasonHasItsClass(t *testing.T) {
 	for _, r := range []policy.Reason{
 		policy.ReasonRobots, policy.ReasonRobotsUnreachable, policy.ReasonEgress, policy.ReasonExemption, policy.ReasonIdentity, policy.ReasonAuth, policy.ReasonIntercept, policy.ReasonPace, policy.ReasonBackoff, policy.ReasonStopped,
 		policy.ReasonOverload, policy.ReasonAuditUnavailable, policy.ReasonPacingUnavailable, policy.ReasonBadRequest, policy.ReasonMisdirected, policy.ReasonLoop, policy.ReasonUpstream, policy.ReasonInternal,
-		policy.ReasonTooComplex, policy.ReasonConnectionAuth, policy.ReasonClientLeft, policy.ReasonHost,
+		policy.ReasonTooComplex, policy.ReasonConnectionAuth, policy.ReasonClientLeft, policy.ReasonHost, policy.ReasonUsage,
 	} {
 		c, ok := classes[r]
 		if !ok || c.status < 400 || c.proxyError == "" || c.outcome == "" || c.title == "" {

@@ -23,6 +23,7 @@ func (p *parser) compile() *Ruleset {
 	set := &Ruleset{
 		dialect: p.dialect, arena: string(p.arena), groups: exact(p.groups), names: exact(p.names), records: exact(p.records),
 	}
+	set.stated = slices.ContainsFunc(set.records, func(x record) bool { return x.key.ofUse() || x.key == keyLicense })
 	if p.base != nil {
 		set.base = originOf(p.base)
 	}

@@ -17,12 +17,17 @@ const (
 	keyHost
 	keyCleanParam
 	keyContentUsage
+	keyContentSignal
+	keyLicense
 )
 
-// ofAgents reports whether records of this kind apply to certain agents.
+// ofAgents reports whether records of this kind apply to certain agents, and are nothing without them.
 func (k key) ofAgents() bool {
 	return k == keyCrawlDelay || k == keyRequestRate || k == keyVisitTime || k == keyContentUsage
 }
+
+// ofUse reports whether records of this kind state the permitted uses of resources.
+func (k key) ofUse() bool { return k == keyContentUsage || k == keyContentSignal }
 
 // field is a line that is a record: "key: value".
 type field struct {
@@ -83,7 +88,7 @@ func keyOf(name []byte) key {
 	case "User-agent":
 		return keyUserAgent
 	}
-	var buf [13]byte
+	var buf [14]byte
 	if len(name) > len(buf) {
 		return keyOther
 	}
@@ -111,6 +116,10 @@ func keyOf(name []byte) key {
 		return keyCleanParam
 	case "content-usage":
 		return keyContentUsage
+	case "content-signal":
+		return keyContentSignal
+	case "license":
+		return keyLicense
 	}
 	return keyOther
 }

@@ -78,13 +78,13 @@ func (a Agent) isAmong(names []name) bool {
 	return slices.ContainsFunc(names, func(n name) bool { return n.token == uint32(a.token) })
 }
 
-// namesOf returns the user-agent lines of a record: for a Content-Usage those of the group, as for a rule; for all
+// namesOf returns the user-agent lines of a record: if it is of use, those of the group, as for a rule; for all
 // others the list above it, as for a Crawl-delay.
 func (r *Ruleset) namesOf(x *record) []name {
 	if x.list == 0 {
 		return nil
 	}
-	if x.key == keyContentUsage {
+	if x.key.ofUse() {
 		i := before(r.groups, x.line, func(g group) uint32 { return g.line })
 		end := ^uint32(0)
 		if i < len(r.groups) {

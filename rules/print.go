@@ -64,7 +64,7 @@ func (p *printer) recordsBefore(line uint32) {
 	for len(p.records) > 0 && p.records[0].line < line {
 		x := &p.records[0]
 		p.records = p.records[1:]
-		if p.set.lacksAgents(x) || p.understood && x.key == keyOther {
+		if p.set.lacksAgents(x) || p.understood && (x.key == keyOther || x.key == keyLicense) {
 			continue
 		}
 		if x.list == 0 && x.key.ofAgents() && p.set.dialect.switches().groups != groupEndsAtRule {

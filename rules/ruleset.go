@@ -72,6 +72,7 @@ func (o Options) maxSize() int {
 type Ruleset struct {
 	dialect   Dialect
 	truncated bool
+	stated    bool   // it has a record of use or a License
 	base      string // the origin of the file, if it does not judge URLs of other origins
 	arena     string
 	rules     []rule

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,14 +23,17 @@ import (
 )
 
 func newCheck(std stdio) *cobra.Command {
-	var agent, file, format, dialect string
+	var agent, file, format, dialect, purpose string
 	var explain, inBatch bool
 	cmd := &cobra.Command{
-		Use:   "check URL... [-A AGENT] [--robots FILE|-] [--dialect NAME] [--explain] | check --batch",
+		Use:   "check URL... [-A AGENT] [--robots FILE|-] [--dialect NAME] [--purpose PURPOSE] [--explain] | check --batch",
 		Short: "Check whether an agent may fetch a URL, and which line of robots.txt decides",
 		Long: `Check whether an agent may fetch URLs, and print the line of robots.txt that decides. The file is fetched from the
 URL's origin, unless hosts has a robots_file for it or --robots is given. You may ask about any host, so the guard on
 addresses does not apply to the host of the URL, only to the targets of redirects.
+
+--purpose judges as usage: enforce does for a client with that purpose, by the preferences in robots.txt about the use of
+content (Content-Usage, Content-Signal).
 
 --explain adds the reason, the other rules that match, and those that match in groups of other agents.
 
@@ -47,6 +51,7 @@ The exit status is 0 if all URLs are allowed, 1 if one is refused, and 4 if a ro
 	cmd.Flags().StringVar(&file, "robots", "", "judge by this `FILE` (- for standard input) instead of fetching one")
 	cmd.Flags().StringVar(&format, "format", "text", "print as `FORMAT`: text, or json with one line for each URL")
 	cmd.Flags().StringVar(&dialect, "dialect", "", "read robots.txt in this `DIALECT` instead of robots.dialect")
+	cmd.Flags().StringVar(&purpose, "purpose", "", "judge the preferences about use for this `PURPOSE`, such as train-ai")
 	cmd.Flags().BoolVar(&explain, "explain", false, "show the reason and all rules that match")
 	cmd.Flags().BoolVar(&inBatch, "batch", false, "answer the JSON lines of standard input")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -69,6 +74,9 @@ The exit status is 0 if all URLs are allowed, 1 if one is refused, and 4 if a ro
 				return usage(fmt.Errorf("--dialect: %w", err))
 			}
 		}
+		if purpose != "" && !slices.Contains(policy.Purposes, policy.Purpose(purpose)) {
+			return usage(fmt.Errorf("--purpose %q is none of %s", purpose, purposeList()))
+		}
 		if inBatch {
 			if len(args) > 0 {
 				return usage(errors.New("check --batch takes its URLs from standard input"))
@@ -81,7 +89,7 @@ The exit status is 0 if all URLs are allowed, 1 if one is refused, and 4 if a ro
 		if err != nil {
 			return err
 		}
-		c.explain = explain
+		c.explain, c.purpose = explain, policy.Purpose(purpose)
 		return c.all(ctx, args, func(a answer) error { return show(std.out, a) })
 	}
 	return cmd
@@ -89,7 +97,7 @@ The exit status is 0 if all URLs are allowed, 1 if one is refused, and 4 if a ro
 
 // batchAlone rejects flags that --batch would ignore: every line has its own agent and file.
 func batchAlone(cmd *cobra.Command, inBatch bool) error {
-	for _, name := range []string{"agent", "explain", "format", "robots"} {
+	for _, name := range []string{"agent", "explain", "format", "purpose", "robots"} {
 		if inBatch && cmd.Flags().Changed(name) {
 			return fmt.Errorf("--batch takes no --%s: its lines are JSON objects, in and out", name)
 		}
@@ -116,6 +124,8 @@ type answer struct {
 	Cause        string   `json:"cause,omitempty"`     // the reason if Allowed is null
 	HostRule     string   `json:"host_rule,omitempty"` // by which the proxy lets no client visit the host
 	Tunnel       string   `json:"tunnel,omitempty"`    // tunnel or refuse, if the proxy does not intercept the host
+	Usage        string   `json:"usage,omitempty"`     // the preferences in robots.txt about the use of the resource
+	Purpose      string   `json:"purpose,omitempty"`   // that robots.txt does not permit
 
 	RobotsOwn       bool       `json:"robots_own,omitempty"` // it is a robots_file of the operator
 	RobotsMarks     string     `json:"robots_marks,omitempty"`
@@ -129,6 +139,7 @@ type answer struct {
 // checker checks URLs for one agent.
 type checker struct {
 	agent   string
+	purpose policy.Purpose
 	dialect rules.Dialect
 	judge   *policy.Policy
 	proxy   *policy.Policy // of a proxy with this configuration
@@ -139,7 +150,7 @@ type checker struct {
 
 // newChecker returns a checker that works until ctx ends.
 func newChecker(ctx context.Context, cfg *config.Config, std stdio, agent, file string) (*checker, error) {
-	judge, err := policy.New(policy.Options{Dialect: cfg.Robots.Dialect})
+	judge, err := policy.New(policy.Options{Dialect: cfg.Robots.Dialect, Usage: policy.UsageEnforce})
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +227,8 @@ func (c *checker) one(ctx context.Context, raw string) (answer, error) {
 	if err != nil {
 		return answer{}, &exitError{exitUnknown, err}
 	}
-	d := c.judge.Decide(policy.Request{Origin: o, Target: target, UserAgent: c.agent}, snap, time.Now())
+	request := policy.Request{Client: policy.Client{Purpose: c.purpose}, Origin: o, Target: target, UserAgent: c.agent}
+	d := c.judge.Decide(request, snap, time.Now())
 	a := c.answer(raw, o, d, snap)
 	if delay, ok := snap.RulesFor(c.dialect).Agent(c.agent).CrawlDelay(); ok {
 		seconds := delay.Seconds()
@@ -257,6 +269,10 @@ func (c *checker) answer(raw string, o origin.Origin, d policy.Decision, snap *r
 		URL: raw, Agent: c.agent, TooComplex: d.Verdict.TooComplex, Line: d.Verdict.Line, Rule: safetext.UTF8(d.Verdict.Rule),
 		GroupLine: d.Verdict.Group.Line, GroupAgents: safetext.UTF8(d.Verdict.Group.Agents),
 		RobotsState: snap.State(), RobotsStatus: snap.Status, RobotsSHA256: snap.SHA256, Redirects: snap.Redirects,
+		Usage: safetext.UTF8(d.Usage),
+	}
+	if d.Reason == policy.ReasonUsage {
+		a.Purpose = string(c.purpose)
 	}
 	switch {
 	case c.local:
@@ -309,8 +325,24 @@ func showText(w io.Writer, a answer) error {
 		word = map[bool]string{true: "allowed", false: "refused"}[*a.Allowed]
 	}
 	_, err := fmt.Fprintf(w, "%s  %s  %s\n%s%s%s", word, safetext.Text(a.URL), safetext.Text(a.why()),
-		a.source(time.Now()), a.hostText()+tunnelText[a.Tunnel], a.Explanation.text())
+		a.source(time.Now()), a.usageText()+a.hostText()+tunnelText[a.Tunnel], a.Explanation.text())
 	return err
+}
+
+// usageText is the line about the preferences of the site.
+func (a answer) usageText() string {
+	if a.Usage == "" {
+		return ""
+	}
+	return "  use, by " + safetext.Text(a.Usage) + "\n"
+}
+
+func purposeList() string {
+	words := make([]string, len(policy.Purposes))
+	for i, p := range policy.Purposes {
+		words[i] = string(p)
+	}
+	return strings.Join(words, ", ")
 }
 
 // hostText is the line for a host that no client may visit.
@@ -362,6 +394,9 @@ func (a answer) why() string {
 		s = fmt.Sprintf("no robots.txt (status %d)", a.RobotsStatus)
 	default:
 		s = "no rule matches"
+	}
+	if a.Purpose != "" {
+		s += "; it does not permit the purpose " + a.Purpose
 	}
 	if a.CrawlDelay != nil {
 		s += fmt.Sprintf("; Crawl-delay %g s", *a.CrawlDelay)

@@ -358,6 +358,7 @@ func policyOptions(cfg *config.Config) policy.Options {
 		Interception: cfg.Intercept.Mode, TunnelHosts: cfg.Intercept.TunnelHosts,
 		RequireContact: cfg.Identity.RequireContact,
 		MaxCrawlDelay:  cfg.Pacing.MaxCrawlDelay, RefuseOverMax: cfg.Pacing.OverMax == config.OverMaxRefuse,
+		Usage: cfg.Usage,
 	}
 }
 
@@ -367,8 +368,9 @@ func newClients(cfg *config.Config) []proxy.Client {
 		clients[i] = proxy.Client{
 			Client: policy.Client{
 				Name: c.Name, ProductToken: c.ProductToken, Mode: c.Mode, Dialect: c.Dialect, MaxCrawlDelay: c.MaxCrawlDelay,
+				Purpose: c.Purpose,
 			},
-			User: c.User, Subject: c.TLSSubject, UserAgent: c.UserAgent, Prefixes: c.CIDR, MaxWait: c.MaxWait, Purpose: c.Purpose,
+			User: c.User, Subject: c.TLSSubject, UserAgent: c.UserAgent, Prefixes: c.CIDR, MaxWait: c.MaxWait,
 			Pages: c.Subresources == config.SubresourcesPage,
 		}
 	}

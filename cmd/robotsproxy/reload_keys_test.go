@@ -54,6 +54,7 @@ var otherValues = map[string]string{
 	"auth.required":                          "true",
 	"refusal.status":                         "451",
 	"response_fields":                        "true",
+	"usage":                                  "enforce",
 	"grace":                                  "5s",
 	"drain_delay":                            "1s",
 	"audit.jsonl":                            "other.jsonl",

@@ -104,6 +104,10 @@ func completeValues(cmd *cobra.Command) {
 // flagValues returns the values that a flag of a command takes, or nil if they are more than a few.
 func flagValues(command, flag string) (values []string) {
 	switch flag {
+	case "purpose":
+		for _, purpose := range policy.Purposes {
+			values = append(values, string(purpose))
+		}
 	case "mode":
 		for _, mode := range []policy.Mode{policy.Enforce, policy.Report, policy.Off} {
 			values = append(values, mode.String())

@@ -48,7 +48,7 @@ var mayImport = map[string][]string{
 	"onboarding":           {"origin", "certs"},
 	"origin":               {},
 	"ownfetch":             {"policy", "rules", "robots", "robots/fetch", "ratelimit", "audit", "origin", "internal/fields"},
-	"policy":               {"rules", "robots", "origin", "internal/hostset"},
+	"policy":               {"rules", "robots", "origin", "internal/fields", "internal/hostset"},
 	"proxy":                {"auth", "egress", "policy", "robots", "robots/fetch", "rules", "ratelimit", "certs", "audit", "origin", "internal/fields", "internal/http1", "internal/limit", "internal/safetext"},
 	"ratelimit":            {},
 	"ratelimit/redislease": {"ratelimit"},

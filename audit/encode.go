@@ -24,6 +24,16 @@ func appendRecord(b []byte, r *Record) []byte {
 	return append(e.b, '}')
 }
 
+// AppendCanonical appends the JSON of r with its times cut to microseconds. A record has the same canonical JSON before
+// it is stored and after it is read back, so it is what audit/seal hashes.
+func AppendCanonical(b []byte, r *Record) []byte {
+	c := *r
+	for _, t := range []*time.Time{&c.Time, &c.RobotsFetchedAt, &c.SentAt, &c.ReleasedAt, &c.EndedAt} {
+		*t = t.Truncate(time.Microsecond)
+	}
+	return appendRecord(b, &c)
+}
+
 func (e *encoder) asker(r *Record) {
 	e.text(`,"client":`, r.Client)
 	e.text(`,"client_addr":`, r.ClientAddr)

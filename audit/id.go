@@ -49,6 +49,9 @@ func (id *ID) UnmarshalText(b []byte) (err error) {
 // Time returns the time at which the ID was made, to the microsecond.
 func (id ID) Time() time.Time { return epoch.Add(time.Duration(id>>instanceBits) * time.Microsecond) }
 
+// IDAt returns the least ID that is made at t or later. It is at least 1.
+func IDAt(t time.Time) ID { return max(1, ID(t.Sub(epoch).Microseconds()<<instanceBits)) }
+
 // Instances is the number of instances whose IDs differ.
 const Instances = 1 << instanceBits
 

@@ -14,6 +14,14 @@ type State struct {
 	Active  int    // requests in progress
 	Waiting int    // of these, requests that wait for their host's pace
 	Tunnels int    // open tunnels and WebSockets
+	Records RecordCounts
+}
+
+// RecordCounts are the numbers of records since the start.
+type RecordCounts struct {
+	Written int64 `json:"written"`
+	Waiting int   `json:"waiting"` // complete, and not yet written
+	Lost    int64 `json:"lost"`    // of requests that went on unrecorded
 }
 
 // Status is the response body of /api/v1/status.
@@ -29,7 +37,9 @@ type Status struct {
 	Active   int       `json:"active_requests"`
 	Waiting  int       `json:"waiting_requests"`
 	Tunnels  int       `json:"tunnels"`
-	Counts   []Count   `json:"counts"`
+
+	Records RecordCounts `json:"records"`
+	Counts  []Count      `json:"counts"`
 }
 
 func (h *Handler) status(*http.Request) (any, error) { return h.statusAt(time.Now()) }
@@ -51,6 +61,7 @@ func (h *Handler) statusAt(now time.Time) (*Status, error) {
 		Active:  state.Active,
 		Waiting: state.Waiting,
 		Tunnels: state.Tunnels,
+		Records: state.Records,
 		Counts:  counts,
 	}
 	if err := h.options.Ready(); err != nil {

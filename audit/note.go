@@ -17,9 +17,13 @@ const (
 	DeviationSubresource = "subresource" // the request is for a part of a page, and was sent without the Delay of its host
 )
 
-// SetDecision writes into r the decision and the file that it rests on. A nil snap means that no file was read.
+// SetDecision writes into r the decision and the file that it rests on. A nil snap means that no file was read. Only
+// Allow may have no reason: another decision without one is an internal fault.
 func (r *Record) SetDecision(d policy.Decision, snap *robots.Snapshot) {
 	r.Mode, r.Decision, r.Reason, r.Exemption = d.Mode.String(), d.Outcome, d.Reason, d.Exemption
+	if r.Reason == policy.ReasonNone && r.Decision != policy.Allow {
+		r.Reason = policy.ReasonInternal
+	}
 	r.Intervention = d.Intervention
 	r.ProductToken = d.Agent
 	r.RuleLine, r.Rule = d.Verdict.Line, cmp.Or(d.Verdict.Rule, d.HostRule)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
 )
 
@@ -45,6 +46,17 @@ func TestLaneAndRelease(t *testing.T) {
 		want := `{"id":"0000000000000","time":"0001-01-01T00:00:00Z","host":"a.example","decision":"",` + tt.want + `,"bytes":0}`
 		if err != nil || string(written) != want {
 			t.Errorf("%s:\n got %s, %v\nwant %s", name, written, err, want)
+		}
+	}
+}
+
+// Only allow has no reason.
+func TestDecisionWithoutReason(t *testing.T) {
+	for _, outcome := range append([]policy.Outcome{""}, policy.Outcomes...) {
+		var r audit.Record
+		r.SetDecision(policy.Decision{Outcome: outcome}, nil)
+		if (r.Reason == policy.ReasonNone) != (outcome == policy.Allow) {
+			t.Errorf("decision %q has the reason %q", outcome, r.Reason)
 		}
 	}
 }

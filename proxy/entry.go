@@ -20,19 +20,18 @@ type entry struct {
 	rec      audit.Record
 	released time.Time // when the request gave back its place in the lane; zero: it has not, or had no place
 	begun    bool
+	failed   error // of begin, which is not tried again: the Recorder may have kept the refusal
 	ended    bool
 }
 
 // begin passes the record to the Recorder. The proxy sends and answers nothing before it returns nil.
 func (e *entry) begin(ctx context.Context) error {
-	if e.begun {
-		return nil
+	if e.begun || e.failed != nil {
+		return e.failed
 	}
-	if err := e.recorder.Begin(ctx, &e.rec); err != nil {
-		return err
-	}
-	e.begun = true
-	return nil
+	e.failed = e.recorder.Begin(ctx, &e.rec)
+	e.begun = e.failed == nil
+	return e.failed
 }
 
 // complete ends the record. The caller checks that it has not ended.

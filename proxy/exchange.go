@@ -299,7 +299,7 @@ func (ex *exchange) forward(req *http.Request) (*http.Response, error) {
 func (ex *exchange) refuse(req *http.Request, ref *refusal) *http.Response {
 	ref.complete(ex.settings.RefusalStatus)
 	ex.noteRefusal(ref)
-	if err := ex.begin(ex.ctx); err != nil {
+	if err := ex.begin(context.WithoutCancel(ex.ctx)); err != nil { // the end of ctx may be what is answered
 		ref = unrecordedRefusal(err)
 		ref.complete(0)
 		ex.server.unrecorded.Add(1)

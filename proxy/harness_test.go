@@ -139,6 +139,9 @@ func (r *rig) serve() {
 		if err := <-served; err != nil {
 			r.t.Errorf("Serve: %v", err)
 		}
+		for _, fault := range r.records.faults {
+			r.t.Error(fault)
+		}
 		if n, bytes := r.server.requests.InUse(), r.server.memory.InUse(); n != 0 || bytes != 0 {
 			r.t.Errorf("%d requests that hold %d bytes are still counted", n, bytes)
 		}
@@ -232,11 +235,13 @@ type recorder struct {
 	refuse bool
 	begun  int
 	ended  []audit.Record
+	faults []string
 }
 
-func (r *recorder) Begin(context.Context, *audit.Record) error {
+func (r *recorder) Begin(_ context.Context, rec *audit.Record) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.check(rec)
 	if r.refuse {
 		return audit.ErrUnavailable
 	}
@@ -247,7 +252,15 @@ func (r *recorder) Begin(context.Context, *audit.Record) error {
 func (r *recorder) End(rec *audit.Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.check(rec)
 	r.ended = append(r.ended, *rec)
+}
+
+// check notes a record that has no decision, or a decision other than allow without a reason. newRig reports it.
+func (r *recorder) check(rec *audit.Record) {
+	if !slices.Contains(policy.Outcomes, rec.Decision) || rec.Reason == policy.ReasonNone && rec.Decision != policy.Allow {
+		r.faults = append(r.faults, fmt.Sprintf("decision %q, reason %q: %+v", rec.Decision, rec.Reason, *rec))
+	}
 }
 
 func (r *recorder) refuseFrom(now bool) {

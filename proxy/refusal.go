@@ -72,8 +72,9 @@ var classes = map[policy.Reason]class{
 // 403.
 func (r *refusal) complete(robotsStatus int) {
 	c, ok := classes[r.Reason]
-	if !ok {
-		c = classes[policy.ReasonInternal] // a reason without a row still refuses
+	if !ok { // a reason without a row still refuses
+		r.Reason = policy.ReasonInternal
+		c = classes[r.Reason]
 	}
 	if r.Reason == policy.ReasonRobots && robotsStatus != 0 {
 		c.status = robotsStatus

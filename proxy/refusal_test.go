@@ -153,3 +153,14 @@ func TestLongRuleFitsTheHeader(t *testing.T) {
 		t.Errorf("the body lacks the rule: %.300s", body)
 	}
 }
+
+// A refusal that has no reason, or one without a row, is recorded as an internal fault.
+func TestRefusalWithoutReason(t *testing.T) {
+	for _, reason := range []policy.Reason{"", "new"} {
+		ref := &refusal{Reason: reason}
+		ref.complete(0)
+		if ref.Reason != policy.ReasonInternal || ref.Outcome != policy.Error || ref.Status != 500 {
+			t.Errorf("the reason %q is completed to %+v", reason, ref)
+		}
+	}
+}

@@ -262,10 +262,11 @@ func adminHosts(cfg *config.Config) []string {
 
 // state returns what the command status shows.
 func (s *service) state() admin.State {
-	server := s.components.server
+	server, records := s.components.server, s.components.records.Stats()
 	return admin.State{
 		Listen: "http://" + boundAddress(s.cfg.Listen, s.proxyListener), Mode: s.components.control.config().Mode.String(),
 		Active: int(server.Active()), Waiting: s.components.limiter.Stats().Waiting, Tunnels: int(server.Tunnels()),
+		Records: admin.RecordCounts{Written: records.Written, Waiting: records.Waiting, Lost: records.Lost},
 	}
 }
 

@@ -36,6 +36,8 @@ func showStatus(w io.Writer, s admin.Status) error {
 		s.Version, s.Listen, s.Mode, uptime, s.PID, ready)
 	fmt.Fprintf(w, "%s in progress, of which %d wait for their place; %s.\n",
 		count(s.Active, "request"), s.Waiting, count(s.Tunnels, "tunnel"))
+	fmt.Fprintf(w, "%s written, %d wait to be written, %d lost.\n",
+		count(int(s.Records.Written), "record"), s.Records.Waiting, s.Records.Lost)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, c := range s.Counts {
 		fmt.Fprintf(t, "%8d\t%s\t%s\n", c.Requests, c.Decision, c.Reason)

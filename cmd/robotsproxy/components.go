@@ -55,8 +55,11 @@ type components struct {
 	exemptions    *exemptions
 }
 
-// observer is called with each record when it is complete. It must return quickly and must not keep the record.
-type observer func(*audit.Record)
+// observer sees all records.
+type observer struct {
+	ended func(*audit.Record) // called with each complete record; may be nil. It must return quickly and not keep it.
+	tag   string              // of the records of requests without Robotsproxy-Tag
+}
 
 // newComponents creates the components that cfg describes. It does not listen.
 func newComponents(cfg *config.Config, log *slog.Logger, observe observer) (_ *components, err error) {
@@ -426,13 +429,20 @@ func checkUsers(cfg *config.Config, users *auth.Users) error {
 	return nil
 }
 
-// observedRecorder calls observe with each complete record before it is written.
+// observedRecorder shows each record to its observer before it is written.
 type observedRecorder struct {
 	*audit.Recorder
-	observe observer
+	observer
+}
+
+func (r observedRecorder) Begin(ctx context.Context, rec *audit.Record) error {
+	rec.Tag = cmp.Or(rec.Tag, r.tag)
+	return r.Recorder.Begin(ctx, rec)
 }
 
 func (r observedRecorder) End(rec *audit.Record) {
-	r.observe(rec)
+	if r.ended != nil {
+		r.ended(rec)
+	}
 	r.Recorder.End(rec)
 }

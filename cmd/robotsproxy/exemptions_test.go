@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/config"
 	"github.com/robotsproxy/robotsproxy/internal/redistest"
 	"github.com/robotsproxy/robotsproxy/origin"
@@ -20,7 +19,7 @@ import (
 func TestExemptionsAtOnce(t *testing.T) {
 	cfg := config.Default()
 	cfg.DataDir = t.TempDir()
-	c, err := newComponents(&cfg, slog.New(slog.DiscardHandler), func(*audit.Record) {})
+	c, err := newComponents(&cfg, slog.New(slog.DiscardHandler), observer{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,8 @@
 //	robotsproxy status                 the state of a running proxy, and its decisions since the start
 //	robotsproxy stop HOST|slow HOST DELAY|bypass [HOST]|resume [HOST]|interventions
 //	                                   what a running proxy does with a host now, with a reason and an end
+//	robotsproxy audit [list|top|summary|explain ID|would-deny]
+//	                                   the records: which requests were refused or delayed, and why
 //	robotsproxy ca show|path|export|install|uninstall|rotate
 //	                                   the certificate that clients must trust
 //	robotsproxy upgrade                replace a running proxy by its new program, without a gap
@@ -82,6 +84,7 @@ const (
 	exitUnknown     = 4
 	exitInterrupted = 130
 	exitFailed      = 125 // run: robotsproxy failed
+	exitPipe        = 141 // as that of a program that SIGPIPE ends
 	exitCannotRun   = 126 // run: the program cannot be run
 	exitNoCommand   = 127 // run: the program does not exist
 )

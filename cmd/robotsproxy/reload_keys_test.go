@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/config"
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 	"github.com/robotsproxy/robotsproxy/internal/settings"
@@ -131,7 +130,7 @@ func TestReloadOfEachKey(t *testing.T) {
 		return cfg
 	}
 	const base = "grace: 30s\n" // a file that sets nothing is a fault
-	c, err := newComponents(load(base), slog.New(slog.DiscardHandler), func(*audit.Record) {})
+	c, err := newComponents(load(base), slog.New(slog.DiscardHandler), observer{})
 	if err != nil {
 		t.Fatal(err)
 	}

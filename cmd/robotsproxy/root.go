@@ -52,7 +52,7 @@ func newRoot(std stdio) *cobra.Command {
 	root.SetHelpCommand(newHelp())
 	root.AddCommand(
 		newServe(std), newRun(std), newEnv(std), newHealthcheck(std), newCheck(std), newLint(std),
-		newCacheCommand(std), newCA(std),
+		newAudit(std), newCacheCommand(std), newCA(std),
 		newStop(std), newSlow(std), newBypass(std), newResume(std), newInterventions(std), newExemptCommand(std),
 		newStatus(std), newUpgrade(std), newValidate(std), newConfigCommand(std), newReload(std), newVersion(std),
 	)
@@ -185,10 +185,14 @@ func (s *configSource) load(cmd *cobra.Command, std stdio) (*config.Config, erro
 	return cfg, err
 }
 
-// loadForAPI loads the keys by which a command finds a running instance. Faults of other keys do not keep an operator
-// from it: they are warnings.
+// loadForAPI loads the keys by which a command finds a running instance.
 func (s *configSource) loadForAPI(cmd *cobra.Command, std stdio) (*config.Config, error) {
-	cfg, warnings, err := config.LoadFor(s.options(cmd), "data_dir", "admin", "admin.listen", "admin.token_file")
+	return s.loadFor(cmd, std, "data_dir", "admin", "admin.listen", "admin.token_file")
+}
+
+// loadFor loads some keys. Faults of other keys do not keep an operator from the command: they are warnings.
+func (s *configSource) loadFor(cmd *cobra.Command, std stdio, keys ...string) (*config.Config, error) {
+	cfg, warnings, err := config.LoadFor(s.options(cmd), keys...)
 	for _, w := range warnings {
 		fmt.Fprintln(std.err, "robotsproxy: warning:", safetext.Lines(w.String()))
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -46,13 +47,21 @@ instead, and there is no summary.`,
 		if err != nil {
 			return &exitError{exitFailed, err} // other statuses are those of the child
 		}
-		return runChild(cmd.Context(), cfg, std, args)
+		list := "robotsproxy audit list"
+		if cmd.Flags().Changed("data-dir") {
+			list += " --data-dir " + clientenv.Quote(cfg.DataDir)
+		}
+		if settings.file != "" {
+			list += " --config " + clientenv.Quote(settings.file)
+		}
+		return runChild(cmd.Context(), cfg, std, args, list)
 	}
 	return cmd
 }
 
-// runChild runs args through a private proxy. Its error carries the child's exit status.
-func runChild(ctx context.Context, cfg *config.Config, std stdio, args []string) error {
+// runChild runs args through a private proxy. Its error carries the child's exit status. list is the command that lists
+// the proxy's records.
+func runChild(ctx context.Context, cfg *config.Config, std stdio, args []string, list string) error {
 	path, err := findCommand(args[0])
 	if err != nil {
 		return err
@@ -61,6 +70,7 @@ func runChild(ctx context.Context, cfg *config.Config, std stdio, args []string)
 		return runShared(ctx, cfg, std, path, args)
 	}
 	sum := newSummary()
+	sum.tag = "run-" + rand.Text()[:6]
 	line := newLiveLine(std.err)
 	private, err := startPrivate(cfg, std, sum, line)
 	if err != nil {
@@ -75,6 +85,9 @@ func runChild(ctx context.Context, cfg *config.Config, std stdio, args []string)
 	}
 	if child.ProcessState != nil { // the child was started
 		sum.report(std.err, args[0])
+		if requests, _ := sum.progress(); requests > 0 {
+			fmt.Fprintf(std.err, "robotsproxy: %s --tag %s shows each request\n", list, sum.tag)
+		}
 	}
 	return status
 }
@@ -150,7 +163,7 @@ func startPrivate(cfg *config.Config, std stdio, sum *summary, line io.Writer) (
 		return nil, fmt.Errorf("making a folder for the child: %w", err)
 	}
 	log := newLogThrough(line, std.err, cfg.Log)
-	if p.components, err = newComponents(cfg, log, sum.observe); err != nil {
+	if p.components, err = newComponents(cfg, log, observer{sum.observe, sum.tag}); err != nil {
 		return nil, err
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -182,7 +182,7 @@ func newService(cfg *config.Config, stderr io.Writer, early *heldWriter, sockets
 		metrics.Observe(r)
 		s.requests.Observe(r)
 	}
-	if s.components, err = newComponents(cfg, log, observe); err != nil {
+	if s.components, err = newComponents(cfg, log, observer{ended: observe}); err != nil {
 		return nil, err
 	}
 	if s.program, err = programPath(); err != nil {

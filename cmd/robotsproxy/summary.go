@@ -17,6 +17,7 @@ import (
 
 // summary counts the outcomes of a child's requests, and reports them after its end.
 type summary struct {
+	tag      string     // of the records
 	mu       sync.Mutex // guards the fields below
 	requests int
 	outcomes map[policy.Outcome]int

@@ -20,8 +20,14 @@ type Records struct {
 // NewRecords returns Records that write to w. They must be closed.
 func NewRecords(w io.Writer, o Options) *Records {
 	columns := []Column{
-		{Title: "id"}, {Title: "time"}, {Title: "decision"}, {Title: "crawler"}, {Title: "request", Least: 24},
-		{Title: "why", Least: 16}, {Title: "status"}, {Title: "waited"},
+		{Title: "id"},
+		{Title: "time"},
+		{Title: "decision"},
+		{Title: "crawler"},
+		{Title: "request", Least: 24},
+		{Title: "why", Least: 16},
+		{Title: "status"},
+		{Title: "waited"},
 	}
 	if o.Format == CSV {
 		columns = columns[:0]

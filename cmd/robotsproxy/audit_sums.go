@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/internal/auditview"
+)
+
+func newAuditSummary(std stdio) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "summary",
+		Short: "Count requests, refusals and the time spent waiting",
+		Long: `Count the requests of a time, those that were refused, and the time that they waited: for each crawler, or for each
+combination of the properties in --by.`,
+		Example: `  robotsproxy audit summary --since 30d
+  robotsproxy audit summary --by client,host,rule --decision deny --format csv`,
+		Args: noArgs,
+	}
+	summarize(newAuditCommand(cmd, std))
+	return cmd
+}
+
+// summarize makes c the command summary.
+func summarize(c *auditCommand) {
+	c.addFilterFlags("24h")
+	c.addFormatFlag()
+	c.addLimitFlag("", 20)
+	var by []string
+	c.listFlag(&by, "by", "count for each combination of these `PROPERTIES`: "+list(audit.Dimensions), words(audit.Dimensions))
+	var dimensions []audit.Dimension
+	c.checks = append(c.checks, func() (err error) {
+		dimensions, err = listed("--by", by, audit.Dimensions)
+		return err
+	})
+	c.answer(func(ctx context.Context, records audit.Reader, _ []string) error {
+		return c.count(c.sums(records).Summarize(ctx, auditview.Summary{Filter: c.filter, By: dimensions}))
+	})
+}
+
+// sums returns what shows counts of records.
+func (c *auditCommand) sums(records audit.Reader) *auditview.Sums {
+	return &auditview.Sums{Records: records, Options: c.options(), Out: c.std.out}
+}
+
+// count says if there are more rows than were printed.
+func (c *auditCommand) count(more bool, err error) error {
+	if more {
+		c.say("There are more rows; --limit 0 prints all.")
+	}
+	return err
+}
+
+// topics are the arguments of audit top.
+var topics = []string{"hosts", "paths", "clients", "agents", "rules", "reasons"}
+
+func newAuditTop(std stdio) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "top " + strings.Join(topics, "|"),
+		Short: "The hosts, paths, clients, agents, rules or reasons with the most requests",
+		Long: `List the hosts, paths, clients, agents, rules or reasons with the most requests. Rules are those that refused requests,
+or would have in mode enforce; --decision selects others.`,
+		Example: `  robotsproxy audit top hosts
+  robotsproxy audit top hosts --decision deny --since today
+  robotsproxy audit top rules --client news -n 50`,
+		ValidArgs: topics,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usage(fmt.Errorf("%s needs one of %s", cmd.CommandPath(), strings.Join(topics, ", ")))
+			}
+			if _, err := listed("audit top", args, topics); err != nil {
+				return usage(err)
+			}
+			return nil
+		},
+	}
+	c := newAuditCommand(cmd, std)
+	c.addFilterFlags("24h")
+	c.addFormatFlag()
+	c.addLimitFlag("n", 10)
+	c.answer(func(ctx context.Context, records audit.Reader, args []string) error {
+		return c.count(c.sums(records).Top(ctx, c.filter, audit.Dimension(strings.TrimSuffix(args[0], "s"))))
+	})
+	return cmd
+}
+
+func newAuditWouldDeny(std stdio) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "would-deny",
+		Short: "What mode enforce would have blocked, by client and host",
+		Long: `List what mode enforce would have blocked of the requests that were treated in mode report, by client and host. Read it
+before you change the mode.`,
+		Example: "  robotsproxy audit would-deny --since 30d --client news",
+		Args:    noArgs,
+	}
+	c := newAuditCommand(cmd, std)
+	c.addFilterFlags("24h")
+	c.addFormatFlag()
+	c.addLimitFlag("", 100)
+	c.answer(func(ctx context.Context, records audit.Reader, _ []string) error {
+		return c.count(c.sums(records).WouldDeny(ctx, c.filter))
+	})
+	return cmd
+}

@@ -45,6 +45,7 @@ func (l *loader) check(now time.Time) {
 	l.checkPaceKey()
 	l.checkAuth()
 	l.checkRefusal()
+	l.checkAudit()
 	l.checkClients()
 	l.checkAgents()
 	l.checkHosts()
@@ -168,6 +169,15 @@ func (l *loader) checkPaceKey() {
 func (l *loader) checkRefusal() {
 	if l.cfg.Refusal.Status == http.StatusProxyAuthRequired {
 		l.Reject("refusal.status", "found 407, expected another: 407 asks for a password")
+	}
+}
+
+// checkAudit reports a PostgreSQL without a file that names it.
+func (l *loader) checkAudit() {
+	a := l.cfg.Audit
+	if a.Store == AuditPostgres && a.DSNFile == "" && l.OK("audit.store", "audit.dsn_file") {
+		l.Reject("audit.store", "found postgres, expected audit.dsn_file beside it: a file that contains "+
+			"postgres://USER:PASSWORD@HOST/DATABASE")
 	}
 }
 
@@ -317,6 +327,7 @@ func (l *loader) checkFiles() {
 	l.checkFile("tls.cert_file", c.TLS.CertFile)
 	l.checkFile("tls.client_ca_file", c.TLS.ClientCAFile)
 	l.checkSecret("tls.key_file", c.TLS.KeyFile)
+	l.checkSecret("audit.dsn_file", c.Audit.DSNFile)
 	l.checkSecret("redis.url_file", c.Redis.URLFile)
 	l.checkSecret("egress.upstream_proxy_credentials_file", c.Egress.UpstreamProxyCredentialsFile)
 	l.checkSecret("auth.htpasswd_file", c.Auth.HtpasswdFile)

@@ -44,6 +44,15 @@ const (
 // NoJSONL is the value of Audit.JSONL without JSON lines.
 const NoJSONL = "none"
 
+// AuditStore is the database of the records.
+type AuditStore string
+
+const (
+	AuditSQLite   AuditStore = "sqlite"   // audit.db in the data directory
+	AuditPostgres AuditStore = "postgres" // of several instances, which share robots.txt files there too
+	AuditNone     AuditStore = "none"     // JSON lines alone
+)
+
 // Durability is the moment until which a decision may be in memory only.
 type Durability string
 

@@ -170,6 +170,8 @@ type Refusal struct {
 
 // Audit configures the records of requests.
 type Audit struct {
+	Store      AuditStore `reload:"restart"`
+	DSNFile    string     `as:"path" reload:"restart"` // contains the URL or the keywords of PostgreSQL
 	Durability Durability
 	JSONL      string `as:"path" reload:"restart"` // if empty, audit.jsonl in the data directory; "-" is standard output
 	// JSONLMaxSize is the size beyond which the file of the JSON lines is renamed; if 0, it is not.
@@ -281,7 +283,7 @@ func Default() Config {
 		Refusal: Refusal{Status: 403},
 		Grace:   30 * time.Second,
 		Audit: Audit{
-			Durability: DurabilityGrouped, JSONLMaxSize: 100 * mebi, JSONLKeep: 5, Buffer: 100_000,
+			Store: AuditSQLite, Durability: DurabilityGrouped, JSONLMaxSize: 100 * mebi, JSONLKeep: 5, Buffer: 100_000,
 			OnFailure: OnFailureRefuse, Query: QueryMask, ClientAddr: ClientAddrKeep, Instance: -1,
 		},
 		Store: Store{MaxSize: gibi},

@@ -35,6 +35,7 @@ var scalars = map[reflect.Type]settings.Scalar{
 	reflect.TypeFor[Subresources]():  settings.OneOf(word, SubresourcesSlot, SubresourcesPage),
 	reflect.TypeFor[PaceKey]():       settings.OneOf(word, PaceKeyHost, PaceKeyDomain, PaceKeyIP),
 	reflect.TypeFor[Spacing]():       settings.OneOf(word, SpacingEnd, SpacingStart),
+	reflect.TypeFor[AuditStore]():    settings.OneOf(word, AuditSQLite, AuditPostgres, AuditNone),
 	reflect.TypeFor[Durability]():    settings.OneOf(word, DurabilityGrouped, DurabilityStrict),
 	reflect.TypeFor[OnFailure]():     settings.OneOf(word, OnFailureRefuse, OnFailureContinue),
 	reflect.TypeFor[OnDown]():        settings.OneOf(word, OnDownSpread, OnDownRefuse, OnDownLocal),

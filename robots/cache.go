@@ -135,8 +135,7 @@ func (c *Cache) Reload(o CacheOptions) error {
 	now := *c.options.Load()
 	now.Fetch, now.Expiry, now.MaxWait, now.UnreachableAllows = o.Fetch, o.Expiry, o.MaxWait, o.UnreachableAllows
 	c.options.Store(&now)
-	c.newSeed()
-	c.recent.clear()
+	c.ForgetAll()
 	return nil
 }
 

@@ -84,6 +84,12 @@ func (c *Cache) endClaim(release func()) {
 	}
 }
 
+// ForgetAll removes all Snapshots from the memory, so that the next look-ups read the Store.
+func (c *Cache) ForgetAll() {
+	c.newSeed()
+	c.recent.clear()
+}
+
 // Forget removes the Snapshot of o from the memory if it was fetched before the given time, so that the next look-up
 // reads the Store. It is for a Snapshot that another process has replaced or removed there.
 func (c *Cache) Forget(o origin.Origin, before time.Time) {

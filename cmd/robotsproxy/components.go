@@ -37,6 +37,7 @@ type components struct {
 	addresses *egress.Addresses  // nil if requests are not paced by address
 	redis     *redislease.Client // nil without Redis
 	state     *store.State
+	postgres  *sharedDatabase // nil unless audit.store is postgres
 	files     *files
 	limiter   *ratelimit.Limiter
 	records   *audit.Recorder
@@ -94,15 +95,23 @@ func newComponents(cfg *config.Config, log *slog.Logger, observe observer) (_ *c
 	if c.redis, err = newRedis(cfg, log); err != nil {
 		return nil, err
 	}
-	c.ids.Instance = c.instanceNumber(cfg, log)
+	if c.postgres, err = newPostgres(cfg, c.state, log); err != nil {
+		return nil, err
+	}
+	if c.ids.Instance, err = c.instanceNumber(cfg, log); err != nil {
+		return nil, err
+	}
 	if c.limiter, err = newLimiter(cfg, c.redis, c.state); err != nil {
 		return nil, err
 	}
 	if c.records, err = newRecords(cfg, log); err != nil {
 		return nil, err
 	}
-	if c.files, err = newFiles(cfg, transport, c.state, c.paused(cfg), log, c.fetchOptions(cfg)); err != nil {
+	if c.files, err = newFiles(cfg, transport, c.keptFiles(), c.paused(cfg), log, c.fetchOptions(cfg)); err != nil {
 		return nil, err
+	}
+	if c.postgres != nil {
+		c.postgres.watch(c.files.Cache)
 	}
 	pace, recorder := c.pace(cfg), observedRecorder{c.records, observe}
 	if c.certificates, err = newCertificates(cfg); err != nil {
@@ -149,11 +158,15 @@ func (t ownTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // instanceNumber returns the number of this instance in the ids of its records. If none is configured, it differs from
-// the numbers of all instances that share the Redis server, or, without Redis, from those of the next 1023 starts with
-// this state.db.
-func (c *components) instanceNumber(cfg *config.Config, log *slog.Logger) func() int {
-	if c.redis != nil && cfg.Audit.Instance < 0 {
-		return c.redis.Number
+// the numbers of all instances that share the Redis server, or, without Redis, the PostgreSQL server, or, without both,
+// from those of the next 1023 starts with this state.db.
+func (c *components) instanceNumber(cfg *config.Config, log *slog.Logger) (func() int, error) {
+	switch {
+	case cfg.Audit.Instance >= 0:
+	case c.redis != nil:
+		return c.redis.Number, nil
+	case c.postgres != nil:
+		return c.postgres.takeNumber(log)
 	}
 	n := cfg.Audit.Instance
 	if n < 0 {
@@ -164,7 +177,7 @@ func (c *components) instanceNumber(cfg *config.Config, log *slog.Logger) func()
 		}
 		n = int(starts % audit.Instances)
 	}
-	return func() int { return n }
+	return func() int { return n }, nil
 }
 
 // close closes the components that newComponents opened: those that send requests first, then those that pace them,
@@ -174,11 +187,17 @@ func (c *components) close() error {
 	if c.server != nil {
 		err = c.server.Close()
 	}
+	if c.postgres != nil {
+		c.postgres.unwatch()
+	}
 	if c.files != nil {
 		c.files.Close()
 	}
 	if c.limiter != nil {
 		c.limiter.Close()
+	}
+	if c.postgres != nil {
+		err = errors.Join(err, c.postgres.close())
 	}
 	if c.redis != nil {
 		err = errors.Join(err, c.redis.Close())
@@ -199,6 +218,9 @@ func (c *components) runDaily(ctx context.Context, log *slog.Logger) {
 	defer day.Stop()
 	for {
 		prune(ctx, c.state, log)
+		if c.postgres != nil {
+			c.postgres.prune(ctx, log)
+		}
 		select {
 		case <-day.C:
 			warnExpiry(c.ca, log)

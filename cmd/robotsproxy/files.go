@@ -36,7 +36,7 @@ type files struct {
 }
 
 func newFiles(
-	cfg *config.Config, transport http.RoundTripper, state *store.State, paused func(host string) time.Time,
+	cfg *config.Config, transport http.RoundTripper, kept robots.Store, paused func(host string) time.Time,
 	log *slog.Logger, option cacheOption,
 ) (*files, error) {
 	own, err := readOwn(cfg.Hosts)
@@ -45,7 +45,7 @@ func newFiles(
 	}
 	cache, err := newCache(cfg, transport, func(f *fetch.Options, o *robots.CacheOptions) {
 		option(f, o)
-		o.Store, o.Paused, o.MaxFetches = state, paused, maxFetches()
+		o.Store, o.Paused, o.MaxFetches = kept, paused, maxFetches()
 		o.Changed = func(c robots.Change) { logChange(log, c) }
 		o.StoreFailed = storeFailed(log)
 	})
@@ -130,15 +130,15 @@ func (f *files) Peek(ctx context.Context, o origin.Origin) (*robots.Snapshot, er
 	return f.Cache.Peek(ctx, o)
 }
 
-// history lists the origins in state.db, and those that wait to be written there.
+// history lists the origins in the store, and those that wait to be written there.
 type history struct {
-	*store.State
-	unsaved func() []origin.Origin
+	admin.History // a *store.State or *store.SharedFiles
+	unsaved       func() []origin.Origin
 }
 
 // Origins returns at most limit origins, in the order of State.Origins.
 func (h history) Origins(ctx context.Context, host string, limit int) ([]origin.Origin, error) {
-	all, err := h.State.Origins(ctx, host, limit)
+	all, err := h.History.Origins(ctx, host, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -177,13 +177,7 @@ func logChange(log *slog.Logger, c robots.Change) {
 // storeFailed returns a function that logs errors of the store, at most one per minute: a full disk causes one per
 // fetch.
 func storeFailed(log *slog.Logger) func(error) {
-	var last atomic.Int64 // Unix time
-	return func(err error) {
-		now, then := time.Now().Unix(), last.Load()
-		if now-then >= 60 && last.CompareAndSwap(then, now) {
-			log.Warn("state.db cannot be used: robots.txt files that it cannot return or store are fetched again", "err", err)
-		}
-	}
+	return minutely(log, "state.db cannot be used: robots.txt files that it cannot return or store are fetched again")
 }
 
 // cacheOption changes the options of a cache.

@@ -56,6 +56,8 @@ var otherValues = map[string]string{
 	"usage":                                  "enforce",
 	"grace":                                  "5s",
 	"drain_delay":                            "1s",
+	"audit.store":                            "none",
+	"audit.dsn_file":                         "FILE",
 	"audit.jsonl":                            "other.jsonl",
 	"audit.durability":                       "strict",
 	"audit.jsonl_max_size":                   "1MiB",

@@ -19,6 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
 
+	"github.com/robotsproxy/robotsproxy/internal/pgtest"
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
@@ -45,7 +46,7 @@ func testMain(m *testing.M) int {
 		return 1
 	}
 	os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
-	if status := m.Run(); status != 0 {
+	if status := pgtest.Run(m); status != 0 {
 		return status
 	}
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections() // of the tests

@@ -227,7 +227,7 @@ func (s *service) newAdmin(metrics *admin.Metrics) error {
 		Reload:     func() ([]admin.Change, error) { return s.reloadFor("robotsproxy reload") },
 		Metrics:    metrics, Gauges: append(s.components.gauges(), s.reloads.gauge()),
 		CA: onboarding.CA(s.components.ca), PAC: newPAC(s.cfg, s.proxyListener),
-		Files: s.components.files, History: history{s.components.state, s.components.files.Unsaved},
+		Files: s.components.files, History: history{s.components.pastFiles(), s.components.files.Unsaved},
 		Interventions: s.components.interventions,
 		Upgrade:       s.upgrade,
 	})

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/admin"
+	"github.com/robotsproxy/robotsproxy/config"
+	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/store"
+)
+
+// sharedDatabase is the PostgreSQL database of several instances, with what this instance has there.
+type sharedDatabase struct {
+	*store.Postgres
+	files  *store.SharedFiles
+	number *store.Number // nil if another source gives it
+
+	end     context.CancelFunc // ends watching
+	watched sync.WaitGroup
+}
+
+// newPostgres opens the configured PostgreSQL. It returns nil if none is configured.
+func newPostgres(cfg *config.Config, state *store.State, log *slog.Logger) (*sharedDatabase, error) {
+	if cfg.Audit.Store != config.AuditPostgres {
+		return nil, nil
+	}
+	p, err := openPostgres(context.Background(), cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &sharedDatabase{Postgres: p, files: p.Share(state, store.SharedOptions{
+		ClaimTime: min(5*time.Second, cfg.Robots.Timeout),
+		Failed:    minutely(log, "PostgreSQL cannot be used: this instance fetches robots.txt files for itself"),
+	})}, nil
+}
+
+// openPostgres opens the database that audit.dsn_file names.
+func openPostgres(ctx context.Context, cfg *config.Config) (*store.Postgres, error) {
+	dsn, err := os.ReadFile(cfg.Audit.DSNFile)
+	if err != nil {
+		return nil, usage(fmt.Errorf("reading audit.dsn_file: %w", err))
+	}
+	p, err := store.OpenPostgres(ctx, strings.TrimSpace(string(dsn)))
+	if err != nil {
+		return nil, usage(fmt.Errorf("audit.dsn_file: %w", err))
+	}
+	return p, nil
+}
+
+// minutely returns a function that logs errors, at most one per minute.
+func minutely(log *slog.Logger, text string) func(error) {
+	var last atomic.Int64 // Unix time
+	return func(err error) {
+		now, then := time.Now().Unix(), last.Load()
+		if now-then >= 60 && last.CompareAndSwap(then, now) {
+			log.Warn(text, "err", err)
+		}
+	}
+}
+
+// keptFiles returns the store of the robots.txt files.
+func (c *components) keptFiles() robots.Store {
+	if c.postgres != nil {
+		return c.postgres.files
+	}
+	return c.state
+}
+
+// pastFiles returns the store of the earlier robots.txt files.
+func (c *components) pastFiles() admin.History {
+	if c.postgres != nil {
+		return c.postgres.files
+	}
+	return c.state
+}
+
+// watch makes cache read a file again that another instance has fetched or purged.
+func (d *sharedDatabase) watch(cache *robots.Cache) {
+	ctx, cancel := context.WithCancel(context.Background())
+	d.end = cancel
+	d.watched.Go(func() { d.files.Watch(ctx, cache.Forget, cache.ForgetAll) })
+}
+
+// unwatch returns after the last call of the cache.
+func (d *sharedDatabase) unwatch() {
+	if d.end != nil {
+		d.end()
+		d.watched.Wait()
+	}
+}
+
+// takeNumber returns the number of this instance, which no other instance at this database has.
+func (d *sharedDatabase) takeNumber(log *slog.Logger) (func() int, error) {
+	failed := minutely(log, "the number of this instance is not renewed: without PostgreSQL for ten minutes, another may take it")
+	number, err := d.Number(context.Background(), failed)
+	if err != nil {
+		return nil, err
+	}
+	d.number = number
+	return number.Get, nil
+}
+
+// prune deletes old versions.
+func (d *sharedDatabase) prune(ctx context.Context, log *slog.Logger) {
+	if _, err := d.files.Prune(ctx, time.Now().Add(-versionRetention)); err != nil && ctx.Err() == nil {
+		log.Warn("old robots.txt files cannot be dropped from PostgreSQL", "err", err)
+	}
+}
+
+func (d *sharedDatabase) close() (err error) {
+	if d.number != nil {
+		err = d.number.Close()
+	}
+	return errors.Join(err, d.Close())
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/internal/pgtest"
+	"github.com/robotsproxy/robotsproxy/internal/robotstest"
+)
+
+// postgresConfig returns the configuration of instances that share a database.
+func postgresConfig(t *testing.T, dsn string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "dsn")
+	if err := os.WriteFile(file, []byte(dsn+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("audit: {store: postgres, dsn_file: %s}\n", file)
+}
+
+// robotsFetches returns how often the origin was asked for the robots.txt of b.example.
+func (f *fleet) robotsFetches() (n int) {
+	for _, r := range f.site.Requests() {
+		if r.Target == "/robots.txt" && strings.HasPrefix(r.Host, "b.example") {
+			n++
+		}
+	}
+	return n
+}
+
+// askAll sends n requests at once, through the instances in turn, for a path that is disallowed, and returns the number
+// of each status.
+func (f *fleet) askAll(n int) map[int]int {
+	f.t.Helper()
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	got := make(map[int]int)
+	target := fmt.Sprintf("http://b.example:%d/private", f.site.Port())
+	for i := range n {
+		all.Go(func() {
+			proxy := &url.URL{Scheme: "http", Host: f.instances[i%len(f.instances)].proxy}
+			transport := &http.Transport{Proxy: http.ProxyURL(proxy)}
+			defer transport.CloseIdleConnections()
+			status := 0
+			if resp, err := (&http.Client{Transport: transport, Timeout: time.Minute}).Get(target); err == nil {
+				resp.Body.Close()
+				status = resp.StatusCode
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			got[status]++
+		})
+	}
+	all.Wait()
+	return got
+}
+
+// command runs the program against the instance i.
+func (f *fleet) command(i int, args ...string) string {
+	f.t.Helper()
+	cmd := exec.Command(binaryPath, append(args, "--data-dir", f.instances[i].dir)...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		f.t.Fatalf("robotsproxy %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// TestInstancesFetchOnce asks four instances at the same moment for one host, and then refreshes and purges its
+// robots.txt at one of them.
+func TestInstancesFetchOnce(t *testing.T) {
+	dsn := pgtest.Database(t)
+	f := newFleet(t, 4, postgresConfig(t, dsn))
+	slowly := func(body string) {
+		f.site.SetPage("b.example", "/robots.txt", func(w http.ResponseWriter, _ *http.Request) {
+			time.Sleep(300 * time.Millisecond)
+			fmt.Fprint(w, body)
+		})
+	}
+	slowly("User-agent: *\nDisallow: /private\n")
+	if got := f.askAll(200); got[http.StatusForbidden] != 200 {
+		t.Errorf("status of 200 requests: %v", got)
+	}
+	if n := f.robotsFetches(); n != 1 {
+		t.Errorf("four instances have asked %d times for one robots.txt, want 1", n)
+	}
+	host := fmt.Sprintf("http://b.example:%d", f.site.Port())
+	for i := range 4 {
+		if out := f.command(i, "cache", "ls"); !strings.Contains(out, host) {
+			t.Errorf("cache ls of instance %d: %s", i, out)
+		}
+	}
+	slowly("User-agent: *\nDisallow: /private\nDisallow: /more\n")
+	f.command(0, "cache", "refresh", host)
+	settle(t, "all instances use the refreshed file", func() bool {
+		return f.askAll(8)[http.StatusForbidden] == 8 && strings.Contains(f.command(3, "cache", "show", host), "/more")
+	})
+	if n := f.robotsFetches(); n != 2 {
+		t.Errorf("%d fetches after a refresh at one instance, want 2", n)
+	}
+	f.command(1, "cache", "purge", host)
+	time.Sleep(200 * time.Millisecond) // until the others know
+	if got := f.askAll(200); got[http.StatusForbidden] != 200 {
+		t.Errorf("status of 200 requests after a purge: %v", got)
+	}
+	if n := f.robotsFetches(); n != 3 {
+		t.Errorf("%d fetches after a purge at one instance, want 3", n)
+	}
+	checkNumbers(t, f)
+}
+
+// checkNumbers compares the numbers in the ids of the instances' records.
+func checkNumbers(t *testing.T, f *fleet) {
+	t.Helper()
+	of := make(map[audit.ID]int)
+	for i, s := range f.instances {
+		for _, r := range s.records(t) {
+			number := r.ID % audit.Instances
+			if other, taken := of[number]; taken && other != i {
+				t.Fatalf("the instances %d and %d have the number %d", other, i, number)
+			}
+			of[number] = i
+		}
+	}
+	if len(of) != len(f.instances) {
+		t.Errorf("%d numbers for %d instances", len(of), len(f.instances))
+	}
+}
+
+// TestInstancesWithoutPostgres stops the server of running instances: each goes on with what it has, and fetches for
+// itself.
+func TestInstancesWithoutPostgres(t *testing.T) {
+	server := pgtest.Start(t)
+	f := newFleet(t, 2, postgresConfig(t, server.Database(t)))
+	server.Stop()
+	f.site.SetRobots("b.example", robotstest.Robots{Body: "User-agent: *\nDisallow: /private\n"})
+	if got := f.askAll(20); got[http.StatusForbidden] != 20 {
+		t.Errorf("status of 20 requests without PostgreSQL: %v", got)
+	}
+	if n := f.robotsFetches(); n != 2 {
+		t.Errorf("%d fetches without PostgreSQL, want one of each instance", n)
+	}
+	server.Restart(t)
+	if got := f.askAll(20); got[http.StatusForbidden] != 20 {
+		t.Errorf("status of 20 requests after the return: %v", got)
+	}
+	for _, s := range f.instances {
+		if strings.Contains(s.log.String(), pgtest.Password) {
+			t.Error("the log contains the password of PostgreSQL")
+		}
+	}
+}

@@ -24,13 +24,11 @@ func appendRecord(b []byte, r *Record) []byte {
 	return append(e.b, '}')
 }
 
-// AppendCanonical appends the JSON of r with its times cut to microseconds. A record has the same canonical JSON before
-// it is stored and after it is read back, so it is what audit/seal hashes.
+// AppendCanonical appends the JSON of the normal form of r. A record has the same canonical JSON before it is stored and
+// after it is read back, so it is what audit/seal hashes.
 func AppendCanonical(b []byte, r *Record) []byte {
 	c := *r
-	for _, t := range []*time.Time{&c.Time, &c.RobotsFetchedAt, &c.SentAt, &c.ReleasedAt, &c.EndedAt} {
-		*t = t.Truncate(time.Microsecond)
-	}
+	c.Normal()
 	return appendRecord(b, &c)
 }
 
@@ -157,11 +155,9 @@ func (e *encoder) time(t time.Time) {
 // escapes; most do not.
 func (e *encoder) string(s string, most int) {
 	s = s[:runeStart(s, most)]
-	for i := range len(s) {
-		if c := s[i]; c < 0x20 || c >= 0x7f || c == '"' || c == '\\' {
-			e.escaped(s, most)
-			return
-		}
+	if !isPlain(s) {
+		e.escaped(s, most)
+		return
 	}
 	e.b = append(append(append(e.b, '"'), s...), '"')
 }

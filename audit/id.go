@@ -12,9 +12,13 @@ import (
 // instance's number. IDs of one instance increase, so they sort in order of arrival.
 type ID int64
 
-const instanceBits = 10
+// InstanceBits is the number of bits of an ID for the instance; the others count microseconds since the year 2026.
+const InstanceBits = 10
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// FirstMinute is the first minute of 2026, in minutes since 1970.
+var FirstMinute = epoch.Unix() / 60
 
 // alphabet is the order-preserving base32 of RFC 4648 section 7 in lower case.
 var alphabet = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
@@ -47,13 +51,16 @@ func (id *ID) UnmarshalText(b []byte) (err error) {
 }
 
 // Time returns the time at which the ID was made, to the microsecond.
-func (id ID) Time() time.Time { return epoch.Add(time.Duration(id>>instanceBits) * time.Microsecond) }
+func (id ID) Time() time.Time { return epoch.Add(time.Duration(id>>InstanceBits) * time.Microsecond) }
+
+// Instance returns the number of the instance that made the ID.
+func (id ID) Instance() int { return int(id & (Instances - 1)) }
 
 // IDAt returns the least ID that is made at t or later. It is at least 1.
-func IDAt(t time.Time) ID { return max(1, ID(t.Sub(epoch).Microseconds()<<instanceBits)) }
+func IDAt(t time.Time) ID { return max(1, ID(t.Sub(epoch).Microseconds()<<InstanceBits)) }
 
 // Instances is the number of instances whose IDs differ.
-const Instances = 1 << instanceBits
+const Instances = 1 << InstanceBits
 
 // Sequence generates the IDs of one instance.
 type Sequence struct {
@@ -71,7 +78,7 @@ func (s *Sequence) Next(now time.Time) ID {
 		last := s.last.Load()
 		next := max(micros, last+1)
 		if s.last.CompareAndSwap(last, next) {
-			return ID(next<<instanceBits | int64(instance&(Instances-1)))
+			return ID(next<<InstanceBits | int64(instance&(Instances-1)))
 		}
 	}
 }

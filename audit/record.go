@@ -127,12 +127,14 @@ func (m Millis) append(b []byte) []byte {
 	return b
 }
 
-// UnmarshalJSON parses the result of MarshalJSON.
+// UnmarshalJSON parses the result of MarshalJSON. Zero becomes a nanosecond, since a Record omits an unknown duration.
 func (m *Millis) UnmarshalJSON(b []byte) error {
 	ms, err := strconv.ParseFloat(string(b), 64)
 	if err != nil {
 		return fmt.Errorf("audit: %q is not a number of milliseconds", b)
 	}
-	*m = Millis(math.Round(ms*1000) * float64(time.Microsecond))
+	if *m = Millis(math.Round(ms*1000) * float64(time.Microsecond)); *m == 0 {
+		*m = 1
+	}
 	return nil
 }

@@ -3,13 +3,19 @@ package store
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 )
 
+var errReadOnly = errors.New("it is opened to read only")
+
 // change calls steps in one transaction.
-func (s *State) change(ctx context.Context, steps func(*sql.Tx) error) error {
-	tx, err := s.begin(ctx)
+func (f *file) change(ctx context.Context, steps func(*sql.Tx) error) error {
+	if f.write == nil {
+		return errReadOnly
+	}
+	tx, err := f.begin(ctx)
 	if err != nil {
 		return err
 	}
@@ -23,12 +29,12 @@ func (s *State) change(ctx context.Context, steps func(*sql.Tx) error) error {
 	return tx.Commit()
 }
 
-// begin waits while another process writes, for as long as the State's Wait and ctx allow. SQLite's own wait ignores
+// begin waits while another process writes, for as long as the file's wait and ctx allow. SQLite's own wait ignores
 // ctx.
-func (s *State) begin(ctx context.Context) (*sql.Tx, error) {
+func (f *file) begin(ctx context.Context) (*sql.Tx, error) {
 	var busy error
-	for end := time.Now().Add(s.wait); ; {
-		tx, err := s.write.BeginTx(ctx, nil)
+	for end := time.Now().Add(f.wait); ; {
+		tx, err := f.write.BeginTx(ctx, nil)
 		switch {
 		case err == nil:
 			return tx, nil
@@ -43,8 +49,8 @@ func (s *State) begin(ctx context.Context) (*sql.Tx, error) {
 
 // exec executes text in a transaction and returns the number of rows that it changed, without those that triggers
 // removed (sqlite3_changes).
-func (s *State) exec(ctx context.Context, text string, args ...any) (rows int64, err error) {
-	err = s.change(ctx, func(tx *sql.Tx) error {
+func (f *file) exec(ctx context.Context, text string, args ...any) (rows int64, err error) {
+	err = f.change(ctx, func(tx *sql.Tx) error {
 		result, err := tx.ExecContext(ctx, text, args...)
 		if err != nil {
 			return err

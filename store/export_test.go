@@ -34,7 +34,7 @@ func MakeOld(path string, version int, texts ...string) error {
 		tables = append(tables, string(text))
 	}
 	texts = append(tables, texts...)
-	texts = append(texts, fmt.Sprintf("PRAGMA application_id = %d", applicationID), fmt.Sprintf("PRAGMA user_version = %d", version))
+	texts = append(texts, fmt.Sprintf("PRAGMA application_id = %d", stateTables.applicationID), fmt.Sprintf("PRAGMA user_version = %d", version))
 	for _, text := range texts {
 		if _, err := db.Exec(text); err != nil {
 			return fmt.Errorf("%s: %w", text, err)

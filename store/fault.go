@@ -9,14 +9,14 @@ import (
 )
 
 // fail adds to err the failed operation, the file and a remedy.
-func (s *State) fail(act string, err error) error {
+func (f *file) fail(act string, err error) error {
 	if err == nil {
 		return nil
 	}
 	if help := remedy(err); help != "" {
-		return fmt.Errorf("store: %s: %s: %w; %s", s.path, act, err, help)
+		return fmt.Errorf("store: %s: %s: %w; %s", f.path, act, err, help)
 	}
-	return fmt.Errorf("store: %s: %s: %w", s.path, act, err)
+	return fmt.Errorf("store: %s: %s: %w", f.path, act, err)
 }
 
 // remedy returns advice for the operator, if SQLite's message does not contain it.

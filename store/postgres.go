@@ -172,7 +172,7 @@ func numbered(text string) string {
 var postgresMigrations embed.FS
 
 // migrationLock is the key of the advisory lock that one instance holds while it updates the tables ("RPst").
-const migrationLock = applicationID
+const migrationLock = 0x52507374
 
 const versionSQL = `
 CREATE TABLE IF NOT EXISTS robotsproxy_schema (single integer PRIMARY KEY CHECK (single = 1), version integer NOT NULL)`

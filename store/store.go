@@ -52,13 +52,10 @@ type Options struct {
 // State is the database of one instance. It is safe for concurrent use: reads do not wait for writes, and writes run
 // one after another.
 type State struct {
-	path   string
-	wait   time.Duration
+	file
 	limits limits
 	used   func(origin.Origin) bool
-	grown  int64   // bytes since makeRoom counted the pages; guarded by the transaction on write
-	write  *sql.DB // one connection
-	read   *sql.DB // up to readers connections, read-only
+	grown  int64 // bytes since makeRoom counted the pages; guarded by the transaction on write
 
 	load, hasBody, addBody, replace, prolong, addVersion, dropVersions, addChange *sql.Stmt
 }
@@ -87,7 +84,7 @@ func Open(o Options) (*State, error) {
 		o.Used = func(origin.Origin) bool { return false }
 	}
 	for end := time.Now().Add(o.Wait); ; time.Sleep(again) {
-		s := &State{path: path, wait: o.Wait, limits: newLimits(o.MaxSize), used: o.Used}
+		s := &State{file: file{path: path, wait: o.Wait}, limits: newLimits(o.MaxSize), used: o.Used}
 		err := s.open()
 		if err == nil {
 			return s, nil
@@ -115,7 +112,7 @@ func (s *State) open() (err error) {
 	if s.write, err = connect(s.path, s.wait, 1, append(log, "_journal_mode=WAL", "_txlock=immediate")...); err != nil {
 		return err
 	}
-	if err = migrate(context.Background(), s.write); err != nil {
+	if err = migrate(context.Background(), s.write, stateTables); err != nil {
 		return err
 	}
 	if err = hasten(s.write); err != nil {
@@ -188,15 +185,4 @@ func (s *State) prepare() (err error) {
 		}
 	}
 	return nil
-}
-
-// Close ends all operations and closes the file. Later calls return an error.
-func (s *State) Close() error {
-	var faults []error
-	for _, db := range []*sql.DB{s.read, s.write} { // closing the last connection empties the log
-		if db != nil {
-			faults = append(faults, db.Close())
-		}
-	}
-	return s.fail("closing the database", errors.Join(faults...))
 }

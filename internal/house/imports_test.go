@@ -57,7 +57,7 @@ var mayImport = map[string][]string{
 	"robots/fetch":         {"origin"},
 	"rules":                {},
 	"rules/robotstxt":      {"rules"},
-	"store":                {"policy", "robots", "robots/fetch", "ratelimit", "origin"},
+	"store":                {"audit", "policy", "robots", "robots/fetch", "ratelimit", "origin"},
 }
 
 // owners lists the packages that may import an outside module. Most modules have one.

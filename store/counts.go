@@ -1,0 +1,110 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/policy"
+)
+
+// hourKey is the key of a row of hours. All but the hour are ids of names.
+type hourKey struct{ hour, decision, host, client, agent, reason, rule int64 }
+
+type minuteKey struct{ minute, decision, reason int64 }
+
+// tally is a sum over requests. waited is in microseconds.
+type tally struct{ n, waited, bytes, failed, deviating int64 }
+
+// counted is how a record was counted.
+type counted struct {
+	minute int64
+	key    hourKey
+	tally  tally
+}
+
+// counts are the changes to the tables of sums that a batch makes.
+type counts struct {
+	minutes map[minuteKey]int64
+	hours   map[hourKey]tally
+}
+
+func newCounts() counts {
+	return counts{minutes: make(map[minuteKey]int64), hours: make(map[hourKey]tally)}
+}
+
+// counted returns how e counts.
+func (b *batch) counted(ctx context.Context, tx *sql.Tx, e *audit.Entry, day int64) (c counted, err error) {
+	at := e.ID.Time()
+	c.minute, c.key.hour = at.Unix()/60, hourOf(at)
+	for _, each := range []struct {
+		id   *int64
+		text string
+	}{
+		{&c.key.decision, string(e.Decision)},
+		{&c.key.host, e.Host},
+		{&c.key.client, e.Client},
+		{&c.key.agent, e.Agent},
+		{&c.key.reason, string(e.Reason)},
+		{&c.key.rule, audit.RuleText(e.RuleLine, e.Rule)},
+	} {
+		if *each.id, err = b.names.id(ctx, tx, name{each.text}, day); err != nil {
+			return c, err
+		}
+	}
+	c.tally = tally{n: 1, waited: int64(e.Waited) / 1000, bytes: e.Bytes}
+	if e.Decision == policy.Error || e.Reason == policy.ReasonUpstream {
+		c.tally.failed = 1
+	}
+	if e.Deviation != "" {
+		c.tally.deviating = 1
+	}
+	return c, nil
+}
+
+// add adds sign times c.
+func (s *counts) add(c counted, sign int64) {
+	if c.tally.n == 0 {
+		return // a request of the proxy
+	}
+	s.minutes[minuteKey{c.minute, c.key.decision, c.key.reason}] += sign
+	t := s.hours[c.key]
+	t.n += sign * c.tally.n
+	t.waited += sign * c.tally.waited
+	t.bytes += sign * c.tally.bytes
+	t.failed += sign * c.tally.failed
+	t.deviating += sign * c.tally.deviating
+	s.hours[c.key] = t
+}
+
+const (
+	addMinuteSQL = `INSERT INTO minutes (minute, decision, reason, n) VALUES (?, ?, ?, ?)
+ON CONFLICT (minute, decision, reason) DO UPDATE SET n = minutes.n + excluded.n`
+	addHourSQL = `INSERT INTO hours (hour, decision, host, client, agent, reason, rule, n, waited, bytes, failed, deviating)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (hour, decision, host, client, agent, reason, rule) DO UPDATE SET n = hours.n + excluded.n,
+	waited = hours.waited + excluded.waited, bytes = hours.bytes + excluded.bytes, failed = hours.failed + excluded.failed,
+	deviating = hours.deviating + excluded.deviating`
+)
+
+func (b *batch) writeCounts(ctx context.Context, tx *sql.Tx) error {
+	for k, n := range b.counts.minutes {
+		if n == 0 {
+			continue
+		}
+		if _, err := tx.StmtContext(ctx, b.addMinute).ExecContext(ctx, k.minute, k.decision, k.reason, n); err != nil {
+			return err
+		}
+	}
+	for k, t := range b.counts.hours {
+		if t == (tally{}) {
+			continue
+		}
+		_, err := tx.StmtContext(ctx, b.addHour).ExecContext(ctx, k.hour, k.decision, k.host, k.client, k.agent, k.reason, k.rule,
+			t.n, t.waited, t.bytes, t.failed, t.deviating)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

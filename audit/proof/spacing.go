@@ -3,6 +3,7 @@ package proof
 import (
 	"cmp"
 	"context"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -74,12 +75,18 @@ func (s *SpacingSum) OK() bool { return s.Violations == 0 && s.Contradictions ==
 // Spacing measures the gaps between all requests that were sent and that f selects, and compares them with the Delays
 // that their records require: see Gaps. Its memory grows with the numbers of lanes and of their different gaps.
 func Spacing(ctx context.Context, r audit.Reader, f audit.Filter) (*SpacingReport, error) {
+	return SpacingOf(Gaps(ctx, r, f), func(*Gap) {})
+}
+
+// SpacingOf is Spacing of the results of Gaps. It calls each with every gap.
+func SpacingOf(gaps iter.Seq2[*Gap, error], each func(*Gap)) (*SpacingReport, error) {
 	m := measures{}
-	for g, err := range Gaps(ctx, r, f) {
+	for g, err := range gaps {
 		if err != nil {
 			return nil, err
 		}
 		m.add(g)
+		each(g)
 	}
 	return m.report(), nil
 }

@@ -19,6 +19,7 @@ const module = "github.com/robotsproxy/robotsproxy/"
 var mayImport = map[string][]string{
 	"admin":                {"audit", "robots", "rules", "policy", "origin", "internal/durable", "internal/safetext"},
 	"audit":                {"policy", "robots", "ratelimit", "internal/safetext"},
+	"audit/dossier":        {"audit", "audit/export", "audit/proof", "origin", "policy", "robots", "internal/auditview", "internal/safetext"},
 	"audit/export":         {"audit", "policy", "internal/auditview", "internal/safetext"},
 	"audit/proof":          {"audit"},
 	"audit/seal":           {"audit", "internal/durable"},

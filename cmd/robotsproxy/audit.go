@@ -15,6 +15,7 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/config"
+	"github.com/robotsproxy/robotsproxy/store"
 )
 
 func newAudit(std stdio) *cobra.Command {
@@ -35,7 +36,7 @@ that folder, on any machine.`,
 			return nil
 		},
 	}
-	summarize(newAuditCommand(cmd, std))
+	summarize(newAuditCommand(cmd, std), "24h")
 	cmd.AddCommand(newAuditList(std), newAuditTop(std), newAuditSummary(std), newAuditExplain(std), newAuditWouldDeny(std))
 	return cmd
 }
@@ -115,5 +116,5 @@ func openRecords(cfg *config.Config) (recordStore, error) {
 		return nil, usage(fmt.Errorf("%s has no records (%s is missing).\n  robotsproxy serve writes them there;"+
 			" for another data folder or a copy of one: --data-dir DIR", cfg.DataDir, filepath.Base(path)))
 	}
-	return nil, fmt.Errorf("%s cannot be read by this version", path)
+	return store.OpenRecords(store.RecordsOptions{Path: path, ReadOnly: true})
 }

@@ -94,7 +94,7 @@ func (c *auditCommand) addLimitFlag(short string, limit int) {
 // options returns the options of the output.
 func (c *auditCommand) options() auditview.Options {
 	return auditview.Options{
-		Format: auditview.Format(c.format), Width: columns(c.std.out), Colour: hasColour(c.std.out), Zone: c.zone(),
+		Format: auditview.Format(c.format), Width: columns(c.std.out), Colour: hasColour(c.std.out), Zone: c.zone(), Now: time.Now(),
 	}
 }
 

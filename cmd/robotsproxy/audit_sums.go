@@ -21,13 +21,13 @@ combination of the properties in --by.`,
   robotsproxy audit summary --by client,host,rule --decision deny --format csv`,
 		Args: noArgs,
 	}
-	summarize(newAuditCommand(cmd, std))
+	summarize(newAuditCommand(cmd, std), "")
 	return cmd
 }
 
-// summarize makes c the command summary.
-func summarize(c *auditCommand) {
-	c.addFilterFlags("24h")
+// summarize makes c the command summary. since is the default of --since.
+func summarize(c *auditCommand, since string) {
+	c.addFilterFlags(since)
 	c.addFormatFlag()
 	c.addLimitFlag("", 20)
 	var by []string
@@ -79,7 +79,7 @@ or would have in mode enforce; --decision selects others.`,
 		},
 	}
 	c := newAuditCommand(cmd, std)
-	c.addFilterFlags("24h")
+	c.addFilterFlags("")
 	c.addFormatFlag()
 	c.addLimitFlag("n", 10)
 	c.answer(func(ctx context.Context, records audit.Reader, args []string) error {
@@ -98,7 +98,7 @@ before you change the mode.`,
 		Args:    noArgs,
 	}
 	c := newAuditCommand(cmd, std)
-	c.addFilterFlags("24h")
+	c.addFilterFlags("")
 	c.addFormatFlag()
 	c.addLimitFlag("", 100)
 	c.answer(func(ctx context.Context, records audit.Reader, _ []string) error {

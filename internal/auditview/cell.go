@@ -44,7 +44,7 @@ func (c cell) styled(colour bool) string {
 // key is a text that a table shows as "-" if it is empty.
 type key string
 
-func newCell(v any, zone *time.Location) cell {
+func newCell(v any, o Options) cell {
 	switch v := v.(type) {
 	case policy.Outcome:
 		return cell{text: string(v), style: outcomeStyle(v)}
@@ -53,7 +53,7 @@ func newCell(v any, zone *time.Location) cell {
 	case time.Duration:
 		return cell{text: Duration(v), right: true}
 	case time.Time:
-		return cell{text: Moment(v, zone)}
+		return cell{text: o.moment(v), right: o.Width > 0}
 	case key:
 		return cell{text: cmp.Or(safetext.Text(string(v)), "-")}
 	}
@@ -125,6 +125,21 @@ func Moment(t time.Time, zone *time.Location) string {
 		zone = time.UTC
 	}
 	return t.In(zone).Format(time.DateTime)
+}
+
+// moment returns t for a table.
+func (o Options) moment(t time.Time) string {
+	s, now := Moment(t, o.Zone), Moment(o.Now, o.Zone)
+	switch {
+	case o.Width == 0 || s == "" || now == "" || s[:4] != now[:4]:
+		return s
+	case s[:len(time.DateOnly)] == now[:len(time.DateOnly)]:
+		return s[len("2006-01-02 "):]
+	}
+	if o.Zone != nil {
+		t = t.In(o.Zone)
+	}
+	return t.Format("2 Jan 15:04:05")
 }
 
 // appendValue appends v as JSON, as audit.Record has it.

@@ -37,6 +37,7 @@ type Options struct {
 	Width  int            // of the terminal, in columns; 0 without one
 	Colour bool           // in tables
 	Zone   *time.Location // of times in tables; if nil, UTC
+	Now    time.Time      // on a terminal, times omit the day or the year that they share with it
 }
 
 // Column describes the values at one place of all rows.
@@ -83,7 +84,7 @@ func (p *Printer) Row(values ...any) error {
 	cells := make([]cell, 0, len(p.table.columns))
 	for i, c := range p.columns {
 		if c.Title != "" {
-			cells = append(cells, newCell(values[i], p.options.Zone))
+			cells = append(cells, newCell(values[i], p.options))
 		}
 	}
 	return p.table.row(cells)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"strings"
+	"time"
 
 	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/policy"
@@ -39,7 +40,7 @@ var numbers = []number{
 	{"blocked", "blocked", func(s audit.Sum) any { return s.Blocked }, true},
 	{"would_deny", "would block", func(s audit.Sum) any { return s.WouldDeny }, false},
 	{"throttled", "throttled", func(s audit.Sum) any { return s.Throttled }, false},
-	{"failed", "failed", func(s audit.Sum) any { return s.Failed }, false},
+	{"failed", "", func(s audit.Sum) any { return s.Failed }, false},
 	{"deviating", "deviating", func(s audit.Sum) any { return s.Deviating }, false},
 	{"waited_ms", "waited", func(s audit.Sum) any { return s.Waited }, true},
 	{"bytes", "", func(s audit.Sum) any { return s.Bytes }, false},
@@ -169,10 +170,13 @@ func (v *Sums) total(ctx context.Context, f audit.Filter) (t totals, err error) 
 	return t, nil
 }
 
-// text returns one sentence about t.
-func (t totals) text() string {
-	if t.Requests == 0 {
+// text returns one sentence about t, the totals of f.
+func (t totals) text(f audit.Filter, zone *time.Location) string {
+	switch {
+	case t.Requests == 0 && f.Since.IsZero():
 		return "No requests."
+	case t.Requests == 0:
+		return "No requests since " + Moment(f.Since, zone) + "."
 	}
 	s := fmt.Sprintf("%s by %s to %s: %s blocked", counted(t.Requests, "request"), counted(int64(t.agents), "crawler"),
 		counted(int64(t.hosts), "host"), Number(t.Blocked))
@@ -231,7 +235,7 @@ func (v *Sums) Summarize(ctx context.Context, s Summary) (more bool, err error) 
 	if v.Options.Format == JSON {
 		return more, v.object(s.Filter, t, table)
 	}
-	if err := v.page(t.text(), len(rows), table); err != nil || v.Options.Format != Table || len(rows) == 0 {
+	if err := v.page(t.text(s.Filter, v.Options.Zone), len(rows), table); err != nil || v.Options.Format != Table || len(rows) == 0 {
 		return more, err
 	}
 	_, err = fmt.Fprintf(v.Out, "\n%s\n", t.deviations())

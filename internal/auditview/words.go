@@ -22,18 +22,14 @@ func (e *Explanation) text(w io.Writer, o Options) error {
 	}
 	for _, d := range e.details(o) {
 		if d.text != "" {
-			fmt.Fprintf(&b, "  %-13s%s\n", d.name, safetext.Text(d.text))
+			line := fmt.Sprintf("  %-13s%s", d.name, safetext.Text(d.text))
+			if o.Width > 0 {
+				line = Cut(line, o.Width)
+			}
+			b.WriteString(line + "\n")
 		}
 	}
-	text := b.String()
-	if o.Width > 0 {
-		var lines strings.Builder
-		for line := range strings.Lines(text) {
-			lines.WriteString(Cut(strings.TrimSuffix(line, "\n"), o.Width) + "\n")
-		}
-		text = lines.String()
-	}
-	_, err := io.WriteString(w, text)
+	_, err := io.WriteString(w, b.String())
 	return err
 }
 
@@ -243,10 +239,13 @@ func (e *Explanation) client() string {
 
 // judgedAs returns the name that was matched against the groups, with the User-Agent that replaced the client's own.
 func judgedAs(r *audit.Record) string {
-	if r.SentUserAgent == "" {
-		return r.ProductToken
+	switch {
+	case r.SentUserAgent != "":
+		return r.ProductToken + ", sent as " + r.SentUserAgent
+	case r.ProductToken == "*": // no group names it
+		return ""
 	}
-	return r.ProductToken + ", sent as " + r.SentUserAgent
+	return r.ProductToken
 }
 
 func pace(r *audit.Record) string {

@@ -1,0 +1,262 @@
+package main
+
+import (
+	"archive/zip"
+	"bytes"
+	"encoding/base64"
+	"encoding/csv"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/robotsproxy/robotsproxy/internal/auditview"
+	"github.com/robotsproxy/robotsproxy/internal/robotstest"
+)
+
+// planted is in every place of a request that can hold a credential.
+const planted = "s3cr3t"
+
+// secretForms are the forms of planted that an output must not contain.
+var secretForms = []string{
+	planted, strings.ToUpper(planted), "%73%33%63%72%33%74", fmt.Sprintf("%x", planted),
+	strings.TrimRight(base64.StdEncoding.EncodeToString([]byte("u:"+secret)), "="),
+}
+
+// hostileTargets have credentials, nested and encoded, and texts that a terminal, a page or a spreadsheet acts on.
+var hostileTargets = []string{
+	"/x?token=s3cr3t", "/x?next=https%3A%2F%2Fu%3As3cr3t%40a%2F", "/x?next=%252Fa%253Ftoken%253Ds3cr3t", "/x;jsessionid=s3cr3t/y",
+	"/go/https%3A%2F%2Fb%2F%3Ftoken%3Ds3cr3t", "/private/?sig=s3cr3t", "/x?X-Amz-Signature=s3cr3t", "/x#token=s3cr3t",
+	"/=1+1", "/%1b[31m", "/%1B%5D0;title%07", "/%E2%80%AEtxt", "/<script>alert(1)</script>", "/%3Cscript%3E", "/%ff%fe", "/private/=cmd", "/?=1&@x", "/a,b\"c",
+}
+
+// hostileAgents are values of User-Agent.
+var hostileAgents = []string{
+	"NewsBot (+https://u:s3cr3t@a/?token=s3cr3t)", "=HYPERLINK(\"http://x\")", "+1", "-2", "@SUM(1)", "Bot\u202e", "Bot\xff\xfe", "<script>alert(1)</script>",
+	"\t=1", strings.Repeat("A", 60<<10),
+}
+
+// outputs are command lines that read the records, below "robotsproxy audit". ID is the id of a refusal, HOST a host, OUT
+// a new file, which is searched too. Every command must be here.
+var outputs = []string{
+	"", "list", "list --via plain,intercepted,tunnel,robots", "summary", "summary --by host,path,client,agent,rule,reason,decision",
+	"top hosts", "top paths", "top clients", "top agents", "top rules", "top reasons", "explain ID", "would-deny",
+}
+
+// rawOutputs print a robots.txt or a policy byte by byte.
+var rawOutputs = []string{"explain ID --body"}
+
+// runnable returns the commands below cmd that do something.
+func runnable(cmd *cobra.Command) (paths []string) {
+	for _, c := range cmd.Commands() {
+		if c.HasSubCommands() {
+			paths = append(paths, runnable(c)...)
+		} else if c.Runnable() && c.IsAvailableCommand() {
+			paths = append(paths, strings.TrimPrefix(c.CommandPath(), "audit "))
+		}
+	}
+	return paths
+}
+
+// TestSecretsOfAudit searches every output about the records for credentials, and for what a terminal acts on.
+func TestSecretsOfAudit(t *testing.T) {
+	site := robotstest.New(t)
+	site.SetRobots("a.example", robotstest.Robots{Body: "# " + hostileTexts[0] + "\nUser-agent: *\nDisallow: /private/\nDisallow: /closed" + hostileTexts[0] + "\n"})
+	s := startSite(t, site, "\n  resolve: {a.example: 127.0.0.1}\nlog: {level: debug}\nmode: report\nclients: [{name: '=news', cidr: [127.0.0.0/8], mode: enforce}]\n")
+	crawlWithSecrets(t, s, site)
+	search := func(what string, data []byte, text bool) {
+		t.Helper()
+		for _, form := range secretForms {
+			if i := bytes.Index(data, []byte(form)); i >= 0 {
+				t.Errorf("%s has a secret: %q", what, data[max(0, i-60):min(len(data), i+60)])
+			}
+		}
+		if bad := unsafe(string(data)); text && bad != "" {
+			t.Errorf("%s has %s: %.2000q", what, bad, data)
+		}
+	}
+	for _, path := range []string{"/metrics", "/api/v1/status", "/api/v1/cache"} {
+		search(path, s.adminGet(t, path), true)
+	}
+	id := s.idOf(t, "deny")
+	answer := func(line, format string) {
+		t.Helper()
+		file := filepath.Join(t.TempDir(), "out")
+		raw := slices.Contains(rawOutputs, line)
+		line = strings.NewReplacer("ID", id, "HOST", "a.example", "OUT", file).Replace(line)
+		args := append([]string{"audit"}, strings.Fields(line)...)
+		if format != "" {
+			args = append(args, "--format", format)
+		}
+		cmd := exec.Command(binaryPath, append(args, "--data-dir", s.dir)...)
+		var talk bytes.Buffer
+		cmd.Stderr = &talk
+		out, err := cmd.Output()
+		if err != nil {
+			t.Errorf("%v: %v: %.500s", args, err, &talk)
+			return
+		}
+		what := strings.Join(args, " ")
+		search(what, out, !raw)
+		search(what, talk.Bytes(), true)
+		if data, err := os.ReadFile(file); err == nil {
+			searchFile(t, what, data, search)
+		}
+		if format == string(auditview.CSV) {
+			noFormulas(t, what, out)
+		}
+	}
+	for _, line := range outputs {
+		if strings.Contains(line, "--format") || strings.Contains(line, "OUT") {
+			answer(line, "")
+			continue
+		}
+		for _, format := range auditview.Formats {
+			answer(line, string(format))
+		}
+	}
+	for _, line := range rawOutputs {
+		answer(line, "")
+	}
+	for _, path := range runnable(newAudit(stdio{})) {
+		if !slices.ContainsFunc(outputs, func(line string) bool { return line == path || strings.HasPrefix(line, path+" ") }) {
+			t.Errorf("robotsproxy audit %s is missing in outputs", path)
+		}
+	}
+	if err := s.stop(); err != nil {
+		t.Error(err)
+	}
+	search("the log", []byte(s.log.String()), true)
+	searchFolder(t, s.dir, search)
+}
+
+// crawlWithSecrets sends requests that hold planted in many places.
+func crawlWithSecrets(t *testing.T, s *server, site *robotstest.Site) {
+	host := fmt.Sprintf("a.example:%d", site.Port())
+	basic := base64.StdEncoding.EncodeToString([]byte("u:" + planted))
+	send := func(target, agent string) {
+		t.Helper()
+		s.exchange(t, fmt.Sprintf("GET %s HTTP/1.1\r\nHost: %s\r\nReferer: http://%s/?token=s3cr3t\r\nUser-Agent: %s\r\nCookie: sid=s3cr3t\r\n"+
+			"Authorization: Bearer s3cr3t\r\nProxy-Authorization: Basic %s\r\nX-Api-Key: s3cr3t\r\nConnection: close\r\n\r\n", target, host, host, agent, basic), "")
+	}
+	for _, target := range hostileTargets {
+		send("http://"+host+target, "NewsBot/1.0")
+	}
+	for _, agent := range hostileAgents {
+		send("http://"+host+"/private/agent", agent)
+		send("http://"+host+"/agent", agent)
+	}
+	send("http://u:s3cr3t@"+host+"/x", "NewsBot/1.0")
+	send("http://"+host+"/%zz?token=s3cr3t", "NewsBot/1.0")
+	send("http:a.example/?token=s3cr3t", "NewsBot/1.0")
+	if curl, err := exec.LookPath("curl"); err == nil {
+		cmd := exec.Command(curl, "-sk", "-o", "/dev/null", "-u", "u:s3cr3t", "-b", "sid=s3cr3t", "-x", "http://"+s.proxy, "-U", "u:s3cr3t",
+			fmt.Sprintf("https://u:s3cr3t@a.example:%d/x?access_token=s3cr3t", site.TLSPort()))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("curl: %v: %s", err, out)
+		}
+	}
+}
+
+// idOf returns the id of a record with a decision, once it is stored.
+func (s *server) idOf(t *testing.T, decision string) (id string) {
+	t.Helper()
+	settle(t, "a record with the decision "+decision+" is stored", func() bool {
+		out, err := exec.Command(binaryPath, "audit", "list", "--data-dir", s.dir, "--decision", decision, "--reason", "robots", "--limit", "1", "--format", "csv").Output()
+		rows, _ := csv.NewReader(bytes.NewReader(out)).ReadAll()
+		if err != nil || len(rows) < 2 {
+			return false
+		}
+		id = rows[1][0]
+		return true
+	})
+	return id
+}
+
+// adminGet returns an answer of the admin listener.
+func (s *server) adminGet(t *testing.T, path string) []byte {
+	t.Helper()
+	token, err := os.ReadFile(filepath.Join(s.dir, "admin.token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.admin+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Errorf("%s: %s, %v", path, resp.Status, err)
+	}
+	return body
+}
+
+// searchFile searches a file that a command wrote. If it is an archive, its files are searched.
+func searchFile(t *testing.T, what string, data []byte, search func(string, []byte, bool)) {
+	t.Helper()
+	archive, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		search(what, data, false)
+		return
+	}
+	for _, f := range archive.File {
+		r, err := f.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		inner, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		search(what+": "+f.Name, inner, !strings.HasSuffix(f.Name, ".txt")) // robots.txt byte by byte
+		if strings.HasSuffix(f.Name, ".html") && bytes.Contains(inner, []byte("<script>alert")) {
+			t.Errorf("%s: %s has a script of a client", what, f.Name)
+		}
+	}
+}
+
+// searchFolder searches all files of the data folder: databases with their logs, lines, and the rest.
+func searchFolder(t *testing.T, dir string, search func(string, []byte, bool)) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		search(path, data, strings.HasSuffix(path, ".jsonl"))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// noFormulas checks that a spreadsheet reads all cells as texts or numbers.
+func noFormulas(t *testing.T, what string, data []byte) {
+	t.Helper()
+	rows, err := csv.NewReader(bytes.NewReader(data)).ReadAll()
+	if err != nil {
+		t.Errorf("%s: %v", what, err)
+	}
+	for _, row := range rows {
+		for _, field := range row {
+			if field != "" && strings.ContainsRune("=+-@\t\r", rune(field[0])) {
+				t.Errorf("%s has the formula %q", what, field)
+			}
+		}
+	}
+}

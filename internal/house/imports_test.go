@@ -29,7 +29,7 @@ var mayImport = map[string][]string{
 	".":                    {},
 	"config":               {".", "policy", "rules", "origin", "internal/settings"},
 	"egress":               {"origin"},
-	"internal/auditview":   {"audit", "policy", "internal/safetext"},
+	"internal/auditview":   {"audit", "audit/seal", "policy", "internal/safetext"},
 	"internal/clientenv":   {"internal/durable"},
 	"internal/dnstest":     {},
 	"internal/durable":     {},

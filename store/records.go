@@ -33,6 +33,7 @@ type RecordsOptions struct {
 // to the file.
 type Records struct {
 	file
+	sealTables
 	options RecordsOptions
 
 	mu         sync.Mutex // guards the fields below, and write transactions of this process
@@ -78,6 +79,7 @@ func OpenRecords(o RecordsOptions) (*Records, error) {
 		}
 		err := r.connect()
 		if err == nil {
+			r.sealTables = sealTables{r.read, r.file.change, func(sql string) string { return sql }, r.file.fail}
 			return r, nil
 		}
 		r.Close()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 
@@ -261,6 +262,7 @@ func (q *query) verdicts(f audit.Filter) {
 		args = append(args, f.Rule)
 	}
 	switch {
+	case hasAllVias(f): // also records with another value, which a person may have inserted
 	case len(f.Vias) > 0:
 		add("via", anys(f.Vias)...)
 	case refusesOnly(f):
@@ -272,6 +274,12 @@ func (q *query) verdicts(f audit.Filter) {
 		return
 	}
 	q.add("r.verdict IN (SELECT id FROM verdicts WHERE "+strings.Join(conditions, " AND ")+")", args...)
+}
+
+func hasAllVias(f audit.Filter) bool {
+	return !slices.ContainsFunc([]audit.Via{audit.Plain, audit.Intercepted, audit.Tunnel, audit.Robots}, func(v audit.Via) bool {
+		return !slices.Contains(f.Vias, v)
+	})
 }
 
 // refusesOnly reports whether f selects no allowed record, so that the index of refusals helps.

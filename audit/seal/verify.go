@@ -580,13 +580,20 @@ func (v *verifier) findSwaps() {
 	}
 }
 
-// isOf reports whether m has the contents that were sealed for other. Time may have moved with the contents, or not.
+// isOf reports whether m has the contents that were sealed for other. A store may keep times relative to the ID, so they
+// may have moved with it.
 func (m mismatch) isOf(other mismatch) bool {
 	r := *m.Record
 	r.ID = other.ID
-	moved := tlog.RecordHash(audit.AppendCanonical(nil, &r))
-	r.Time = other.Time
-	return moved == other.leaf || tlog.RecordHash(audit.AppendCanonical(nil, &r)) == other.leaf
+	if tlog.RecordHash(audit.AppendCanonical(nil, &r)) == other.leaf {
+		return true
+	}
+	for _, at := range []*time.Time{&r.Time, &r.SentAt, &r.ReleasedAt, &r.EndedAt} {
+		if !at.IsZero() {
+			*at = at.Add(other.ID.Time().Sub(m.ID.Time()))
+		}
+	}
+	return tlog.RecordHash(audit.AppendCanonical(nil, &r)) == other.leaf
 }
 
 // texts compares bodies and policies with their SHA-256.

@@ -58,7 +58,7 @@ var mayImport = map[string][]string{
 	"robots/fetch":         {"origin"},
 	"rules":                {},
 	"rules/robotstxt":      {"rules"},
-	"store":                {"audit", "policy", "robots", "robots/fetch", "ratelimit", "origin"},
+	"store":                {"audit/seal", "audit", "policy", "robots", "robots/fetch", "ratelimit", "origin"},
 }
 
 // owners lists the packages that may import an outside module. Most modules have one.

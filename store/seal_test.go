@@ -1,0 +1,224 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/audit/seal"
+	"github.com/robotsproxy/robotsproxy/policy"
+)
+
+// sealed is a file of sealed records.
+type sealed struct {
+	records *Records
+	path    string
+	key     *seal.Key
+	ids     []audit.ID
+}
+
+// crawl writes n records that arrived a second apart, the last one a minute ago.
+func (s *sealed) crawl(t testing.TB, n int) {
+	t.Helper()
+	begin := time.Now().Add(-time.Minute - time.Duration(n)*time.Second)
+	var entries []audit.Entry
+	for i := range n {
+		at := begin.Add(time.Duration(i) * time.Second)
+		r := audit.Record{
+			ID: audit.IDAt(at), Time: at, EndedAt: at.Add(time.Duration(i%7) * time.Millisecond), Via: audit.Plain,
+			Client: "news", ClientAddr: fmt.Sprintf("192.0.2.%d:50000", i%3), UserAgent: "NewsBot/1.0 (secret-agent)", Agent: "NewsBot",
+			Method: "GET", Scheme: "http", Host: fmt.Sprintf("h%d.example", i%5), Port: 80, Path: fmt.Sprintf("/page/%d", i),
+			Decision: policy.Allow, Status: 200, Bytes: int64(i),
+		}
+		if i%4 == 0 {
+			r.Client, r.Tag, r.Decision, r.Reason, r.Status = "lab", "lab-secret-tag", policy.Deny, policy.ReasonRobots, 403
+		}
+		s.ids = append(s.ids, r.ID)
+		entries = append(entries, audit.Entry{Record: r})
+	}
+	writeRecords(t, s.records, entries...)
+}
+
+func newSealed(t testing.TB, n int) *sealed {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "audit.db")
+	s := &sealed{records: openRecords(t, RecordsOptions{Path: path}), path: path}
+	key, _, err := seal.OpenKey(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.key = key
+	s.crawl(t, n)
+	s.seal(t)
+	return s
+}
+
+func (s *sealed) seal(t testing.TB) {
+	t.Helper()
+	if _, err := seal.Seal(context.Background(), s.records, s.key, seal.Options{Wait: -1}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *sealed) verify(t testing.TB) *seal.Report {
+	t.Helper()
+	r, err := seal.Verify(context.Background(), s.records, seal.VerifyOptions{Keys: []seal.Verifier{s.key.Public()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// tamper runs SQL in the file as another program would.
+func (s *sealed) tamper(t testing.TB, text string, args ...any) {
+	t.Helper()
+	db, err := sql.Open("sqlite", s.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, statement := range strings.Split(text, ";") {
+		var rest []any
+		if strings.Contains(statement, "?") {
+			rest = args
+		}
+		if _, err := db.Exec(statement, rest...); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+}
+
+// TestTampering changes a real file by SQL. Verify names each change.
+func TestTampering(t *testing.T) {
+	const n = 600
+	for _, row := range []struct {
+		name, sql string
+		args      func(s *sealed) []any
+		want      []seal.FaultKind
+		first     int // index of the record that is named first
+	}{
+		{"changed", "UPDATE records SET path = '/other' WHERE id = ?", one(300), []seal.FaultKind{seal.Changed}, 300},
+		{"verdict exchanged", "UPDATE records SET verdict = (SELECT max(id) FROM verdicts) WHERE id = ?", one(300), []seal.FaultKind{seal.Changed}, 300},
+		{"dictionary changed", "UPDATE outcomes SET status = 204 WHERE status = 403", none, []seal.FaultKind{seal.Changed}, 0},
+		{"removed", "DELETE FROM records WHERE id = ?", one(300), []seal.FaultKind{seal.Removed}, 300},
+		{"first removed", "DELETE FROM records WHERE id = ?", one(0), []seal.FaultKind{seal.Removed}, 0},
+		{"last removed", "DELETE FROM records WHERE id = ?", one(n - 1), []seal.FaultKind{seal.Removed}, n - 1},
+		{"swapped", "UPDATE records SET id = 1 WHERE id = ?1; UPDATE records SET id = ?1 WHERE id = ?2; UPDATE records SET id = ?2 WHERE id = 1",
+			func(s *sealed) []any { return []any{int64(s.ids[300]), int64(s.ids[305])} },
+			[]seal.FaultKind{seal.Swapped}, 300},
+		{"inserted", "INSERT INTO records SELECT id + 1, " + strings.Join(strings.Fields(rowColumns)[1:], ", ") + " FROM records WHERE id = ?",
+			one(300), []seal.FaultKind{seal.Inserted}, -1},
+		{"hashes removed", "DELETE FROM seal_tiles WHERE n = 1", none, []seal.FaultKind{seal.BadTree}, -1},
+		{"checkpoint changed", "UPDATE seal_checkpoints SET note = replace(note, 'erasures 0', 'erasures 1')", none, []seal.FaultKind{seal.BadSignature}, -1},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			s := newSealed(t, n)
+			if r := s.verify(t); !r.Sound() || r.Sealed != n {
+				t.Fatalf("before: %+v", r)
+			}
+			s.tamper(t, row.sql, row.args(s)...)
+			again, err := OpenRecords(RecordsOptions{Path: s.path, ReadOnly: true}) // its caches are empty
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer again.Close()
+			r, err := seal.Verify(context.Background(), again, seal.VerifyOptions{Keys: []seal.Verifier{s.key.Public()}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, kind := range row.want {
+				if r.Counts[kind] == 0 {
+					t.Errorf("it found %v, want %s", r.Counts, kind)
+				}
+			}
+			if row.first >= 0 && (len(r.Faults) == 0 || r.Faults[0].ID != s.ids[row.first]) {
+				t.Errorf("it named %+v, want record %s first", r.Faults, s.ids[row.first])
+			}
+		})
+	}
+}
+
+func none(*sealed) []any { return nil }
+
+func one(i int) func(*sealed) []any {
+	return func(s *sealed) []any { return []any{int64(s.ids[i])} }
+}
+
+// TestChangedTexts changes a stored robots.txt and a policy.
+func TestChangedTexts(t *testing.T) {
+	s := newSealed(t, 10)
+	s.tamper(t, "INSERT INTO policies VALUES ('"+strings.Repeat("0", 64)+"', 1, X'7B7D');"+
+		"INSERT INTO bodies VALUES ('"+strings.Repeat("1", 64)+"', 1, 'news', 0, X'7B7D')")
+	if r := s.verify(t); r.Counts[seal.BadText] != 2 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestSealsByTwoProcesses: two handles of one file seal at once, beside a writer.
+func TestSealsByTwoProcesses(t *testing.T) {
+	s := newSealed(t, 5000)
+	other := openRecords(t, RecordsOptions{Path: s.path})
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			log := s.records
+			if i%2 == 1 {
+				log = other
+			}
+			late := audit.Entry{Record: audit.Record{ID: audit.IDAt(time.Now().Add(time.Duration(i) * time.Second)), EndedAt: time.Now()}}
+			if err := log.Write(context.Background(), []audit.Entry{late}); err != nil {
+				t.Error(err)
+			}
+			if _, err := seal.Seal(context.Background(), log, s.key, seal.Options{Wait: -1}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if r := s.verify(t); !r.Sound() || r.Sealed+r.Unsealed != 5004 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestSealOfATruncatedFile: a damaged file is an error that says so.
+func TestSealOfATruncatedFile(t *testing.T) {
+	s := newSealed(t, 5000)
+	data, err := copyOf(t, s.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "audit.db")
+	if err := os.WriteFile(path, data[:len(data)/2], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := OpenRecords(RecordsOptions{Path: path, ReadOnly: true})
+	if err == nil {
+		defer r.Close()
+		_, err = seal.Verify(context.Background(), r, seal.VerifyOptions{Keys: []seal.Verifier{s.key.Public()}})
+	}
+	if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "damaged") {
+		t.Errorf("%v", err)
+	}
+}
+
+// copyOf returns the bytes of a database without its log.
+func copyOf(t *testing.T, path string) ([]byte, error) {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "copy.db")
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	if _, err := db.Exec("VACUUM INTO ?", to); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(to)
+}

@@ -1,6 +1,6 @@
 # Every target works on a fresh machine with Go; "make" alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help run build test lint fmt bench soak fuzz check
+.PHONY: help run build test lint fmt bench soak crash fuzz check
 
 GO       ?= go
 TOOL     := $(GO) tool -modfile=tools/go.mod
@@ -35,6 +35,9 @@ bench: ## measure against bare goproxy in one run, on one core; prints the ratio
 soak: ## full load for 10 minutes (SOAK_TIME), the cost of a thousand waiting clients, and the spacing
 	SOAK=1 $(GO) test -count=1 -v -timeout 60m -run '^TestSoak' ./cmd/robotsproxy
 	$(GO) test -run '^$$' -bench . -benchtime 1s ./ratelimit
+
+crash: ## kill the program ten times for each durability (CRASHES), and look for decisions that are missing
+	CRASHES=$${CRASHES:-10} $(GO) test -count=1 -v -run '^TestCrash' ./cmd/robotsproxy
 
 fuzz: ## fuzz every target for FUZZTIME (10s)
 	@for package in $$($(GO) list ./...); do \

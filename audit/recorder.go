@@ -28,10 +28,7 @@ const (
 
 // RecorderOptions configure a Recorder.
 type RecorderOptions struct {
-	// Store keeps all records. It may be nil. The caller closes it after the Recorder.
-	Store interface {
-		Write(ctx context.Context, entries []Entry) error
-	}
+	Store      Store         // keeps all records; may be nil. The caller closes it after the Recorder.
 	Lines      *Lines        // also get all complete records; may be nil. Close closes them.
 	Durability Durability    // if empty, Grouped. Without Store it is ignored.
 	Buffer     int           // maximum number of records begun or unwritten at once; if zero, 100,000
@@ -258,13 +255,6 @@ func (r *Recorder) SetContinue(on bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.proceed = on
-}
-
-// SetDurability replaces RecorderOptions.Durability.
-func (r *Recorder) SetDurability(d Durability) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.strict = d == Strict
 }
 
 // RecorderStats are the numbers of a Recorder since its start.

@@ -16,6 +16,8 @@ import (
 
 // kept is a Store in memory.
 type kept struct {
+	Store
+
 	mu     sync.Mutex
 	fault  error // of each write until it is nil
 	hang   bool  // until the end of the context

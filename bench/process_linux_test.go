@@ -25,8 +25,8 @@ type process struct {
 }
 
 // startRobotsproxy starts the proxy with everything on, as it is by default, but for what a site on this machine needs
-// and for the limit on requests at once, which is below the number of crawlers.
-func startRobotsproxy(tb testing.TB, o *origins) *process {
+// and for the limit on requests at once, which is below the number of crawlers. more are other lines of its configuration.
+func startRobotsproxy(tb testing.TB, o *origins, more ...string) *process {
 	tb.Helper()
 	dir := tb.TempDir()
 	config := filepath.Join(dir, "config.yaml")
@@ -36,7 +36,7 @@ func startRobotsproxy(tb testing.TB, o *origins) *process {
   resolve: {%s: 127.0.0.1}
 pacing:
   max_concurrent: 0
-`, o.site.CAFile(), host)
+%s`, o.site.CAFile(), host, strings.Join(more, "\n"))
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		tb.Fatal(err)
 	}

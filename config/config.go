@@ -172,8 +172,8 @@ type Refusal struct {
 type Audit struct {
 	Store      AuditStore `reload:"restart"`
 	DSNFile    string     `as:"path" reload:"restart"` // contains the URL or the keywords of PostgreSQL
-	Durability Durability
-	JSONL      string `as:"path" reload:"restart"` // if empty, audit.jsonl in the data directory; "-" is standard output
+	Durability Durability `reload:"restart"`
+	JSONL      string     `as:"path" reload:"restart"` // if empty, audit.jsonl in the data directory; "-" is standard output
 	// JSONLMaxSize is the size beyond which the file of the JSON lines is renamed; if 0, it is not.
 	JSONLMaxSize Size `range:"0B..1TiB" reload:"restart"`
 	JSONLKeep    int  `range:"1..10000" reload:"restart"` // number of renamed files

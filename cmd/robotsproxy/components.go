@@ -41,6 +41,7 @@ type components struct {
 	files     *files
 	limiter   *ratelimit.Limiter
 	records   *audit.Recorder
+	kept      audit.Store    // nil without a database
 	ids       audit.Sequence // of the records
 	fetches   *ownfetch.Fetches
 	server    *proxy.Server
@@ -104,7 +105,10 @@ func newComponents(cfg *config.Config, log *slog.Logger, observe observer) (_ *c
 	if c.limiter, err = newLimiter(cfg, c.redis, c.state); err != nil {
 		return nil, err
 	}
-	if c.records, err = newRecords(cfg, log); err != nil {
+	if c.kept, err = newRecordStore(cfg); err != nil {
+		return nil, err
+	}
+	if c.records, err = newRecords(cfg, c.kept, log); err != nil {
 		return nil, err
 	}
 	if c.files, err = newFiles(cfg, transport, c.keptFiles(), c.paused(cfg), log, c.fetchOptions(cfg)); err != nil {
@@ -181,7 +185,8 @@ func (c *components) instanceNumber(cfg *config.Config, log *slog.Logger) (func(
 }
 
 // close closes the components that newComponents opened: those that send requests first, then those that pace them,
-// then the stores that both write to. The records are last, because every other component may still write one.
+// then the stores that both write to. The records are last, because every other component may still write one,
+// and their database after them.
 func (c *components) close() error {
 	var err error
 	if c.server != nil {
@@ -207,6 +212,9 @@ func (c *components) close() error {
 	}
 	if c.records != nil {
 		err = errors.Join(err, c.records.Close())
+	}
+	if c.kept != nil {
+		err = errors.Join(err, c.kept.Close())
 	}
 	return err
 }
@@ -352,9 +360,22 @@ func recordsFile(cfg *config.Config) string {
 // closeRecordsIn bounds how long a stop waits for records that cannot be written.
 const closeRecordsIn = 5 * time.Second
 
-func newRecords(cfg *config.Config, log *slog.Logger) (*audit.Recorder, error) {
+// recordStoreFile returns the path of the database of the records.
+func recordStoreFile(cfg *config.Config) string { return filepath.Join(cfg.DataDir, "audit.db") }
+
+// newRecordStore opens the database of the records. It returns nil if none is configured.
+func newRecordStore(cfg *config.Config) (audit.Store, error) {
+	if cfg.Audit.Store != config.AuditSQLite {
+		return nil, nil
+	}
+	return store.OpenRecords(store.RecordsOptions{
+		Path: recordStoreFile(cfg), Strict: cfg.Audit.Durability == config.DurabilityStrict,
+	})
+}
+
+func newRecords(cfg *config.Config, kept audit.Store, log *slog.Logger) (*audit.Recorder, error) {
 	o := audit.RecorderOptions{
-		Durability: audit.Durability(cfg.Audit.Durability), Buffer: cfg.Audit.Buffer,
+		Store: kept, Durability: audit.Durability(cfg.Audit.Durability), Buffer: cfg.Audit.Buffer,
 		Continue: cfg.Audit.OnFailure == config.OnFailureContinue,
 		Grace:    min(cfg.Grace, closeRecordsIn), Logger: log,
 	}

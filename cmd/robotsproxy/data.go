@@ -8,7 +8,7 @@ import (
 )
 
 // dataFiles are the files that robotsproxy creates in its data directory, as patterns of filepath.Match.
-var dataFiles = []string{"admin.address", "admin.token", "audit.jsonl*", "ca*.pem", "state.db*", "truststore.p12", "wgetrc"}
+var dataFiles = []string{"admin.address", "admin.token", "audit.db*", "audit.jsonl*", "ca*.pem", "state.db*", "truststore.p12", "wgetrc"}
 
 // checkData returns an error if others could have put files into the data directory. A CA of an attacker could read
 // the traffic of all clients, and through a link the program would overwrite another file.

@@ -8,7 +8,6 @@ import (
 	"os"
 	"reflect"
 
-	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/config"
 	"github.com/robotsproxy/robotsproxy/internal/hostset"
 	"github.com/robotsproxy/robotsproxy/internal/settings"
@@ -111,7 +110,6 @@ func (r *replacement) replace(in *inputs) error {
 func (c *components) commit(before *inputs, r replacement) {
 	c.files.own.Store(&r.own)
 	c.records.SetContinue(r.cfg.Audit.OnFailure == config.OnFailureContinue)
-	c.records.SetDurability(audit.Durability(r.cfg.Audit.Durability))
 	old, now := before.cfg, r.cfg
 	if r.transport != before.transport && c.addresses != nil {
 		c.addresses.Reload(r.guard)

@@ -91,7 +91,56 @@ func (b *batch) addBody(ctx context.Context, tx *sql.Tx, snap *robots.Snapshot, 
 	if err != nil {
 		return err
 	}
+	room, err := b.makeBodyRoom(ctx, tx, int64(len(body)))
+	if err != nil {
+		return err
+	}
+	if !room {
+		return dropped(ctx, tx, 1)
+	}
 	_, err = tx.ExecContext(ctx, addRecordBodySQL, snap.SHA256, day, snap.Client, deflated, body)
+	return err
+}
+
+const (
+	largestShareSQL = `SELECT coalesce(sum(size), 0), coalesce((SELECT client FROM shares ORDER BY size DESC, client LIMIT 1), '')
+FROM shares`
+	oldestBodySQL = "SELECT sha256 FROM bodies WHERE client = ? ORDER BY used, rowid LIMIT 1"
+	droppedSQL    = "UPDATE meta SET value = value + ? WHERE name = 'bodies_dropped'"
+)
+
+// bodyShare is the part of RecordsOptions.MaxSize that bodies get.
+const bodyShare = 4
+
+// makeBodyRoom drops bodies until there is room for one of the given size: those of the client that takes the most,
+// the ones unused for the longest time first. It reports false if the body is larger than all room.
+func (b *batch) makeBodyRoom(ctx context.Context, tx *sql.Tx, size int64) (bool, error) {
+	most := b.options.MaxSize / bodyShare
+	if size > most {
+		return false, nil
+	}
+	for {
+		var all int64
+		var largest string
+		if err := tx.QueryRowContext(ctx, largestShareSQL).Scan(&all, &largest); err != nil || all+size <= most {
+			return err == nil, err
+		}
+		var sha256 string
+		if err := tx.QueryRowContext(ctx, oldestBodySQL, largest).Scan(&sha256); err != nil {
+			return false, fmt.Errorf("finding a body of %q to drop: %w", largest, err)
+		}
+		if _, err := tx.ExecContext(ctx, "DELETE FROM bodies WHERE sha256 = ?", sha256); err != nil {
+			return false, err
+		}
+		if err := dropped(ctx, tx, 1); err != nil {
+			return false, err
+		}
+	}
+}
+
+// dropped counts bodies that are not kept although records refer to them.
+func dropped(ctx context.Context, tx *sql.Tx, n int64) error {
+	_, err := tx.ExecContext(ctx, droppedSQL, n)
 	return err
 }
 

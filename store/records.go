@@ -24,8 +24,8 @@ type RecordsOptions struct {
 	Wait     time.Duration // maximum wait while another process writes; if zero, 5 s
 	Strict   bool          // a commit also survives a crash of the machine (SQLite's synchronous FULL)
 
-	// MaxSize is the maximum size in bytes of the file and its write-ahead log. Write ignores it, except for the bodies of
-	// robots.txt files, which get a quarter; Prune keeps it. If zero, DefaultRecordsSize.
+	// MaxSize is the size in bytes for which the caller calls Prune. The bodies of robots.txt files get a quarter of it. If
+	// zero, DefaultRecordsSize.
 	MaxSize int64
 }
 
@@ -96,7 +96,7 @@ func (r *Records) connect() (err error) {
 	if err = create(r.path); err != nil {
 		return err
 	}
-	settings := []string{"_pragma=journal_size_limit(67108864)", "_journal_mode=WAL", "_txlock=immediate"}
+	settings := []string{"_pragma=auto_vacuum(INCREMENTAL)", "_pragma=journal_size_limit(67108864)", "_journal_mode=WAL", "_txlock=immediate"}
 	if r.options.Strict {
 		settings = append(settings, "_pragma=synchronous(FULL)")
 	}

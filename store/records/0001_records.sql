@@ -2,7 +2,7 @@
 -- processes may keep them in memory. used is the last day, since 1970, on which a record referred to the row.
 -- generation changes if rows are removed that may be in use.
 CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-INSERT INTO meta VALUES ('generation', 0), ('folded', 0);
+INSERT INTO meta VALUES ('generation', 0), ('folded', 0), ('bodies_dropped', 0);
 
 -- names: hosts, clients, labels of agents, rules, decisions and reasons, by which records are counted.
 CREATE TABLE names (id INTEGER PRIMARY KEY AUTOINCREMENT, hash BLOB NOT NULL UNIQUE, used INTEGER NOT NULL, name TEXT NOT NULL) STRICT;
@@ -80,15 +80,24 @@ CREATE TABLE files (
 ) STRICT;
 CREATE INDEX files_by_host ON files (host);
 
--- client is charged for the bytes that the row takes.
+-- client is charged for the bytes of the body; shares sums them up.
 CREATE TABLE bodies (
 	sha256 TEXT PRIMARY KEY, used INTEGER NOT NULL, client TEXT NOT NULL, deflated INTEGER NOT NULL, body BLOB NOT NULL
-) STRICT, WITHOUT ROWID;
+) STRICT;
+CREATE INDEX bodies_by_client ON bodies (client, used);
+CREATE TABLE shares (client TEXT PRIMARY KEY, size INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TRIGGER body_added AFTER INSERT ON bodies BEGIN
+	INSERT INTO shares VALUES (new.client, length(new.body)) ON CONFLICT DO UPDATE SET size = size + excluded.size;
+END;
+CREATE TRIGGER body_dropped AFTER DELETE ON bodies BEGIN
+	UPDATE shares SET size = size - length(old.body) WHERE client = old.client;
+	DELETE FROM shares WHERE client = old.client AND size <= 0;
+END;
 
-CREATE TABLE policies (sha256 TEXT PRIMARY KEY, used INTEGER NOT NULL, body BLOB NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE policies (sha256 TEXT PRIMARY KEY, used INTEGER NOT NULL, body BLOB NOT NULL) STRICT;
 
--- Periods in which records were lost, and prunes.
-CREATE TABLE gaps (id INTEGER PRIMARY KEY, began INTEGER NOT NULL, ended INTEGER NOT NULL, records INTEGER NOT NULL) STRICT;
+-- Records that were not written, and records that were removed. Times are microseconds since 1970.
+CREATE TABLE losses (id INTEGER PRIMARY KEY, began INTEGER NOT NULL, ended INTEGER NOT NULL, records INTEGER NOT NULL) STRICT;
 CREATE TABLE prunes (
 	id INTEGER PRIMARY KEY, time INTEGER NOT NULL, before INTEGER NOT NULL, records INTEGER NOT NULL, why TEXT NOT NULL
 ) STRICT;

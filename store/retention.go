@@ -1,0 +1,219 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/audit"
+)
+
+// PruneOptions say which records Prune removes.
+type PruneOptions struct {
+	Before  time.Time // records that arrived before this; it is cut to a whole hour, since counts are kept by the hour
+	MaxSize int64     // bytes of the file in use: whole hours of records go until it is not larger; if zero, no limit
+	Why     string    // for the list of prunes
+	DryRun  bool      // only count; MaxSize is ignored
+}
+
+// Pruned is a result of Prune.
+type Pruned struct {
+	Time    time.Time `json:"time"`
+	Before  time.Time `json:"before"` // no earlier record is left
+	Records int64     `json:"records"`
+	Why     string    `json:"why"`
+}
+
+// recordPruneStep is the number of records that one transaction removes, so that a write waits for milliseconds.
+const recordPruneStep = 5000
+
+// Prune removes the oldest records with their counts and all evidence to which no later record refers. It works in small
+// steps. If it fails, what it has removed stays removed.
+func (r *Records) Prune(ctx context.Context, o PruneOptions) (Pruned, error) {
+	p := Pruned{Time: time.Now().UTC(), Why: o.Why}
+	if before := o.Before.Truncate(time.Hour); !o.Before.IsZero() {
+		if o.DryRun {
+			return r.countBefore(ctx, p, before)
+		}
+		if err := r.pruneBefore(ctx, &p, before); err != nil {
+			return p, r.fail("pruning records", err)
+		}
+	}
+	for o.MaxSize > 0 && !o.DryRun {
+		size, err := r.usedBytes(ctx)
+		if err != nil || size <= o.MaxSize {
+			return p, r.fail("pruning records", err)
+		}
+		first, err := r.firstRecord(ctx)
+		if errors.Is(err, audit.ErrNoRecord) {
+			return p, nil // the rest is needed
+		}
+		if err == nil {
+			err = r.pruneBefore(ctx, &p, first.Time().Truncate(time.Hour).Add(time.Hour))
+		}
+		if err != nil {
+			return p, r.fail("pruning records", err)
+		}
+	}
+	return p, nil
+}
+
+func (r *Records) countBefore(ctx context.Context, p Pruned, before time.Time) (Pruned, error) {
+	p.Before = before
+	err := r.read.QueryRowContext(ctx, "SELECT count(*) FROM records WHERE id < ?", int64(audit.IDAt(before))).Scan(&p.Records)
+	return p, r.fail("counting records", err)
+}
+
+// firstRecord returns the ID of the oldest record, or audit.ErrNoRecord.
+func (r *Records) firstRecord(ctx context.Context) (audit.ID, error) {
+	var first sql.NullInt64
+	err := r.read.QueryRowContext(ctx, "SELECT min(id) FROM records").Scan(&first)
+	if err == nil && !first.Valid {
+		err = audit.ErrNoRecord
+	}
+	return audit.ID(first.Int64), err
+}
+
+// usedBytes returns the size of the file without free pages.
+func (r *Records) usedBytes(ctx context.Context) (int64, error) {
+	var pages int64
+	err := r.read.QueryRowContext(ctx, "SELECT page_count - freelist_count FROM pragma_page_count, pragma_freelist_count").Scan(&pages)
+	return pages * pageSize, err
+}
+
+const pruneRecordsSQL = "DELETE FROM records WHERE id IN (SELECT id FROM records WHERE id < ? ORDER BY id LIMIT ?)"
+
+func (r *Records) pruneBefore(ctx context.Context, p *Pruned, before time.Time) error {
+	var gone int64
+	for {
+		n, err := r.exec(ctx, pruneRecordsSQL, int64(audit.IDAt(before)), recordPruneStep)
+		if err != nil {
+			return err
+		}
+		gone += n
+		if n < recordPruneStep {
+			break
+		}
+	}
+	p.Before, p.Records = before, p.Records+gone
+	if err := r.pruneRest(ctx, before); err != nil {
+		return err
+	}
+	if gone == 0 {
+		return nil
+	}
+	_, err := r.exec(ctx, "INSERT INTO prunes (time, before, records, why) VALUES (?, ?, ?, ?)",
+		micros(p.Time), micros(before), gone, p.Why)
+	return err
+}
+
+// pruneRest removes counts before the given time, and rows without a record since then. A row that records of the last
+// day before it use stays for a day longer.
+func (r *Records) pruneRest(ctx context.Context, before time.Time) error {
+	counts := []struct {
+		table, column string
+		limit         int64
+	}{
+		{"minutes", "minute", before.Unix() / 60},
+		{"hours", "hour", hourOf(before)},
+		{"askers", "used", dayOf(before) - 1},
+		{"targets", "used", dayOf(before) - 1},
+		{"verdicts", "used", dayOf(before) - 1},
+		{"paces", "used", dayOf(before) - 1},
+		{"outcomes", "used", dayOf(before) - 1},
+		{"names", "used", dayOf(before) - 1},
+		{"files", "used", dayOf(before) - 1},
+		{"bodies", "used", dayOf(before) - 1},
+		{"policies", "used", dayOf(before) - 1},
+	}
+	err := r.change(ctx, func(tx *sql.Tx) error {
+		for _, c := range counts {
+			if _, err := tx.ExecContext(ctx, fmt.Sprintf("DELETE FROM %s WHERE %s < ?", c.table, c.column), c.limit); err != nil {
+				return err
+			}
+		}
+		_, err := tx.ExecContext(ctx, "UPDATE meta SET value = value + 1 WHERE name = 'generation'")
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return r.vacuum(ctx)
+}
+
+// vacuum gives free pages back in small steps.
+func (r *Records) vacuum(ctx context.Context) error {
+	for before := int64(-1); ; {
+		var free int64
+		if err := r.write.QueryRowContext(ctx, "PRAGMA freelist_count").Scan(&free); err != nil || free == 0 || free == before {
+			return err
+		}
+		before = free
+		if _, err := r.write.ExecContext(ctx, "PRAGMA incremental_vacuum(1000)"); err != nil {
+			return err
+		}
+	}
+}
+
+// Loss is a period in which records could not be written and were dropped.
+type Loss struct {
+	Began   time.Time `json:"began"`
+	Ended   time.Time `json:"ended"`
+	Records int64     `json:"records"`
+}
+
+// AddLoss keeps a Loss.
+func (r *Records) AddLoss(ctx context.Context, l Loss) error {
+	_, err := r.exec(ctx, "INSERT INTO losses (began, ended, records) VALUES (?, ?, ?)", micros(l.Began), micros(l.Ended), l.Records)
+	return r.fail("recording a loss of records", err)
+}
+
+// Info describes the state of a Records.
+type Info struct {
+	First, Last   audit.ID // of the records; 0 if there are none
+	Size          int64    // bytes of the file and its log
+	BodiesDropped int64    // bodies of robots.txt files that records refer to, and that had no room
+	Losses        []Loss   // the oldest first
+	Prunes        []Pruned // the oldest first
+}
+
+// Info returns the state of the records.
+func (r *Records) Info(ctx context.Context) (i Info, err error) {
+	defer func() { err = r.fail("reading the state of the records", err) }()
+	var first, last sql.NullInt64
+	if err = r.read.QueryRowContext(ctx, "SELECT min(id), (SELECT max(id) FROM records) FROM records").Scan(&first, &last); err != nil {
+		return i, err
+	}
+	i.First, i.Last = audit.ID(first.Int64), audit.ID(last.Int64)
+	for _, name := range []string{r.path, r.path + "-wal"} {
+		if info, err := os.Stat(name); err == nil {
+			i.Size += info.Size()
+		}
+	}
+	err = r.read.QueryRowContext(ctx, "SELECT value FROM meta WHERE name = 'bodies_dropped'").Scan(&i.BodiesDropped)
+	if err != nil {
+		return i, err
+	}
+	if i.Losses, err = list(ctx, r.read, scanLoss, "SELECT began, ended, records FROM losses ORDER BY id"); err != nil {
+		return i, err
+	}
+	i.Prunes, err = list(ctx, r.read, scanPruned, "SELECT time, before, records, why FROM prunes ORDER BY id")
+	return i, err
+}
+
+func scanLoss(rows *sql.Rows) (l Loss, err error) {
+	var began, ended int64
+	err = rows.Scan(&began, &ended, &l.Records)
+	l.Began, l.Ended = timeOf(began), timeOf(ended)
+	return l, err
+}
+
+func scanPruned(rows *sql.Rows) (p Pruned, err error) {
+	var at, before int64
+	err = rows.Scan(&at, &before, &p.Records, &p.Why)
+	p.Time, p.Before = timeOf(at), timeOf(before)
+	return p, err
+}

@@ -28,6 +28,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/origin"
 )
 
@@ -52,6 +53,10 @@ type Options struct {
 	Exemptions Exemptions // if nil, /api/v1/exemptions is not served
 
 	Interventions Interventions // if nil, /api/v1/interventions is not served
+
+	Records audit.Reader // for /api/v1/audit; if nil, its questions have no answer
+
+	questionTime time.Duration // if zero, that of the constant
 }
 
 // Handler serves the operator's listener. It is safe for concurrent use.
@@ -61,6 +66,7 @@ type Handler struct {
 	hosts       atomic.Pointer[map[string]bool] // canonical
 	started     time.Time
 	crossOrigin *http.CrossOriginProtection
+	questions   chan struct{} // has a place for each question that is being answered
 	mux         *http.ServeMux
 }
 
@@ -82,6 +88,9 @@ func New(o Options) (*Handler, error) {
 	if o.State == nil {
 		o.State = func() State { return State{} }
 	}
+	if o.questionTime == 0 {
+		o.questionTime = questionTime
+	}
 	if (o.Files == nil) != (o.History == nil) {
 		return nil, errors.New("admin: Files and History are needed together")
 	}
@@ -90,6 +99,7 @@ func New(o Options) (*Handler, error) {
 		token:       sha256.Sum256([]byte(o.Token)),
 		started:     time.Now(),
 		crossOrigin: http.NewCrossOriginProtection(),
+		questions:   make(chan struct{}, questions),
 	}
 	if err := h.SetHosts(o.Hosts); err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 type route struct {
 	pattern string                           // method and path below apiPrefix, for http.ServeMux
 	answer  func(*http.Request) (any, error) // the body of the response, as JSON, or an error: see apiError
+	serve   http.HandlerFunc                 // in place of answer
 }
 
 // apiPrefix precedes every path of the API. A path without the version, such as /api/status, means the current version.
@@ -25,9 +26,9 @@ const (
 
 // apiRoutes returns the operations of the API.
 func (h *Handler) apiRoutes() []route {
-	routes := []route{{"GET /status", h.status}}
+	routes := append([]route{{pattern: "GET /status", answer: h.status}}, h.auditRoutes()...)
 	if h.options.Drain != nil {
-		routes = append(routes, route{"POST /drain", h.drain})
+		routes = append(routes, route{pattern: "POST /drain", answer: h.drain})
 	}
 	if h.options.Files != nil {
 		routes = append(routes, h.fileRoutes()...)
@@ -36,13 +37,13 @@ func (h *Handler) apiRoutes() []route {
 		routes = append(routes, h.exemptionRoutes()...)
 	}
 	if h.options.Reload != nil {
-		routes = append(routes, route{"POST /reload", h.reload})
+		routes = append(routes, route{pattern: "POST /reload", answer: h.reload})
 	}
 	if h.options.Interventions != nil {
 		routes = append(routes, h.interventionRoutes()...)
 	}
 	if h.options.Upgrade != nil {
-		routes = append(routes, route{"POST /upgrade", h.upgrade})
+		routes = append(routes, route{pattern: "POST /upgrade", answer: h.upgrade})
 	}
 	return routes
 }
@@ -51,7 +52,11 @@ func (h *Handler) apiRoutes() []route {
 func (h *Handler) serveAPI(mux *http.ServeMux) {
 	for _, route := range h.apiRoutes() {
 		method, path, _ := strings.Cut(route.pattern, " ")
-		handler := h.Protected(asJSON(route.answer))
+		handler := http.Handler(route.serve)
+		if route.serve == nil {
+			handler = asJSON(route.answer)
+		}
+		handler = h.Protected(handler)
 		mux.Handle(method+" "+apiPrefix+path, handler)
 		mux.Handle(method+" "+unversioned+path, handler)
 	}
@@ -86,16 +91,20 @@ func writeJSON(w io.Writer, v any) {
 	_ = json.NewEncoder(safetext.JSONWriter(w)).Encode(v)
 }
 
+func writeError(w http.ResponseWriter, err error) {
+	var known *apiError
+	if !errors.As(err, &known) {
+		known = &apiError{http.StatusInternalServerError, err}
+	}
+	writeProblem(w, known.status, err.Error())
+}
+
 // asJSON responds with the result of answer.
 func asJSON(answer func(*http.Request) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v, err := answer(r)
 		if err != nil {
-			var known *apiError
-			if !errors.As(err, &known) {
-				known = &apiError{http.StatusInternalServerError, err}
-			}
-			writeProblem(w, known.status, err.Error())
+			writeError(w, err)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")

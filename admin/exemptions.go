@@ -69,9 +69,9 @@ type ExemptionList struct {
 
 func (h *Handler) exemptionRoutes() []route {
 	return []route{
-		{"GET /exemptions", h.listExemptions},
-		{"POST /exemptions", h.addExemption},
-		{"DELETE /exemptions", h.removeExemption},
+		{pattern: "GET /exemptions", answer: h.listExemptions},
+		{pattern: "POST /exemptions", answer: h.addExemption},
+		{pattern: "DELETE /exemptions", answer: h.removeExemption},
 	}
 }
 

@@ -48,11 +48,11 @@ const (
 
 func (h *Handler) fileRoutes() []route {
 	return []route{
-		{"GET /cache", h.listFiles},
-		{"GET /cache/file", h.showFiles},
-		{"GET /cache/version", h.showVersion},
-		{"POST /cache/refresh", h.refreshFiles},
-		{"POST /cache/purge", h.purgeFiles},
+		{pattern: "GET /cache", answer: h.listFiles},
+		{pattern: "GET /cache/file", answer: h.showFiles},
+		{pattern: "GET /cache/version", answer: h.showVersion},
+		{pattern: "POST /cache/refresh", answer: h.refreshFiles},
+		{pattern: "POST /cache/purge", answer: h.purgeFiles},
 	}
 }
 

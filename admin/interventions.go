@@ -79,9 +79,9 @@ type InterventionChange struct {
 
 func (h *Handler) interventionRoutes() []route {
 	return []route{
-		{"GET /interventions", h.listInterventions},
-		{"POST /interventions", h.intervene},
-		{"DELETE /interventions", h.liftInterventions},
+		{pattern: "GET /interventions", answer: h.listInterventions},
+		{pattern: "POST /interventions", answer: h.intervene},
+		{pattern: "DELETE /interventions", answer: h.liftInterventions},
 	}
 }
 

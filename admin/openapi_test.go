@@ -46,7 +46,21 @@ var apiExamples = []struct {
 	{"DELETE", "/exemptions?id=7", "", 200},
 	{"DELETE", "/exemptions?id=8", "", 404},
 	{"POST", "/upgrade", "", 200},
+	{"GET", "/audit/records?since=24h&decision=deny&limit=2", "", 200},
+	{"GET", "/audit/records?format=jsonl", "", 200},
+	{"GET", "/audit/records?limit=0", "", 400},
+	{"GET", "/audit/records/" + oneRecord.records[0].ID.String(), "", 200},
+	{"GET", "/audit/records/0000000000000", "", 404},
+	{"GET", "/audit/top/rules", "", 200},
+	{"GET", "/audit/summary?by=client,host", "", 200},
+	{"GET", "/audit/would-deny", "", 200},
+	{"GET", "/audit/timeline?step=5m", "", 200},
+	{"GET", "/audit/spacing?host=a.example", "", 200},
+	{"GET", "/audit/files?host=a.example", "", 200},
+	{"GET", "/audit/bodies/" + keptSHA256, "", 200},
 }
+
+var oneRecord = newKept(1)
 
 // newAPIHandler returns a Handler with all operations of the API.
 func newAPIHandler(t *testing.T) *Handler {
@@ -61,6 +75,7 @@ func newAPIHandler(t *testing.T) *Handler {
 
 		Interventions: &orders{},
 		Exemptions:    oneExemption{},
+		Records:       oneRecord,
 	})
 }
 
@@ -80,6 +95,7 @@ func TestOpenAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	openapi3filter.RegisterBodyDecoder("application/jsonl", openapi3filter.PlainBodyDecoder)
 	h := newAPIHandler(t)
 	var described, served []string
 	for path, item := range doc.Paths.Map() {

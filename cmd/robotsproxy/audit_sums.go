@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/internal/auditquery"
 	"github.com/robotsproxy/robotsproxy/internal/auditview"
 )
 
@@ -31,10 +32,10 @@ func summarize(c *auditCommand, since string) {
 	c.addFormatFlag()
 	c.addLimitFlag("", 20)
 	var by []string
-	c.listFlag(&by, "by", "count for each combination of these `PROPERTIES`: "+list(audit.Dimensions), words(audit.Dimensions))
+	c.listFlag(&by, "by", "count for each combination of these `PROPERTIES`: "+auditquery.List(audit.Dimensions), words(audit.Dimensions))
 	var dimensions []audit.Dimension
 	c.checks = append(c.checks, func() (err error) {
-		dimensions, err = listed("--by", by, audit.Dimensions)
+		dimensions, err = auditquery.Listed("--by", by, audit.Dimensions)
 		return err
 	})
 	c.answer(func(ctx context.Context, records audit.Reader, _ []string) error {
@@ -55,24 +56,21 @@ func (c *auditCommand) count(more bool, err error) error {
 	return err
 }
 
-// topics are the arguments of audit top.
-var topics = []string{"hosts", "paths", "clients", "agents", "rules", "reasons"}
-
 func newAuditTop(std stdio) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "top " + strings.Join(topics, "|"),
+		Use:   "top " + strings.Join(auditquery.Topics, "|"),
 		Short: "The hosts, paths, clients, agents, rules or reasons with the most requests",
 		Long: `List the hosts, paths, clients, agents, rules or reasons with the most requests. Rules are those that refused requests,
 or would have in mode enforce; --decision selects others.`,
 		Example: `  robotsproxy audit top hosts
   robotsproxy audit top hosts --decision deny --since today
   robotsproxy audit top rules --client news -n 50`,
-		ValidArgs: topics,
+		ValidArgs: auditquery.Topics,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usage(fmt.Errorf("%s needs one of %s", cmd.CommandPath(), strings.Join(topics, ", ")))
+				return usage(fmt.Errorf("%s needs one of %s", cmd.CommandPath(), strings.Join(auditquery.Topics, ", ")))
 			}
-			if _, err := listed("audit top", args, topics); err != nil {
+			if _, err := auditquery.Topic("audit top", args[0]); err != nil {
 				return usage(err)
 			}
 			return nil

@@ -18,6 +18,7 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/admin"
 	"github.com/robotsproxy/robotsproxy/config"
+	"github.com/robotsproxy/robotsproxy/internal/auditquery"
 	"github.com/robotsproxy/robotsproxy/internal/clientenv"
 	"github.com/robotsproxy/robotsproxy/internal/safetext"
 	"github.com/robotsproxy/robotsproxy/policy"
@@ -193,15 +194,12 @@ func (c *intervening) setEnd(n *admin.NewIntervention, now time.Time) error {
 	return nil
 }
 
-// dayLayouts are the layouts of a day, and of a time on it.
-var dayLayouts = []string{"2006-01-02", "2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02T15:04:05", "2006-01-02 15:04:05"}
-
 // parseMoment reads a moment of local time, or with a zone. A time of day means its next one after now.
 func parseMoment(s string, now time.Time) (time.Time, error) {
 	if t, err := time.Parse(time.RFC3339, s); err == nil {
 		return t, nil
 	}
-	for _, layout := range dayLayouts {
+	for _, layout := range auditquery.DayLayouts {
 		if t, err := time.ParseInLocation(layout, s, now.Location()); err == nil {
 			return t, nil
 		}

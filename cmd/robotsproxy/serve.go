@@ -230,6 +230,7 @@ func (s *service) newAdmin(metrics *admin.Metrics) error {
 		Files: s.components.files, History: history{s.components.pastFiles(), s.components.files.Unsaved},
 		Interventions: s.components.interventions,
 		Upgrade:       s.upgrade,
+		Records:       s.components.kept,
 	})
 	if err != nil {
 		return err

@@ -19,6 +19,18 @@ func (e *AmbiguousError) Error() string {
 	return fmt.Sprintf("several records have ids that begin with %q: write more of it", e.Text)
 }
 
+// InvalidIDError reports that a text is not an ID, nor its beginning.
+type InvalidIDError struct{ text string }
+
+func (e *InvalidIDError) Error() string { return e.text }
+
+// notKeptError is an audit.ErrNoRecord.
+type notKeptError struct{ text string }
+
+func (e *notKeptError) Error() string { return e.text }
+
+func (e *notKeptError) Unwrap() error { return audit.ErrNoRecord }
+
 // leastID is the least length of the beginning of an ID.
 const leastID = 6
 
@@ -27,16 +39,16 @@ func Find(ctx context.Context, records audit.Reader, text string) (*audit.Record
 	text = strings.ToLower(strings.TrimSpace(text))
 	full := len(audit.ID(0).String())
 	if len(text) < leastID || len(text) > full {
-		return nil, fmt.Errorf("%q is not an id of %d characters, nor the first %d or more of one", text, full, leastID)
+		return nil, &InvalidIDError{fmt.Sprintf("%q is not an id of %d characters, nor the first %d or more of one", text, full, leastID)}
 	}
 	first, err := audit.ParseID(text + strings.Repeat("0", full-len(text)))
 	if err != nil {
-		return nil, fmt.Errorf("%q is not an id: it has 0 to 9 and a to v", text)
+		return nil, &InvalidIDError{fmt.Sprintf("%q is not an id: it has 0 to 9 and a to v", text)}
 	}
 	if len(text) == full {
 		r, err := records.Record(ctx, first)
 		if errors.Is(err, audit.ErrNoRecord) {
-			err = fmt.Errorf("no record with the id %s is kept", text)
+			err = &notKeptError{fmt.Sprintf("no record with the id %s is kept", text)}
 		}
 		return r, err
 	}
@@ -55,7 +67,7 @@ func Find(ctx context.Context, records audit.Reader, text string) (*audit.Record
 		}
 	}
 	if found == nil {
-		return nil, fmt.Errorf("no record with an id that begins with %q is kept", text)
+		return nil, &notKeptError{fmt.Sprintf("no record with an id that begins with %q is kept", text)}
 	}
 	return found, nil
 }

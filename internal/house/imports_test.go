@@ -17,7 +17,7 @@ const module = "github.com/robotsproxy/robotsproxy/"
 // mayImport lists, for each package, the packages of this module that it may import. Tests may import more: see
 // testMayImport. Only cmd imports proxy, and no package imports cmd.
 var mayImport = map[string][]string{
-	"admin":                {"audit", "robots", "rules", "policy", "origin", "internal/durable", "internal/safetext"},
+	"admin":                {"audit", "audit/proof", "robots", "rules", "policy", "origin", "internal/auditquery", "internal/auditview", "internal/durable", "internal/safetext"},
 	"audit":                {"policy", "robots", "ratelimit", "internal/safetext"},
 	"audit/dossier":        {"audit", "audit/export", "audit/proof", "origin", "policy", "robots", "internal/auditview", "internal/safetext"},
 	"audit/export":         {"audit", "policy", "internal/auditview", "internal/safetext"},
@@ -25,10 +25,11 @@ var mayImport = map[string][]string{
 	"audit/seal":           {"audit", "internal/durable"},
 	"auth":                 {},
 	"certs":                {"origin", "internal/durable"},
-	"cmd/robotsproxy":      {".", "admin", "audit", "auth", "certs", "config", "egress", "onboarding", "origin", "ownfetch", "policy", "proxy", "ratelimit", "ratelimit/redislease", "robots", "robots/fetch", "rules", "store", "internal/auditview", "internal/clientenv", "internal/durable", "internal/hostset", "internal/requestlog", "internal/safetext", "internal/settings", "internal/systemd", "internal/watch"},
+	"cmd/robotsproxy":      {".", "admin", "audit", "auth", "certs", "config", "egress", "onboarding", "origin", "ownfetch", "policy", "proxy", "ratelimit", "ratelimit/redislease", "robots", "robots/fetch", "rules", "store", "internal/auditquery", "internal/auditview", "internal/clientenv", "internal/durable", "internal/hostset", "internal/requestlog", "internal/safetext", "internal/settings", "internal/systemd", "internal/watch"},
 	".":                    {},
 	"config":               {".", "policy", "rules", "origin", "internal/settings"},
 	"egress":               {"origin"},
+	"internal/auditquery":  {"audit", "config", "policy", "internal/settings"},
 	"internal/auditview":   {"audit", "audit/seal", "policy", "internal/safetext"},
 	"internal/clientenv":   {"internal/durable"},
 	"internal/dnstest":     {},

@@ -171,7 +171,6 @@ func spacing(q *auditQuestion) error {
 		return err
 	}
 	report.Lanes = bounded(report.Lanes, limit)
-	report.Findings = bounded(report.Findings, limit)
 	writeJSON(q.out, report)
 	return nil
 }

@@ -155,6 +155,9 @@ func (g *gathering) add(r *audit.Record) {
 	if r.PolicySHA256 != "" && len(g.policies) < maxPolicies {
 		g.policies[r.PolicySHA256] = true
 	}
+	if r.RobotsSHA256 != "" && len(g.versions) < maxPolicies {
+		g.versions[r.RobotsSHA256] = true
+	}
 	for d := range strings.SplitSeq(r.Deviation, ",") {
 		g.note("deviation", d, r)
 	}
@@ -240,6 +243,7 @@ func (g *gathering) addVersions(ctx context.Context, r audit.Reader, o Options) 
 		}
 		v := newVersion(f, number, body)
 		v.Missing = f.SHA256 != "" && err != nil
+		delete(g.versions, f.SHA256)
 		v.Deciders = g.decidersOf(f.SHA256)
 		last[f.Origin.String()] = v
 		g.Versions = append(g.Versions, v)
@@ -247,6 +251,9 @@ func (g *gathering) addVersions(ctx context.Context, r audit.Reader, o Options) 
 	g.Versions = slices.DeleteFunc(g.Versions, func(v *version) bool {
 		return !v.Until.IsZero() && !v.LastSeen.After(v.Until) && v.LastSeen.Before(o.Since)
 	})
+	for _, sha := range slices.Sorted(maps.Keys(g.versions)) {
+		g.Lost = append(g.Lost, "the robots.txt with the SHA-256 "+sha)
+	}
 	slices.SortStableFunc(g.Versions, func(a, b *version) int {
 		return cmp.Or(cmp.Compare(a.Origin.String(), b.Origin.String()), cmp.Compare(b.Number, a.Number))
 	})

@@ -182,7 +182,7 @@ func writeReadme(w io.Writer, f *facts, o Options) error {
 	}
 	b.WriteString("Open index.html in a browser. It needs no network.\n\n" +
 		"These files were made by robotsproxy (https://github.com/robotsproxy/robotsproxy) from its records, with\n\n" +
-		"    robotsproxy audit dossier " + o.Host + "\n\n" +
+		"    " + command(o) + "\n\n" +
 		"robotsproxy stands between crawlers and web sites. It reads robots.txt, refuses what that disallows, keeps the delay\n" +
 		"between requests, and writes a record of each decision before it sends or answers anything. The same records give the\n" +
 		"same files, byte by byte.\n")
@@ -191,6 +191,18 @@ func writeReadme(w io.Writer, f *facts, o Options) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// command returns the command line that makes the dossier.
+func command(o Options) string {
+	line := "robotsproxy audit dossier " + o.Host
+	if !o.Since.IsZero() {
+		line += " --since " + o.Since.UTC().Format(time.RFC3339Nano)
+	}
+	if !o.Until.IsZero() {
+		line += " --until " + o.Until.UTC().Format(time.RFC3339Nano)
+	}
+	return line
 }
 
 // wrap breaks text into indented lines of at most 100 characters.

@@ -14,8 +14,7 @@ import (
 // SpacingReport says whether all requests kept the Delay of their hosts.
 type SpacingReport struct {
 	SpacingSum
-	Lanes    []LaneSpacing    `json:"lanes"`    // those with violations first, then by number of gaps
-	Findings []SpacingFinding `json:"findings"` // violations and contradictions, of each lane the first 100
+	Lanes []LaneSpacing `json:"lanes"` // those with findings first, then by number of gaps
 }
 
 // LaneSpacing describes the gaps of one lane. Smallest, P1, P50 and Max are of the judged gaps; P1 and P50 are exact up
@@ -29,6 +28,8 @@ type LaneSpacing struct {
 	Max         audit.Millis `json:"max_ms"`
 	Required    audit.Millis `json:"required_ms"`     // the longest Delay that applied
 	RequiredMin audit.Millis `json:"required_min_ms"` // the shortest one
+
+	Findings []SpacingFinding `json:"findings"` // the first 100
 }
 
 // SpacingSum counts the gaps of one lane, or of all.
@@ -49,7 +50,6 @@ type SpacingSum struct {
 // SpacingFinding is a request that was sent too early, or whose record contradicts the times.
 type SpacingFinding struct {
 	ID       audit.ID     `json:"id"`
-	Lane     string       `json:"host"`
 	SentAt   time.Time    `json:"sent_at"`
 	Gap      audit.Millis `json:"gap_ms"`
 	Required audit.Millis `json:"delay_required_ms"`
@@ -97,14 +97,21 @@ type measures map[string]*measure
 // measure is the LaneSpacing of a lane in the making.
 type measure struct {
 	LaneSpacing
-	lengths  lengths
-	findings []SpacingFinding
+	lengths lengths
+}
+
+func newSpacingSum() SpacingSum {
+	return SpacingSum{Deviations: map[string]int64{}, Instances: []int{}}
+}
+
+func newLaneSpacing(lane string) LaneSpacing {
+	return LaneSpacing{Lane: lane, SpacingSum: newSpacingSum(), Findings: []SpacingFinding{}}
 }
 
 func (m measures) add(g *Gap) {
 	l := m[g.Lane]
 	if l == nil {
-		l = &measure{LaneSpacing: LaneSpacing{Lane: g.Lane}}
+		l = &measure{LaneSpacing: newLaneSpacing(g.Lane)}
 		m[g.Lane] = l
 	}
 	l.add(g)
@@ -116,9 +123,6 @@ func (m measures) add(g *Gap) {
 func (l *measure) add(g *Gap) {
 	l.Requests++
 	if g.Cause != "" {
-		if l.Deviations == nil {
-			l.Deviations = map[string]int64{}
-		}
 		l.Deviations[g.Cause]++
 	}
 	if g.Judged() {
@@ -154,22 +158,21 @@ func (l *measure) judge(g *Gap) {
 }
 
 func (l *measure) find(g *Gap, kind FindingKind) {
-	if len(l.findings) < maxFindings {
-		l.findings = append(l.findings, SpacingFinding{
-			ID: g.ID, Lane: g.Lane, SentAt: g.SentAt, Gap: audit.Millis(g.Length), Required: audit.Millis(g.Required),
+	if len(l.Findings) < maxFindings {
+		l.Findings = append(l.Findings, SpacingFinding{
+			ID: g.ID, SentAt: g.SentAt, Gap: audit.Millis(g.Length), Required: audit.Millis(g.Required),
 			Recorded: audit.Millis(g.Recorded), Kind: kind, Between: g.Between,
 		})
 	}
 }
 
 func (m measures) report() *SpacingReport {
-	r := &SpacingReport{Lanes: make([]LaneSpacing, 0, len(m)), Findings: []SpacingFinding{}}
+	r := &SpacingReport{SpacingSum: newSpacingSum(), Lanes: make([]LaneSpacing, 0, len(m))}
 	for _, l := range slices.SortedFunc(maps.Values(m), compareMeasures) {
 		slices.Sort(l.Instances)
 		l.P1, l.P50 = audit.Millis(l.lengths.quantile(0.01)), audit.Millis(l.lengths.quantile(0.5))
 		l.P1, l.P50 = min(max(l.P1, l.Smallest), l.Max), min(max(l.P50, l.Smallest), l.Max)
 		r.Lanes = append(r.Lanes, l.LaneSpacing)
-		r.Findings = append(r.Findings, l.findings...)
 		r.add(&l.SpacingSum)
 	}
 	return r
@@ -193,9 +196,6 @@ func (s *SpacingSum) add(l *SpacingSum) {
 	s.Overlap = max(s.Overlap, l.Overlap)
 	s.ClockDifference = max(s.ClockDifference, l.ClockDifference)
 	for cause, n := range l.Deviations {
-		if s.Deviations == nil {
-			s.Deviations = map[string]int64{}
-		}
 		s.Deviations[cause] += n
 	}
 	for _, i := range l.Instances {

@@ -182,16 +182,17 @@ func TestSpacingReport(t *testing.T) {
 		Lanes: []proof.LaneSpacing{
 			{
 				Lane: "b.example", Smallest: ms(-.5), P1: ms(-.5), P50: ms(-.5), Max: ms(2.5), Required: ms(2), RequiredMin: ms(2),
-				SpacingSum: proof.SpacingSum{Requests: 3, Gaps: 2, Violations: 1, Contradictions: 1, Overlap: ms(.5), Instances: []int{0}},
+				SpacingSum: proof.SpacingSum{Requests: 3, Gaps: 2, Violations: 1, Contradictions: 1, Overlap: ms(.5), Instances: []int{0}, Deviations: map[string]int64{}},
+				Findings: []proof.SpacingFinding{
+					{ID: m.records[5].ID, SentAt: began.Add(seconds(20.5)), Gap: ms(-.5), Required: ms(2), Kind: proof.Violation},
+					{ID: m.records[6].ID, SentAt: began.Add(seconds(24)), Gap: ms(2.5), Required: ms(2), Recorded: ms(4), Kind: proof.Contradiction},
+				},
 			},
 			{
 				Lane: "a.example", Smallest: ms(2), P1: ms(2), P50: ms(2), Max: ms(2.5), Required: ms(2), RequiredMin: ms(2),
 				SpacingSum: proof.SpacingSum{Requests: 4, Gaps: 2, Between: 1, Deviations: map[string]int64{"reported": 1}, Instances: []int{0, 7}},
+				Findings:   []proof.SpacingFinding{},
 			},
-		},
-		Findings: []proof.SpacingFinding{
-			{ID: m.records[5].ID, Lane: "b.example", SentAt: began.Add(seconds(20.5)), Gap: ms(-.5), Required: ms(2), Kind: proof.Violation},
-			{ID: m.records[6].ID, Lane: "b.example", SentAt: began.Add(seconds(24)), Gap: ms(2.5), Required: ms(2), Recorded: ms(4), Kind: proof.Contradiction},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -38,6 +38,7 @@ that folder, on any machine.`,
 	}
 	summarize(newAuditCommand(cmd, std), "24h")
 	cmd.AddCommand(newAuditList(std), newAuditTop(std), newAuditSummary(std), newAuditExplain(std), newAuditWouldDeny(std))
+	cmd.AddCommand(newAuditSpacing(std), newAuditExport(std), newAuditDossier(std))
 	return cmd
 }
 
@@ -46,6 +47,7 @@ type auditCommand struct {
 	*cobra.Command
 	std      stdio
 	settings *configSource
+	config   *config.Config // once the records are open
 	filter   audit.Filter   // of the flags, after the checks
 	checks   []func() error // of the flags, before the records are opened
 	format   string
@@ -106,6 +108,7 @@ func (c *auditCommand) open() (recordStore, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.config = cfg
 	return openRecords(cfg)
 }
 

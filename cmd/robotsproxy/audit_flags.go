@@ -11,12 +11,19 @@ import (
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
-// addFilterFlags adds the flags that select records. since is the default of --since.
-func (c *auditCommand) addFilterFlags(since string) {
+// addPeriodFlags adds the flags that select records by time. since is the default of --since.
+func (c *auditCommand) addPeriodFlags(since string) *auditquery.Words {
 	f, v := c.Flags(), new(auditquery.Words)
 	f.StringVar(&v.Since, "since", since, "only requests from this `TIME` on: 24h or 30d ago, today, yesterday, 2026-11-22,\n"+
 		"\"2026-11-22 14:00\", or RFC 3339")
 	f.StringVar(&v.Until, "until", "", "only requests before this `TIME`")
+	c.checks = append(c.checks, func() error { return c.readFilter(v, time.Now()) })
+	return v
+}
+
+// addFilterFlags adds all flags that select records.
+func (c *auditCommand) addFilterFlags(since string) {
+	v, f := c.addPeriodFlags(since), c.Flags()
 	f.StringVar(&v.Host, "host", "", "only requests to this `HOST` or pattern, such as *.example")
 	f.StringVar(&v.Client, "client", "", "only requests of this `CLIENT`")
 	f.StringVar(&v.Agent, "agent", "", "only requests of the crawler with this `NAME`, from its User-Agent")
@@ -28,7 +35,6 @@ func (c *auditCommand) addFilterFlags(since string) {
 	c.listFlag(&v.Reasons, "reason", "only requests with one of these `REASONS`, such as robots or pace", words(policy.Reasons))
 	c.listFlag(&v.Vias, "via", "only requests that arrived in one of these `WAYS`: plain, intercepted, tunnel, robots\n"+
 		"(default: all but robots, the proxy's own requests for robots.txt)", words(auditquery.Vias))
-	c.checks = append(c.checks, func() error { return c.readFilter(v, time.Now()) })
 }
 
 // readFilter completes c.filter.

@@ -137,46 +137,108 @@ func (r *Records) Records(ctx context.Context, f audit.Filter) iter.Seq2[*audit.
 	}
 }
 
-// each calls do with the records that f selects until it returns false. It reads the dictionaries on another
-// connection.
+// pageRows is the number of rows that Records reads at once. It holds no connection while the caller uses them.
+const pageRows = 1000
+
+// each calls do with the records that f selects until it returns false.
 func (r *Records) each(ctx context.Context, f audit.Filter, do func(*audit.Record) bool) error {
-	q := newQuery(f)
-	text := "SELECT " + rowColumnList + " FROM records r" + q.where() + " ORDER BY r.id"
-	if f.Newest {
-		text += " DESC"
-	}
-	if f.Limit > 0 {
-		text += fmt.Sprintf(" LIMIT %d", f.Limit)
-	}
-	rows, err := r.read.QueryContext(ctx, text, q.args...)
+	targets, err := r.fewTargets(ctx, f.Host)
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
-	var w row
-	for rows.Next() {
-		if err := w.scan(rows); err != nil {
-			return err
+	for left := f.Limit; ; {
+		f.Limit = pageRows
+		if left > 0 {
+			f.Limit = min(pageRows, left)
 		}
-		rec, err := r.complete(ctx, r.read, &w)
+		page, err := r.page(ctx, f, targets)
 		if err != nil {
 			return err
 		}
-		if !do(&rec) {
+		for i := range page {
+			rec, err := r.complete(ctx, r.read, &page[i])
+			if err != nil {
+				return err
+			}
+			if !do(&rec) {
+				return nil
+			}
+		}
+		if left -= len(page); len(page) < f.Limit || left == 0 {
 			return nil
 		}
+		f.After = page[len(page)-1].id
 	}
-	return rows.Err()
+}
+
+// maxMerged is the number of targets of which a page merges the records. The index has those of one target in order.
+const maxMerged = 20
+
+// fewTargets returns the ids of the targets of a host or a pattern, or nil if they are many.
+func (r *Records) fewTargets(ctx context.Context, pattern string) ([]int64, error) {
+	if pattern == "" {
+		return nil, nil
+	}
+	condition, args := hostCondition("host", pattern)
+	scan := func(rows *sql.Rows) (id int64, err error) { return id, rows.Scan(&id) }
+	ids, err := list(ctx, r.read, scan, fmt.Sprintf("SELECT id FROM targets WHERE %s LIMIT %d", condition, maxMerged+1), args...)
+	if len(ids) > maxMerged {
+		return nil, err
+	}
+	return append([]int64{}, ids...), err
+}
+
+// page returns the first rows that f selects, at most f.Limit. targets are those of f.Host, unless it is nil.
+func (r *Records) page(ctx context.Context, f audit.Filter, targets []int64) ([]row, error) {
+	text, args := pageQuery(f, targets)
+	if text == "" {
+		return nil, nil
+	}
+	return list(ctx, r.read, func(rows *sql.Rows) (w row, err error) { return w, w.scan(rows) }, text, args...)
+}
+
+func pageQuery(f audit.Filter, targets []int64) (text string, args []any) {
+	order := fmt.Sprintf(" ORDER BY id LIMIT %d", f.Limit)
+	if f.Newest {
+		order = fmt.Sprintf(" ORDER BY id DESC LIMIT %d", f.Limit)
+	}
+	if targets == nil {
+		q := newOrderedQuery(f)
+		return "SELECT " + rowColumnList + " FROM records r" + q.where() + order, q.args
+	}
+	f.Host = ""
+	parts := make([]string, len(targets))
+	for i, target := range targets {
+		q := newQuery(f)
+		q.add("r.target = ?", target)
+		parts[i] = "SELECT * FROM (SELECT " + rowColumnList + " FROM records r" + q.where() + order + fmt.Sprintf(") AS part%d", i)
+		args = append(args, q.args...)
+	}
+	if len(parts) == 0 {
+		return "", nil
+	}
+	return strings.Join(parts, " UNION ALL ") + order, args
 }
 
 // query is the condition of a Filter on the rows of records r. Dictionaries are searched first, since they are small.
 type query struct {
+	target     string // the expression for the target
 	conditions []string
 	args       []any
 }
 
 func newQuery(f audit.Filter) *query {
-	q := &query{}
+	q := &query{target: "r.target"}
+	return q.build(f)
+}
+
+// newOrderedQuery is newQuery for many targets: it prevents the use of their index, which would need a sort.
+func newOrderedQuery(f audit.Filter) *query {
+	q := &query{target: "+r.target"}
+	return q.build(f)
+}
+
+func (q *query) build(f audit.Filter) *query {
 	q.period(f)
 	q.targets(f)
 	q.in("asker", "askers", "client", f.Client)
@@ -222,7 +284,7 @@ func (q *query) targets(f audit.Filter) {
 		return
 	}
 	condition, args := hostCondition("host", f.Host)
-	q.add("r.target IN (SELECT id FROM targets WHERE "+condition+")", args...)
+	q.add(q.target+" IN (SELECT id FROM targets WHERE "+condition+")", args...)
 }
 
 // hostCondition returns the condition that a column has a host of a pattern: see policy.MatchHost.

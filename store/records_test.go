@@ -316,16 +316,20 @@ func TestNoRecord(t *testing.T) {
 	}
 }
 
-func BenchmarkWrite(b *testing.B) {
-	r := openRecords(b, RecordsOptions{})
-	entries := crawl(500, 1000, time.Hour)
-	ids := audit.Sequence{}
-	b.ReportAllocs()
-	for b.Loop() {
-		for i := range entries {
-			entries[i].ID = ids.Next(entries[i].Time)
-		}
-		writeRecords(b, r, entries...)
+func BenchmarkWriteRecords(b *testing.B) {
+	for _, hosts := range []int{1, 1000} {
+		b.Run(fmt.Sprintf("hosts=%d", hosts), func(b *testing.B) {
+			r := openRecords(b, RecordsOptions{})
+			entries := crawl(500, hosts, time.Second)
+			ids := audit.Sequence{}
+			b.ReportAllocs()
+			for b.Loop() {
+				for i := range entries {
+					entries[i].ID = ids.Next(entries[i].Time)
+				}
+				writeRecords(b, r, entries...)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/500, "ns/record")
+		})
 	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/500, "ns/record")
 }

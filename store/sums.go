@@ -60,7 +60,7 @@ func scanSum(rows *sql.Rows, dimensions int) (s audit.Sum, err error) {
 
 // sumSources returns a query of rows with the given columns, decision, n, waited, bytes, failed and deviating.
 func sumSources(f audit.Filter, columns []string) (string, []any) {
-	if f.Path != "" || f.Tag != "" || len(f.Vias) > 0 || f.After != 0 || slices.Contains(columns, string(audit.ByPath)) {
+	if f.Path != "" || f.Tag != "" || f.Rule != "" || len(f.Vias) > 0 || f.After != 0 || slices.Contains(columns, string(audit.ByPath)) {
 		return recordSource(f, columns)
 	}
 	since, until := wholeHours(f)
@@ -134,9 +134,6 @@ func hourSource(f audit.Filter, columns []string, since, until time.Time) (strin
 	}
 	if len(f.Reasons) > 0 {
 		named("reason", "name IN (?"+strings.Repeat(", ?", len(f.Reasons)-1)+")", anys(f.Reasons)...)
-	}
-	if f.Rule != "" {
-		named("rule", "lower(name) = lower(?) OR lower(name) LIKE 'line %  ' || lower(?)", f.Rule, f.Rule)
 	}
 	keys := slices.Clone(columns)
 	if !slices.Contains(keys, string(audit.ByDecision)) {

@@ -1,14 +1,16 @@
 package admin
 
 import (
-	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -18,112 +20,79 @@ import (
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/rules"
+	"github.com/robotsproxy/robotsproxy/store"
 )
 
-// kept is a Reader of a few records, in order of their IDs.
-type kept struct {
-	records []audit.Record
-	err     error // after the records
-}
+var keptBody = []byte("User-agent: *\nDisallow: /p\n")
 
-const keptSHA256 = "f3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-
-// newKept returns n records of the last minutes, of which each third is refused.
-func newKept(n int) *kept {
-	k := &kept{}
-	var ids audit.Sequence
+// keptRecords returns a store with n records of the last seconds, of which each third is refused, and their IDs.
+func keptRecords(t *testing.T, n int) (*store.Records, []audit.ID) {
+	t.Helper()
+	records, err := store.OpenRecords(store.RecordsOptions{Path: filepath.Join(t.TempDir(), "audit.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := records.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	o, err := origin.Parse("https://a.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(keptBody)
+	snap := &robots.Snapshot{Answer: robots.Answer{
+		Origin: o, Availability: robots.Found, Status: 200, Body: keptBody, SHA256: hex.EncodeToString(sum[:]), Fetched: time.Now().Truncate(time.Microsecond),
+	}}
+	var (
+		ids     audit.Sequence
+		entries []audit.Entry
+		all     []audit.ID
+	)
 	for i := range n {
-		at := time.Now().Add(time.Duration(i-n) * time.Second)
+		at := time.Now().Add(time.Duration(i-n) * time.Second).Truncate(time.Microsecond)
 		r := audit.Record{
-			ID: ids.Next(at), Time: at, Client: "news", Agent: "NewsBot", Host: "a.example", Scheme: "https", Path: fmt.Sprintf("/p%d\x1b", i),
-			Via: audit.Plain, Decision: policy.Allow, RobotsSHA256: keptSHA256, Status: 200, EndedAt: at,
+			ID: ids.Next(at), Time: at, Client: "news", Agent: "NewsBot", Host: "a.example", Scheme: "https", Port: 443, Path: fmt.Sprintf("/p%d\x1b", i), Via: audit.Plain,
 		}
+		d := policy.Decision{Outcome: policy.Allow}
 		if i%3 == 0 {
-			r.Decision, r.Reason, r.RuleLine, r.Rule, r.Status = policy.Deny, policy.ReasonRobots, 2, "Disallow: /p", 403
+			d.Outcome, d.Reason, d.Verdict = policy.Deny, policy.ReasonRobots, rules.Verdict{Line: 2, Rule: "Disallow: /p"}
 		}
-		k.records = append(k.records, r)
+		r.SetDecision(d, snap)
+		r.EndedAt, r.Status = at, 200
+		entries, all = append(entries, audit.Entry{Record: r}), append(all, r.ID)
 	}
-	return k
+	if err := records.Write(t.Context(), entries); err != nil {
+		t.Fatal(err)
+	}
+	return records, all
 }
 
-func (k *kept) Record(_ context.Context, id audit.ID) (*audit.Record, error) {
-	for _, r := range k.records {
-		if r.ID == id {
-			return &r, nil
-		}
-	}
-	return nil, audit.ErrNoRecord
+var keptSHA256 = func() string { sum := sha256.Sum256(keptBody); return hex.EncodeToString(sum[:]) }()
+
+// faulty are records that cannot be read beyond the first few, and that cannot be counted in time.
+type faulty struct {
+	audit.Reader
+	readable int
 }
 
-func (k *kept) Records(ctx context.Context, f audit.Filter) iter.Seq2[*audit.Record, error] {
+func (f faulty) Records(context.Context, audit.Filter) iter.Seq2[*audit.Record, error] {
 	return func(yield func(*audit.Record, error) bool) {
-		all, n := slices.Clone(k.records), 0
-		if f.Newest {
-			slices.Reverse(all)
-		}
-		for _, r := range all {
-			beyond := f.After == 0 || f.Newest && r.ID < f.After || !f.Newest && r.ID > f.After
-			if !beyond || !f.Selects(&r) {
-				continue
-			}
-			if n++; f.Limit > 0 && n > f.Limit || !yield(&r, nil) {
+		for range f.readable {
+			if !yield(&audit.Record{Path: strings.Repeat("p", 100)}, nil) {
 				return
 			}
 		}
-		if k.err != nil {
-			yield(nil, cmp.Or(ctx.Err(), k.err))
-		}
+		yield(nil, errors.New("the disk is gone"))
 	}
 }
 
-func (k *kept) Sums(ctx context.Context, f audit.Filter, by ...audit.Dimension) ([]audit.Sum, error) {
-	if k.err != nil {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}
-	sum := audit.Sum{Waited: time.Second}
-	for range by {
-		sum.Values = append(sum.Values, "a.example")
-	}
-	for _, r := range k.records {
-		if f.Selects(&r) {
-			sum.Requests++
-		}
-	}
-	return []audit.Sum{sum}, nil
+func (faulty) Sums(ctx context.Context, _ audit.Filter, _ ...audit.Dimension) ([]audit.Sum, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
 }
-
-func (k *kept) Timeline(_ context.Context, f audit.Filter, step time.Duration) ([]audit.Point, error) {
-	return []audit.Point{{Time: f.Since.Truncate(step), Decisions: map[policy.Outcome]int64{policy.Allow: 2}}}, nil
-}
-
-func (k *kept) File(context.Context, *audit.Record) (*audit.File, error) {
-	f := k.file()
-	return &f, nil
-}
-
-func (k *kept) file() audit.File {
-	o, _ := origin.Parse("https://a.example")
-	return audit.File{
-		Answer: robots.Answer{Origin: o, Status: 200, SHA256: keptSHA256, Body: []byte("User-agent: *\nDisallow: /p\n")}, State: "found", Size: 26,
-	}
-}
-
-func (k *kept) Files(_ context.Context, host string) ([]audit.File, error) {
-	if host != "a.example" {
-		return nil, nil
-	}
-	return []audit.File{k.file()}, nil
-}
-
-func (k *kept) Body(_ context.Context, sum string) ([]byte, error) {
-	if sum != keptSHA256 {
-		return nil, audit.ErrNoFile
-	}
-	return k.file().Body, nil
-}
-
-func (k *kept) Policy(context.Context, string) ([]byte, error) { return nil, audit.ErrNoPolicy }
 
 func askAudit(t *testing.T, h *Handler, path, accept string) *httptest.ResponseRecorder {
 	t.Helper()
@@ -136,7 +105,8 @@ func askAudit(t *testing.T, h *Handler, path, accept string) *httptest.ResponseR
 }
 
 func TestAuditQuestions(t *testing.T) {
-	h := newHandler(t, Options{Records: newKept(9)})
+	records, _ := keptRecords(t, 9)
+	h := newHandler(t, Options{Records: records})
 	for _, row := range []struct {
 		path, accept string
 		status       int
@@ -186,8 +156,8 @@ func TestAuditQuestions(t *testing.T) {
 
 // The pages of a list have all records, each once, in order.
 func TestAuditPages(t *testing.T) {
-	k := newKept(10)
-	h := newHandler(t, Options{Records: k})
+	records, want := keptRecords(t, 10)
+	h := newHandler(t, Options{Records: records})
 	for _, order := range []string{"newest", "oldest"} {
 		var ids []audit.ID
 		for after := ""; ; {
@@ -210,10 +180,6 @@ func TestAuditPages(t *testing.T) {
 		if order == "newest" {
 			slices.Reverse(ids)
 		}
-		want := make([]audit.ID, 0, len(k.records))
-		for _, r := range k.records {
-			want = append(want, r.ID)
-		}
 		if !slices.Equal(ids, want) {
 			t.Errorf("%s: %v, want %v", order, ids, want)
 		}
@@ -221,9 +187,9 @@ func TestAuditPages(t *testing.T) {
 }
 
 func TestAuditExplains(t *testing.T) {
-	k := newKept(1)
-	id := k.records[0].ID.String()
-	w := askAudit(t, newHandler(t, Options{Records: k}), "/records/"+id, "")
+	records, ids := keptRecords(t, 1)
+	id := ids[0].String()
+	w := askAudit(t, newHandler(t, Options{Records: records}), "/records/"+id, "")
 	var e struct {
 		Record struct {
 			ID   string
@@ -245,9 +211,7 @@ func TestAuditWithoutStore(t *testing.T) {
 
 // A question that takes too long ends with a problem, and a response that has begun breaks off.
 func TestAuditFaults(t *testing.T) {
-	k := newKept(0)
-	k.err = errors.New("the disk is gone")
-	h := newHandler(t, Options{Records: k, questionTime: 10 * time.Millisecond})
+	h := newHandler(t, Options{Records: faulty{}, questionTime: 10 * time.Millisecond})
 	if w := askAudit(t, h, "/records", ""); w.Code != 500 || !strings.Contains(w.Body.String(), "the disk is gone") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
@@ -261,12 +225,10 @@ func TestAuditFaults(t *testing.T) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 
-	begun := newKept(500)
-	begun.err = errors.New("the disk is gone")
 	defer func() {
 		if v := recover(); v != http.ErrAbortHandler {
 			t.Errorf("a list that breaks off ends with %v", v)
 		}
 	}()
-	askAudit(t, newHandler(t, Options{Records: begun}), "/records?limit=1000", "")
+	askAudit(t, newHandler(t, Options{Records: faulty{readable: 500}}), "/records?limit=1000", "")
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers/gorillamux"
 
+	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/origin"
 )
 
@@ -49,7 +50,7 @@ var apiExamples = []struct {
 	{"GET", "/audit/records?since=24h&decision=deny&limit=2", "", 200},
 	{"GET", "/audit/records?format=jsonl", "", 200},
 	{"GET", "/audit/records?limit=0", "", 400},
-	{"GET", "/audit/records/" + oneRecord.records[0].ID.String(), "", 200},
+	{"GET", "/audit/records/{id of a record}", "", 200},
 	{"GET", "/audit/records/0000000000000", "", 404},
 	{"GET", "/audit/top/rules", "", 200},
 	{"GET", "/audit/summary?by=client,host", "", 200},
@@ -60,10 +61,8 @@ var apiExamples = []struct {
 	{"GET", "/audit/bodies/" + keptSHA256, "", 200},
 }
 
-var oneRecord = newKept(1)
-
 // newAPIHandler returns a Handler with all operations of the API.
-func newAPIHandler(t *testing.T) *Handler {
+func newAPIHandler(t *testing.T, records audit.Reader) *Handler {
 	t.Helper()
 	origins := mustOrigins(t, "https://a.example")
 	return newHandler(t, Options{
@@ -75,7 +74,7 @@ func newAPIHandler(t *testing.T) *Handler {
 
 		Interventions: &orders{},
 		Exemptions:    oneExemption{},
-		Records:       oneRecord,
+		Records:       records,
 	})
 }
 
@@ -96,7 +95,8 @@ func TestOpenAPI(t *testing.T) {
 	}
 
 	openapi3filter.RegisterBodyDecoder("application/jsonl", openapi3filter.PlainBodyDecoder)
-	h := newAPIHandler(t)
+	records, ids := keptRecords(t, 1)
+	h := newAPIHandler(t, records)
 	var described, served []string
 	for path, item := range doc.Paths.Map() {
 		for method := range item.Operations() {
@@ -114,6 +114,7 @@ func TestOpenAPI(t *testing.T) {
 
 	succeeded := map[string]bool{}
 	for _, example := range apiExamples {
+		example.path = strings.ReplaceAll(example.path, "{id of a record}", ids[0].String())
 		r := httptest.NewRequest(example.method, "http://localhost:3129"+apiPrefix+example.path, strings.NewReader(example.body))
 		r.Header.Set("Authorization", "Bearer "+testToken)
 		if example.body != "" {

@@ -174,10 +174,10 @@ func checkFile(t *testing.T, root, path string) {
 	}
 }
 
-// testMayImport reports whether every test may import a package: the fake site, a Redis and a DNS server, and the types
-// of a Cache's Fetch.
+// testMayImport reports whether every test may import a package: the fake site, a Redis and a DNS server, the types of a
+// Cache's Fetch, and the stores of records.
 func testMayImport(pkg string) bool {
-	return pkg == "robots/fetch" || pkg == "internal/robotstest" || pkg == "internal/redistest" || pkg == "internal/pgtest" || pkg == "internal/dnstest" || pkg == "internal/http1test"
+	return pkg == "robots/fetch" || pkg == "store" || pkg == "internal/robotstest" || pkg == "internal/redistest" || pkg == "internal/pgtest" || pkg == "internal/dnstest" || pkg == "internal/http1test"
 }
 
 func checkOutside(t *testing.T, file, pkg, name string) {

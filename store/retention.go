@@ -89,7 +89,7 @@ const pruneRecordsSQL = "DELETE FROM records WHERE id IN (SELECT id FROM records
 func (r *Records) pruneBefore(ctx context.Context, p *Pruned, before time.Time) error {
 	var gone int64
 	for {
-		n, err := r.exec(ctx, pruneRecordsSQL, int64(audit.IDAt(before)), recordPruneStep)
+		n, err := r.pruneStep(ctx, audit.IDAt(before))
 		if err != nil {
 			return err
 		}
@@ -108,6 +108,22 @@ func (r *Records) pruneBefore(ctx context.Context, p *Pruned, before time.Time) 
 	_, err := r.exec(ctx, "INSERT INTO prunes (time, before, records, why) VALUES (?, ?, ?, ?)",
 		micros(p.Time), micros(before), gone, p.Why)
 	return err
+}
+
+// markPrunedSQL tells audit/seal which records are pruned and not removed.
+const markPrunedSQL = `INSERT INTO seal_state (single, size, next, pruned) VALUES (1, 0, 0, ?)
+ON CONFLICT (single) DO UPDATE SET pruned = max(seal_state.pruned, excluded.pruned)`
+
+// pruneStep removes some records with lesser IDs than end, and returns their number.
+func (r *Records) pruneStep(ctx context.Context, end audit.ID) (n int64, err error) {
+	err = r.change(ctx, func(tx *sql.Tx) error {
+		if n, err = affected(tx.ExecContext(ctx, pruneRecordsSQL, int64(end), recordPruneStep)); err != nil || n == 0 {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, markPrunedSQL, int64(end))
+		return err
+	})
+	return n, err
 }
 
 // pruneRest removes counts before the given time, and rows without a record since then. A row that records of the last

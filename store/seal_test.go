@@ -110,11 +110,18 @@ func TestTampering(t *testing.T) {
 		{"removed", "DELETE FROM records WHERE id = ?", one(300), []seal.FaultKind{seal.Removed}, 300},
 		{"first removed", "DELETE FROM records WHERE id = ?", one(0), []seal.FaultKind{seal.Removed}, 0},
 		{"last removed", "DELETE FROM records WHERE id = ?", one(n - 1), []seal.FaultKind{seal.Removed}, n - 1},
-		{"swapped", "UPDATE records SET id = 1 WHERE id = ?1; UPDATE records SET id = ?1 WHERE id = ?2; UPDATE records SET id = ?2 WHERE id = 1",
+		{
+			"swapped", "UPDATE records SET id = 1 WHERE id = ?1; UPDATE records SET id = ?1 WHERE id = ?2; UPDATE records SET id = ?2 WHERE id = 1",
 			func(s *sealed) []any { return []any{int64(s.ids[300]), int64(s.ids[305])} },
-			[]seal.FaultKind{seal.Swapped}, 300},
-		{"inserted", "INSERT INTO records SELECT id + 1, " + strings.Join(strings.Fields(rowColumns)[1:], ", ") + " FROM records WHERE id = ?",
-			one(300), []seal.FaultKind{seal.Inserted}, -1},
+			[]seal.FaultKind{seal.Swapped},
+			300,
+		},
+		{
+			"inserted", "INSERT INTO records SELECT id + 1, " + strings.Join(strings.Fields(rowColumns)[1:], ", ") + " FROM records WHERE id = ?",
+			one(300),
+			[]seal.FaultKind{seal.Inserted},
+			-1,
+		},
 		{"hashes removed", "DELETE FROM seal_tiles WHERE n = 1", none, []seal.FaultKind{seal.BadTree}, -1},
 		{"checkpoint changed", "UPDATE seal_checkpoints SET note = replace(note, 'erasures 0', 'erasures 1')", none, []seal.FaultKind{seal.BadSignature}, -1},
 	} {

@@ -39,6 +39,7 @@ that folder, on any machine.`,
 	summarize(newAuditCommand(cmd, std), "24h")
 	cmd.AddCommand(newAuditList(std), newAuditTop(std), newAuditSummary(std), newAuditExplain(std), newAuditWouldDeny(std))
 	cmd.AddCommand(newAuditSpacing(std), newAuditExport(std), newAuditDossier(std))
+	cmd.AddCommand(newAuditSeal(std), newAuditVerify(std))
 	return cmd
 }
 
@@ -79,20 +80,43 @@ func (c *auditCommand) answer(ask func(ctx context.Context, records audit.Reader
 				return usage(err)
 			}
 		}
-		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-		defer stop()
-		records, err := c.open()
+		return interruptible(cmd.Context(), func(ctx context.Context) error {
+			records, err := c.open()
+			if err != nil {
+				return err
+			}
+			return errors.Join(ask(ctx, records, args), records.Close())
+		})
+	}
+}
+
+// interruptible calls work and cancels its context at an interrupt.
+func interruptible(ctx context.Context, work func(context.Context) error) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := work(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return &exitError{code: exitInterrupted}
+	case errors.Is(err, syscall.EPIPE): // its reader, such as head, has enough
+		return &exitError{code: exitPipe}
+	}
+	return err
+}
+
+// work sets c's RunE to a command that opens the records with sealedRecords.
+func (c *auditCommand) work(do func(ctx context.Context, cfg *config.Config) error) {
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		for _, check := range c.checks {
+			if err := check(); err != nil {
+				return usage(err)
+			}
+		}
+		cfg, err := c.settings.loadFor(cmd, c.std, "data_dir", "audit")
 		if err != nil {
 			return err
 		}
-		err = errors.Join(ask(ctx, records, args), records.Close())
-		switch {
-		case ctx.Err() != nil:
-			return &exitError{code: exitInterrupted}
-		case errors.Is(err, syscall.EPIPE): // its reader, such as head, has enough
-			return &exitError{code: exitPipe}
-		}
-		return err
+		return interruptible(cmd.Context(), func(ctx context.Context) error { return do(ctx, cfg) })
 	}
 }
 
@@ -114,10 +138,20 @@ func (c *auditCommand) open() (recordStore, error) {
 
 // openRecords opens the records of the configuration for reading.
 func openRecords(cfg *config.Config) (recordStore, error) {
-	path := filepath.Join(cfg.DataDir, "audit.db")
+	if err := checkRecords(cfg); err != nil {
+		return nil, err
+	}
+	return store.OpenRecords(store.RecordsOptions{Path: recordsPath(cfg), ReadOnly: true})
+}
+
+func recordsPath(cfg *config.Config) string { return filepath.Join(cfg.DataDir, "audit.db") }
+
+// checkRecords reports that a data folder has no records.
+func checkRecords(cfg *config.Config) error {
+	path := recordsPath(cfg)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil, usage(fmt.Errorf("%s has no records (%s is missing).\n  robotsproxy serve writes them there;"+
+		return usage(fmt.Errorf("%s has no records (%s is missing).\n  robotsproxy serve writes them there;"+
 			" for another data folder or a copy of one: --data-dir DIR", cfg.DataDir, filepath.Base(path)))
 	}
-	return store.OpenRecords(store.RecordsOptions{Path: path, ReadOnly: true})
+	return nil
 }

@@ -122,8 +122,11 @@ type count struct {
 
 func counts(r *seal.Report, zone *time.Location) []count {
 	rows := []count{
-		{"sealed", r.Sealed, "agree with their hashes"}, {"not yet sealed", r.Unsealed, ""}, {"pruned", r.Pruned, ""},
-		{"erased", r.Erased, ""}, {"texts", r.Texts, "robots.txt files and policies that have their SHA-256"},
+		{"sealed", r.Sealed, "agree with their hashes"},
+		{"not yet sealed", r.Unsealed, ""},
+		{"pruned", r.Pruned, ""},
+		{"erased", r.Erased, ""},
+		{"texts", r.Texts, "robots.txt files and policies that have their SHA-256"},
 	}
 	if r.Unsealed > 0 {
 		rows[1].text = "the next robotsproxy audit seal covers them"

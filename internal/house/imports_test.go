@@ -25,7 +25,7 @@ var mayImport = map[string][]string{
 	"audit/seal":           {"audit", "internal/durable"},
 	"auth":                 {},
 	"certs":                {"origin", "internal/durable"},
-	"cmd/robotsproxy":      {".", "admin", "audit", "audit/dossier", "audit/export", "audit/proof", "auth", "certs", "config", "egress", "onboarding", "origin", "ownfetch", "policy", "proxy", "ratelimit", "ratelimit/redislease", "robots", "robots/fetch", "rules", "store", "internal/auditquery", "internal/auditview", "internal/clientenv", "internal/durable", "internal/hostset", "internal/requestlog", "internal/safetext", "internal/settings", "internal/systemd", "internal/watch"},
+	"cmd/robotsproxy":      {".", "admin", "audit", "audit/dossier", "audit/export", "audit/proof", "audit/seal", "auth", "certs", "config", "egress", "onboarding", "origin", "ownfetch", "policy", "proxy", "ratelimit", "ratelimit/redislease", "robots", "robots/fetch", "rules", "store", "internal/auditquery", "internal/auditview", "internal/clientenv", "internal/durable", "internal/hostset", "internal/requestlog", "internal/safetext", "internal/settings", "internal/systemd", "internal/watch"},
 	".":                    {},
 	"config":               {".", "policy", "rules", "origin", "internal/settings"},
 	"egress":               {"origin"},

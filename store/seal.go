@@ -108,7 +108,7 @@ func (t *sealTables) failed(act string, err error) error {
 	return t.explain(act, err)
 }
 
-// moveOne updates the state, or returns seal.ErrMoved.
+// moveOne changes one row, or returns seal.ErrMoved.
 func (t *sealTables) moveOne(ctx context.Context, tx *sql.Tx, text string, args ...any) error {
 	result, err := tx.ExecContext(ctx, t.rebind(text), args...)
 	if err != nil {
@@ -139,27 +139,25 @@ func (t *sealTables) Checkpoints(ctx context.Context) (notes []string, err error
 
 const (
 	nextSQL          = `UPDATE seal_state SET next = ? WHERE size = ?`
-	addCheckpointSQL = `INSERT INTO seal_checkpoints (size, note) VALUES (?, ?) ON CONFLICT (size) DO NOTHING`
+	addCheckpointSQL = `INSERT INTO seal_checkpoints (size, note) SELECT CAST(? AS bigint), CAST(? AS text)
+	WHERE (SELECT coalesce(max(size), 0) FROM seal_checkpoints) = ?`
 	// dropTilesSQL keeps the tiles in which a checkpoint ends, whose root is computed from a part of their leaves.
 	dropTilesSQL = `UPDATE seal_tiles SET data = NULL WHERE data IS NOT NULL AND root IS NOT NULL AND keep = 0
 	AND high < (SELECT pruned FROM seal_state)
 	AND NOT EXISTS (SELECT 1 FROM seal_checkpoints WHERE size > n * 256 AND size < n * 256 + 256)`
 )
 
-// AppendCheckpoint adds a checkpoint if the tree has size leaves.
-func (t *sealTables) AppendCheckpoint(ctx context.Context, note string, size int64, next audit.ID) error {
+// AppendCheckpoint adds a checkpoint if the tree has size leaves, and last of them are covered. The update of the state
+// makes other processes wait for the end of the transaction.
+func (t *sealTables) AppendCheckpoint(ctx context.Context, note string, last, size int64, next audit.ID) error {
 	return t.failed("writing the checkpoint", t.transact(ctx, func(tx *sql.Tx) error {
 		if err := t.moveOne(ctx, tx, nextSQL, int64(next), size); err != nil {
 			return err
 		}
-		result, err := tx.ExecContext(ctx, t.rebind(addCheckpointSQL), size, note)
-		if err != nil {
+		if err := t.moveOne(ctx, tx, addCheckpointSQL, size, note, last); err != nil {
 			return err
 		}
-		if n, err := result.RowsAffected(); err != nil || n != 1 {
-			return cmp.Or(err, seal.ErrMoved)
-		}
-		_, err = tx.ExecContext(ctx, dropTilesSQL)
+		_, err := tx.ExecContext(ctx, dropTilesSQL)
 		return err
 	}))
 }

@@ -18,6 +18,7 @@ type memory struct {
 	state       State
 	tiles       []Tile
 	checkpoints []string
+	covered     int64 // by the last of them
 	erasures    []*StoredErasure
 	texts       []*Text
 	fail        func(what string) error // before a write; nil: it succeeds
@@ -93,15 +94,16 @@ func (m *memory) Checkpoints(context.Context) ([]string, error) {
 	return slices.Clone(m.checkpoints), nil
 }
 
-func (m *memory) AppendCheckpoint(_ context.Context, note string, size int64, next audit.ID) error {
+func (m *memory) AppendCheckpoint(_ context.Context, note string, last, size int64, next audit.ID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.try("checkpoint"); err != nil {
 		return err
 	}
-	if m.state.Size != size {
+	if m.state.Size != size || m.covered != last {
 		return ErrMoved
 	}
+	m.covered = size
 	m.checkpoints, m.state.Next = append(m.checkpoints, note), next
 	return nil
 }

@@ -37,6 +37,9 @@ const (
 	late = time.Hour
 )
 
+// attempts is how often Seal begins again because another process was faster.
+const attempts = 100
+
 // ErrMoved is returned by a Log to which another process has appended.
 var ErrMoved = errors.New("seal: another process has sealed records at the same time")
 
@@ -62,10 +65,10 @@ type Log interface {
 	// Checkpoints returns the notes of all checkpoints in order of their sizes.
 	Checkpoints(ctx context.Context) ([]string, error)
 
-	// AppendCheckpoint adds the checkpoint of a tree with size leaves, unless the tree has another number of leaves:
-	// then it returns ErrMoved. The next seal begins with the record next. AppendCheckpoint also removes the Data of full
+	// AppendCheckpoint adds the checkpoint of a tree with size leaves. The last checkpoint before it covers last leaves, 0
+	// if there is none. If either is otherwise, it changes nothing and returns ErrMoved. The next seal begins with the record next. AppendCheckpoint also removes the Data of full
 	// tiles of pruned records in which no checkpoint ends.
-	AppendCheckpoint(ctx context.Context, note string, size int64, next audit.ID) error
+	AppendCheckpoint(ctx context.Context, note string, last, size int64, next audit.ID) error
 
 	// Erasures returns the erasures with numbers greater than after.
 	Erasures(ctx context.Context, after int64) iter.Seq2[*StoredErasure, error]
@@ -111,12 +114,15 @@ func Seal(ctx context.Context, log Log, key *Key, o Options) (*Checkpoint, error
 	if o.Progress == nil {
 		o.Progress = func(int64) {}
 	}
-	for {
-		c, err := (&sealer{log: log, key: key, options: o, cut: o.Now()}).seal(ctx)
+	var err error
+	for range attempts {
+		var c *Checkpoint
+		c, err = (&sealer{log: log, key: key, options: o, cut: o.Now()}).seal(ctx)
 		if !errors.Is(err, ErrMoved) {
 			return c, err
 		}
 	}
+	return nil, err
 }
 
 // sealer makes one checkpoint.
@@ -153,10 +159,18 @@ func (s *sealer) seal(ctx context.Context) (*Checkpoint, error) {
 	if err := s.flush(ctx); err != nil {
 		return nil, err
 	}
-	if s.last != nil && s.last.Size == s.tree.size || s.tree.size == 0 {
+	if s.tree.size == s.covered() {
 		return s.last, nil
 	}
 	return s.sign(ctx)
+}
+
+// covered returns the number of leaves that the last checkpoint covers.
+func (s *sealer) covered() int64 {
+	if s.last == nil {
+		return 0
+	}
+	return s.last.Size
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
@@ -170,16 +184,13 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 // load reads the tree and checks that the last checkpoint is of this tree, so that no signature covers a changed tree.
 func (s *sealer) load(ctx context.Context) (err error) {
-	if s.state, err = s.log.SealState(ctx); err != nil {
-		return err
-	}
 	if s.last, err = s.lastCheckpoint(ctx); err != nil {
 		return err
 	}
-	covered := int64(0)
-	if s.last != nil {
-		covered = s.last.Size
+	if s.state, err = s.log.SealState(ctx); err != nil { // after the checkpoint, so that its leaves are there
+		return err
 	}
+	covered := s.covered()
 	if s.state.Size < covered {
 		return fmt.Errorf("seal: %d hashes are kept and the last checkpoint covers %d; run: robotsproxy audit verify",
 			s.state.Size, covered)
@@ -412,5 +423,5 @@ func (s *sealer) sign(ctx context.Context) (*Checkpoint, error) {
 	if c.Note, err = s.key.sign(c.text()); err != nil {
 		return nil, err
 	}
-	return c, s.log.AppendCheckpoint(ctx, c.Note, c.Size, s.next)
+	return c, s.log.AppendCheckpoint(ctx, c.Note, s.covered(), c.Size, s.next)
 }

@@ -36,11 +36,15 @@ func TestUsage(t *testing.T) {
 		{"training", stated, Client{Purpose: PurposeTrainAI}, "", "/x", UsageEnforce, "refuse deny usage-preference 3 " + all},
 		{"input", stated, Client{Purpose: PurposeAIInput}, "", "/x", UsageEnforce, "refuse deny usage-preference 4 " + all},
 		{
-			"input, by the longer pattern", stated, Client{Purpose: PurposeAIInput}, "", "/open/x", UsageEnforce,
+			"input, by the longer pattern", stated,
+			Client{Purpose: PurposeAIInput},
+			"", "/open/x", UsageEnforce,
 			"forward allow - 0 robots.txt: ai-train=no ai-use=y license=https://a.example/license.xml search=yes",
 		},
 		{
-			"another form of the path counts", stated, Client{Purpose: PurposeAIInput}, "", "/open/../x", UsageEnforce,
+			"another form of the path counts", stated,
+			Client{Purpose: PurposeAIInput},
+			"", "/open/../x", UsageEnforce,
 			"refuse deny usage-preference 4 robots.txt: ai-train=no ai-use=y license=https://a.example/license.xml search=yes",
 		},
 		{"search is permitted", stated, Client{Purpose: PurposeSearch}, "", "/x", UsageEnforce, "forward allow - 0 " + all},
@@ -50,7 +54,9 @@ func TestUsage(t *testing.T) {
 		{"robots.txt itself", stated, Client{Purpose: PurposeTrainAI}, "", "/robots.txt", UsageEnforce, "forward allow - 0 " + all},
 		{"mode report", stated, Client{Purpose: PurposeTrainAI, Mode: &report}, "", "/x", UsageEnforce, "forward would_deny report 3 " + all},
 		{
-			"the most restrictive of equal lines", "User-agent: *\nContent-Usage: search=y\nContent-Usage: search=n\n", Client{Purpose: PurposeSearch}, "", "/",
+			"the most restrictive of equal lines", "User-agent: *\nContent-Usage: search=y\nContent-Usage: search=n\n",
+			Client{Purpose: PurposeSearch},
+			"", "/",
 			UsageEnforce, "refuse deny usage-preference 3 robots.txt: search=n search=y",
 		},
 		{"a word of the other vocabulary", "User-agent: *\nContent-Usage: ai-train=no\nContent-Signal: train-ai=n\n", Client{Purpose: PurposeTrainAI}, "", "/", UsageEnforce, "forward allow - 0 "},

@@ -87,6 +87,16 @@ func TestSecretsOfAudit(t *testing.T) {
 		search(path, s.adminGet(t, path), true)
 	}
 	id := s.idOf(t, "deny")
+	for _, question := range []string{
+		"records?limit=1000", "records?format=jsonl", "records?format=csv&via=plain,intercepted,tunnel,robots", "records/" + id, "top/paths?format=csv",
+		"top/rules", "top/clients?format=jsonl", "summary?by=client,agent,rule", "would-deny", "timeline", "spacing", "files?host=a.example",
+	} {
+		answer := s.adminGet(t, "/api/v1/audit/"+question)
+		search(question, answer, true)
+		if strings.Contains(question, "format=csv") {
+			noFormulas(t, question, answer)
+		}
+	}
 	answer := func(line, format string) {
 		t.Helper()
 		file := filepath.Join(t.TempDir(), "out")

@@ -108,6 +108,9 @@ func NewRecorder(o RecorderOptions) *Recorder {
 // returns nil, the caller must call End once. In Strict, it returns after the decision is committed, or when ctx ends:
 // the caller must not send or answer the request after that. Otherwise it returns ErrUnavailable.
 func (r *Recorder) Begin(ctx context.Context, rec *Record) error {
+	for c := r.room(); c != nil && c.wait(ctx) && ctx.Err() == nil; {
+		c = r.room()
+	}
 	c, err := r.begin(rec, ctx.Err() == nil)
 	if c == nil || c.wait(ctx) {
 		return err
@@ -140,6 +143,29 @@ func (r *Recorder) begin(rec *Record, mayWait bool) (*commit, error) {
 		return r.store.commitSoon(), nil
 	}
 	return nil, nil
+}
+
+// room returns the commit after which there is room for a record. It returns nil if there is room, or if none is to be
+// expected: a sink fails, or the requests have not ended.
+func (r *Recorder) room() *commit {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed || !r.isFull() {
+		return nil
+	}
+	var slowest *sink
+	for _, s := range r.sinks {
+		if s.failing {
+			return nil
+		}
+		if s.waiting > 0 && (slowest == nil || s.waiting > slowest.waiting) {
+			slowest = s
+		}
+	}
+	if slowest == nil {
+		return nil
+	}
+	return slowest.commitSoon()
 }
 
 // isFull reports whether no more records may wait.

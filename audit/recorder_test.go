@@ -145,6 +145,26 @@ func TestRecorderGathers(t *testing.T) {
 	})
 }
 
+// A small buffer refuses nothing while records can be written.
+func TestSmallBuffer(t *testing.T) {
+	lines := newLines(LinesOptions{Path: "disk"}, &failing{})
+	bubble(t, RecorderOptions{Buffer: 2, Lines: lines}, func(t *testing.T, r *Recorder, k *kept) {
+		k.took = time.Millisecond
+		for i := range 100 {
+			rec := allowed(ID(i + 1))
+			begin(t, r, rec)
+			r.End(rec)
+		}
+		begin(t, r, allowed(101))
+		begin(t, r, allowed(102))
+		if err := r.Begin(t.Context(), allowed(103)); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("Begin = %v, want ErrUnavailable while two requests have not ended", err)
+		}
+		r.End(allowed(101))
+		r.End(allowed(102))
+	})
+}
+
 // In Strict, Begin returns after the commit, and the requests that come meanwhile share the next one.
 func TestStrict(t *testing.T) {
 	bubble(t, RecorderOptions{Durability: Strict}, func(t *testing.T, r *Recorder, k *kept) {

@@ -99,6 +99,12 @@ func (s *Snapshot) Renewal() time.Time {
 	return s.Expires.Add(-s.lead)
 }
 
+// NewSnapshot returns the Snapshot of a kept Answer, to judge requests again by it.
+func NewSnapshot(a Answer) *Snapshot {
+	s := &Snapshot{Answer: a}
+	return s.prepare()
+}
+
 // RulesFor returns the rules of s in the dialect d. It parses the body at the first call for a dialect other than that
 // of Rules. The memory of those rules is not counted by the cache.
 func (s *Snapshot) RulesFor(d rules.Dialect) *rules.Ruleset {

@@ -32,3 +32,12 @@ func (m *memory) Records(_ context.Context, f audit.Filter) iter.Seq2[*audit.Rec
 		}
 	}
 }
+
+func (m *memory) Files(context.Context, string) ([]audit.File, error) { return m.files, nil }
+
+func (m *memory) Body(_ context.Context, sha string) ([]byte, error) {
+	if body, ok := m.bodies[sha]; ok {
+		return []byte(body), nil
+	}
+	return nil, audit.ErrNoFile
+}

@@ -1,0 +1,60 @@
+package proof
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/policy"
+	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/rules"
+)
+
+// judge decides what a version of a robots.txt says about recorded requests, without exemptions, interventions and
+// modes: as policy.Policy.Judge does under an empty configuration.
+type judge struct {
+	snap   *robots.Snapshot
+	policy *policy.Policy
+}
+
+// newJudge returns a judge by f, which must have its body.
+func newJudge(f *audit.File) (*judge, error) {
+	p, err := policy.New(policy.Options{Mode: policy.Enforce})
+	return &judge{robots.NewSnapshot(f.Answer), p}, err
+}
+
+// errUnjudged marks records that no robots.txt decides: those of other requests than GET /path at an origin.
+var errUnjudged = errors.New("the record has no request that a robots.txt decides")
+
+// allows reports whether the file permits the request of r.
+func (j *judge) allows(r *audit.Record) (bool, error) {
+	o, err := newOrigin(r)
+	if err != nil {
+		return false, errUnjudged
+	}
+	dialect, err := rules.ParseDialect(cmp.Or(r.Dialect, rules.DialectRFC9309.String()))
+	if err != nil {
+		return false, fmt.Errorf("record %s: %w", r.ID, err)
+	}
+	req := policy.Request{
+		Client: policy.Client{Name: r.Client, Dialect: &dialect}, Origin: o, Target: target(r),
+		UserAgent: cmp.Or(r.SentUserAgent, r.UserAgent), Tunnel: r.Via == audit.Tunnel,
+	}
+	if r.ProductToken != "" && r.ProductToken != "*" {
+		req.Client.ProductToken = r.ProductToken
+	}
+	return j.policy.Judge(req, j.snap, time.Time{}).Action == policy.Forward, nil
+}
+
+func newOrigin(r *audit.Record) (origin.Origin, error) { return origin.New(r.Scheme, r.Host, r.Port) }
+
+// target returns path and query.
+func target(r *audit.Record) string {
+	if r.Query == "" {
+		return r.Path
+	}
+	return r.Path + "?" + r.Query
+}

@@ -175,9 +175,11 @@ type Audit struct {
 	Durability Durability `reload:"restart"`
 	JSONL      string     `as:"path" reload:"restart"` // if empty, audit.jsonl in the data directory; "-" is standard output
 	// JSONLMaxSize is the size beyond which the file of the JSON lines is renamed; if 0, it is not.
-	JSONLMaxSize Size `range:"0B..1TiB" reload:"restart"`
-	JSONLKeep    int  `range:"1..10000" reload:"restart"` // number of renamed files
-	Buffer       int  `range:"1..10000000" reload:"restart"`
+	JSONLMaxSize Size          `range:"0B..1TiB" reload:"restart"`
+	JSONLKeep    int           `range:"1..10000" reload:"restart"` // number of renamed files
+	Retention    time.Duration // the maximum age of records in the database; if 0, no limit
+	MaxSize      Size          `range:"1MiB..100TiB"` // of the database; the oldest records go first
+	Buffer       int           `range:"1..10000000" reload:"restart"`
 	OnFailure    OnFailure
 	Query        Query
 	ClientAddr   ClientAddr
@@ -283,7 +285,8 @@ func Default() Config {
 		Refusal: Refusal{Status: 403},
 		Grace:   30 * time.Second,
 		Audit: Audit{
-			Store: AuditSQLite, Durability: DurabilityGrouped, JSONLMaxSize: 100 * mebi, JSONLKeep: 5, Buffer: 100_000,
+			Store: AuditSQLite, Durability: DurabilityGrouped, JSONLMaxSize: 100 * mebi, JSONLKeep: 5,
+			Retention: 90 * 24 * time.Hour, MaxSize: 10 * gibi, Buffer: 100_000,
 			OnFailure: OnFailureRefuse, Query: QueryMask, ClientAddr: ClientAddrKeep, Instance: -1,
 		},
 		Store: Store{MaxSize: gibi},

@@ -98,12 +98,12 @@ func (r *Records) pruneBefore(ctx context.Context, p *Pruned, before time.Time) 
 			break
 		}
 	}
+	if gone == 0 {
+		return nil
+	}
 	p.Before, p.Records = before, p.Records+gone
 	if err := r.pruneRest(ctx, before); err != nil {
 		return err
-	}
-	if gone == 0 {
-		return nil
 	}
 	_, err := r.exec(ctx, "INSERT INTO prunes (time, before, records, why) VALUES (?, ?, ?, ?)",
 		micros(p.Time), micros(before), gone, p.Why)
@@ -145,17 +145,17 @@ func (r *Records) pruneRest(ctx context.Context, before time.Time) error {
 		{"bodies", "used", dayOf(before) - 1},
 		{"policies", "used", dayOf(before) - 1},
 	}
-	err := r.change(ctx, func(tx *sql.Tx) error {
-		for _, c := range counts {
-			if _, err := tx.ExecContext(ctx, fmt.Sprintf("DELETE FROM %s WHERE %s < ?", c.table, c.column), c.limit); err != nil {
-				return err
+	for _, c := range counts {
+		err := r.change(ctx, func(tx *sql.Tx) error {
+			n, err := affected(tx.ExecContext(ctx, fmt.Sprintf("DELETE FROM %s WHERE %s < ?", c.table, c.column), c.limit))
+			if err == nil && n > 0 {
+				_, err = tx.ExecContext(ctx, "UPDATE meta SET value = value + 1 WHERE name = 'generation'")
 			}
+			return err
+		})
+		if err != nil {
+			return err
 		}
-		_, err := tx.ExecContext(ctx, "UPDATE meta SET value = value + 1 WHERE name = 'generation'")
-		return err
-	})
-	if err != nil {
-		return err
 	}
 	return r.vacuum(ctx)
 }

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -350,44 +349,6 @@ func (c *components) pace(cfg *config.Config) proxy.Pace {
 		pace.Addr = c.addresses.Of
 	}
 	return pace
-}
-
-// recordsFile returns the path of the records, or "-" for standard output.
-func recordsFile(cfg *config.Config) string {
-	return cmp.Or(cfg.Audit.JSONL, filepath.Join(cfg.DataDir, "audit.jsonl"))
-}
-
-// closeRecordsIn bounds how long a stop waits for records that cannot be written.
-const closeRecordsIn = 5 * time.Second
-
-// recordStoreFile returns the path of the database of the records.
-func recordStoreFile(cfg *config.Config) string { return filepath.Join(cfg.DataDir, "audit.db") }
-
-// newRecordStore opens the database of the records. It returns nil if none is configured.
-func newRecordStore(cfg *config.Config) (audit.Store, error) {
-	if cfg.Audit.Store != config.AuditSQLite {
-		return nil, nil
-	}
-	return store.OpenRecords(store.RecordsOptions{
-		Path: recordStoreFile(cfg), Strict: cfg.Audit.Durability == config.DurabilityStrict,
-	})
-}
-
-func newRecords(cfg *config.Config, kept audit.Store, log *slog.Logger) (*audit.Recorder, error) {
-	o := audit.RecorderOptions{
-		Store: kept, Durability: audit.Durability(cfg.Audit.Durability), Buffer: cfg.Audit.Buffer,
-		Continue: cfg.Audit.OnFailure == config.OnFailureContinue,
-		Grace:    min(cfg.Grace, closeRecordsIn), Logger: log,
-	}
-	if cfg.Audit.JSONL != config.NoJSONL {
-		var err error
-		if o.Lines, err = audit.OpenLines(audit.LinesOptions{
-			Path: recordsFile(cfg), MaxSize: int64(cfg.Audit.JSONLMaxSize), Keep: cfg.Audit.JSONLKeep, Logger: log,
-		}); err != nil {
-			return nil, err
-		}
-	}
-	return audit.NewRecorder(o), nil
 }
 
 func newPolicy(cfg *config.Config) (*policy.Policy, error) { return policy.New(policyOptions(cfg)) }

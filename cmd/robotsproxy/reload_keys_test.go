@@ -62,6 +62,8 @@ var otherValues = map[string]string{
 	"audit.durability":                       "strict",
 	"audit.jsonl_max_size":                   "1MiB",
 	"audit.jsonl_keep":                       "2",
+	"audit.retention":                        "30d",
+	"audit.max_size":                         "1GiB",
 	"audit.buffer":                           "100",
 	"audit.on_failure":                       "continue",
 	"audit.query":                            "drop",

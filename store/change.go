@@ -15,6 +15,9 @@ func (f *file) change(ctx context.Context, steps func(*sql.Tx) error) error {
 	if f.write == nil {
 		return errReadOnly
 	}
+	if f.postgres != nil {
+		return f.postgres.changeRecords(ctx, func(_ *sql.Conn, tx *sql.Tx) error { return steps(tx) })
+	}
 	tx, err := f.begin(ctx)
 	if err != nil {
 		return err

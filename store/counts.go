@@ -88,6 +88,9 @@ ON CONFLICT (hour, decision, host, client, agent, reason, rule) DO UPDATE SET n 
 )
 
 func (b *batch) writeCounts(ctx context.Context, tx *sql.Tx) error {
+	if b.postgres != nil {
+		return b.addCounts(ctx, tx)
+	}
 	for k, n := range b.counts.minutes {
 		if n == 0 {
 			continue

@@ -13,6 +13,9 @@ func (f *file) fail(act string, err error) error {
 	if err == nil {
 		return nil
 	}
+	if f.postgres != nil {
+		return f.postgres.fail(act, err)
+	}
 	if help := remedy(err); help != "" {
 		return fmt.Errorf("store: %s: %s: %w; %s", f.path, act, err, help)
 	}

@@ -90,8 +90,13 @@ func (s *State) Body(ctx context.Context, hash string) ([]byte, error) {
 	return body, nil
 }
 
+// lister is a pool of connections or a transaction.
+type lister interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
 // list runs a query and returns the results of scan for its rows.
-func list[T any](ctx context.Context, db *sql.DB, scan func(*sql.Rows) (T, error), text string, args ...any) ([]T, error) {
+func list[T any](ctx context.Context, db lister, scan func(*sql.Rows) (T, error), text string, args ...any) ([]T, error) {
 	rows, err := db.QueryContext(ctx, text, args...)
 	if err != nil {
 		return nil, err

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"net"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,6 +21,8 @@ import (
 type Postgres struct {
 	db   *sql.DB
 	name string // for messages: without the user and the password
+
+	partitions partitions
 }
 
 const (
@@ -39,7 +40,7 @@ func OpenPostgres(ctx context.Context, dsn string) (*Postgres, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Postgres{db: stdlib.OpenDB(*config), name: databaseName(config)}
+	p := &Postgres{db: sql.OpenDB(numberedConnector{stdlib.GetConnector(*config)}), name: databaseName(config)}
 	p.db.SetMaxOpenConns(postgresConnections)
 	p.db.SetMaxIdleConns(postgresConnections)
 	p.db.SetConnMaxIdleTime(5 * time.Minute)
@@ -77,6 +78,9 @@ func parseDSN(dsn string) (*pgx.ConnConfig, error) {
 		config.RuntimeParams["application_name"] = "robotsproxy"
 	}
 	config.RuntimeParams["timezone"] = "UTC"
+	config.AfterConnect = func(ctx context.Context, c *pgconn.PgConn) error { // an instance that hangs must not stop the others
+		return c.Exec(ctx, "SET idle_in_transaction_session_timeout = '10s'").Close()
+	}
 	return config, nil
 }
 
@@ -150,20 +154,6 @@ func sleep(ctx context.Context, d time.Duration) {
 	case <-t.C:
 	case <-ctx.Done():
 	}
-}
-
-// numbered replaces the placeholders "?" of SQLite in text by those of PostgreSQL: $1, $2 and so on.
-func numbered(text string) string {
-	var b strings.Builder
-	n := 0
-	for part := range strings.SplitSeq(text, "?") {
-		if n > 0 {
-			b.WriteString("$" + strconv.Itoa(n))
-		}
-		b.WriteString(part)
-		n++
-	}
-	return b.String()
 }
 
 // postgresMigrations update a database from each version to the next, as migrations do for SQLite.

@@ -40,6 +40,7 @@ type Records struct {
 	generation int64      // of the dictionaries
 	dictionaries
 	known evidenceCache
+	doubt audit.ID             // records up to this may have been committed by a Write that failed
 	open  map[audit.ID]counted // open records of this process, as they are counted
 
 	insertRow, insertMany, addMinute, addHour *sql.Stmt
@@ -49,8 +50,10 @@ type Records struct {
 
 var _ audit.Store = (*Records)(nil)
 
-// file is an SQLite file.
+// file is an SQLite file, or a PostgreSQL database.
 type file struct {
+	postgres *Postgres // nil: SQLite
+
 	path  string
 	wait  time.Duration // maximum wait while another process writes
 	write *sql.DB       // one connection; nil if the file is opened to read only
@@ -69,17 +72,12 @@ func OpenRecords(o RecordsOptions) (*Records, error) {
 	if o.Wait == 0 {
 		o.Wait = 5 * time.Second
 	}
-	if o.MaxSize == 0 {
-		o.MaxSize = DefaultRecordsSize
-	}
 	for end := time.Now().Add(o.Wait); ; time.Sleep(again) {
-		r := &Records{
-			file: file{path: path, wait: o.Wait}, options: o, dictionaries: newDictionaries(), known: newEvidenceCache(),
-			open: make(map[audit.ID]counted), rows: newRowCaches(),
-		}
+		r := newRecords(o)
+		r.file = file{path: path, wait: o.Wait}
 		err := r.connect()
 		if err == nil {
-			r.sealTables = sealTables{r.read, r.file.change, func(sql string) string { return sql }, r.file.fail}
+			r.linkSeals()
 			return r, nil
 		}
 		r.Close()
@@ -87,6 +85,20 @@ func OpenRecords(o RecordsOptions) (*Records, error) {
 			return nil, r.fail("opening the records", err)
 		}
 	}
+}
+
+// newRecords returns a Records without a database.
+func newRecords(o RecordsOptions) *Records {
+	if o.MaxSize == 0 {
+		o.MaxSize = DefaultRecordsSize
+	}
+	return &Records{
+		options: o, doubt: -1, dictionaries: newDictionaries(), known: newEvidenceCache(), open: make(map[audit.ID]counted), rows: newRowCaches(),
+	}
+}
+
+func (r *Records) linkSeals() {
+	r.sealTables = sealTables{r.read, r.file.change, func(sql string) string { return sql }, r.file.fail}
 }
 
 func (r *Records) connect() (err error) {
@@ -179,6 +191,9 @@ func (r *Records) checkVersion() error {
 
 // Close ends all operations and closes the file. Later calls return an error.
 func (f *file) Close() error {
+	if f.postgres != nil {
+		return nil
+	}
 	var faults []error
 	for _, db := range []*sql.DB{f.read, f.write} { // closing the last connection empties the log
 		if db != nil {

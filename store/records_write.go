@@ -33,7 +33,7 @@ func (r *Records) Write(ctx context.Context, entries []audit.Entry) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	b := newBatch(r)
-	err := r.change(ctx, func(tx *sql.Tx) error { return b.write(ctx, tx, entries) })
+	err := b.transact(ctx, entries)
 	if err != nil {
 		r.forget() // ids and evidence of the transaction are not in the tables
 		r.known.forget()
@@ -46,6 +46,7 @@ func (r *Records) Write(ctx context.Context, entries []audit.Entry) error {
 // batch writes entries in one transaction.
 type batch struct {
 	*Records
+	conn   *sql.Conn // of the transaction in PostgreSQL
 	rows   []any
 	counts counts
 	open   map[audit.ID]counted // what becomes of Records.open
@@ -55,8 +56,18 @@ func newBatch(r *Records) *batch {
 	return &batch{Records: r, counts: newCounts(), open: make(map[audit.ID]counted)}
 }
 
+func (b *batch) transact(ctx context.Context, entries []audit.Entry) error {
+	if b.postgres != nil {
+		return b.writePostgres(ctx, entries)
+	}
+	return b.change(ctx, func(tx *sql.Tx) error { return b.write(ctx, tx, entries) })
+}
+
 func (b *batch) write(ctx context.Context, tx *sql.Tx, entries []audit.Entry) error {
 	if err := b.checkGeneration(ctx, tx); err != nil {
+		return err
+	}
+	if err := b.settle(ctx, tx, entries); err != nil {
 		return err
 	}
 	for i := range entries {
@@ -148,6 +159,9 @@ func (b *batch) committed() {
 
 // insert writes the rows. Records.mu keeps the prepared statements to one transaction at a time.
 func (b *batch) insert(ctx context.Context, tx *sql.Tx) error {
+	if b.postgres != nil {
+		return b.copyRows(ctx, tx)
+	}
 	columns := len(strings.Fields(rowColumns))
 	size := rowsAtOnce * columns
 	for ; len(b.rows) >= size; b.rows = b.rows[size:] {

@@ -51,8 +51,12 @@ func (r *Records) Prune(ctx context.Context, o PruneOptions) (Pruned, error) {
 		if errors.Is(err, audit.ErrNoRecord) {
 			return p, nil // the rest is needed
 		}
+		next := r.nextPrune(first)
+		if r.postgres != nil && next.After(time.Now()) {
+			return p, nil // the table of a day under way stays
+		}
 		if err == nil {
-			err = r.pruneBefore(ctx, &p, first.Time().Truncate(time.Hour).Add(time.Hour))
+			err = r.pruneBefore(ctx, &p, next)
 		}
 		if err != nil {
 			return p, r.fail("pruning records", err)
@@ -77,8 +81,22 @@ func (r *Records) firstRecord(ctx context.Context) (audit.ID, error) {
 	return audit.ID(first.Int64), err
 }
 
+// nextPrune returns the time before which records are removed to save room, if first is the oldest one. PostgreSQL gives
+// back the room of whole days.
+func (r *Records) nextPrune(first audit.ID) time.Time {
+	step := time.Hour
+	if r.postgres != nil {
+		step = 24 * time.Hour
+	}
+	return first.Time().Truncate(step).Add(step)
+}
+
 // usedBytes returns the size of the file without free pages.
 func (r *Records) usedBytes(ctx context.Context) (int64, error) {
+	if r.postgres != nil {
+		var size int64
+		return size, r.read.QueryRowContext(ctx, sizeSQL).Scan(&size)
+	}
 	var pages int64
 	err := r.read.QueryRowContext(ctx, "SELECT page_count - freelist_count FROM pragma_page_count, pragma_freelist_count").Scan(&pages)
 	return pages * pageSize, err
@@ -88,6 +106,12 @@ const pruneRecordsSQL = "DELETE FROM records WHERE id IN (SELECT id FROM records
 
 func (r *Records) pruneBefore(ctx context.Context, p *Pruned, before time.Time) error {
 	var gone int64
+	if r.postgres != nil {
+		var err error
+		if gone, err = r.postgres.dropDays(ctx, before); err != nil {
+			return err
+		}
+	}
 	for {
 		n, err := r.pruneStep(ctx, audit.IDAt(before))
 		if err != nil {
@@ -162,6 +186,9 @@ func (r *Records) pruneRest(ctx context.Context, before time.Time) error {
 
 // vacuum gives free pages back in small steps.
 func (r *Records) vacuum(ctx context.Context) error {
+	if r.postgres != nil {
+		return nil // PostgreSQL uses free pages again
+	}
 	for before := int64(-1); ; {
 		var free int64
 		if err := r.write.QueryRowContext(ctx, "PRAGMA freelist_count").Scan(&free); err != nil || free == 0 || free == before {
@@ -204,10 +231,8 @@ func (r *Records) Info(ctx context.Context) (i Info, err error) {
 		return i, err
 	}
 	i.First, i.Last = audit.ID(first.Int64), audit.ID(last.Int64)
-	for _, name := range []string{r.path, r.path + "-wal"} {
-		if info, err := os.Stat(name); err == nil {
-			i.Size += info.Size()
-		}
+	if i.Size, err = r.diskBytes(ctx); err != nil {
+		return i, err
 	}
 	err = r.read.QueryRowContext(ctx, "SELECT value FROM meta WHERE name = 'bodies_dropped'").Scan(&i.BodiesDropped)
 	if err != nil {
@@ -218,6 +243,19 @@ func (r *Records) Info(ctx context.Context) (i Info, err error) {
 	}
 	i.Prunes, err = list(ctx, r.read, scanPruned, "SELECT time, before, records, why FROM prunes ORDER BY id")
 	return i, err
+}
+
+// diskBytes returns the size of the file and its log, or of the tables in PostgreSQL.
+func (r *Records) diskBytes(ctx context.Context) (size int64, err error) {
+	if r.postgres != nil {
+		return r.usedBytes(ctx)
+	}
+	for _, name := range []string{r.path, r.path + "-wal"} {
+		if info, err := os.Stat(name); err == nil {
+			size += info.Size()
+		}
+	}
+	return size, nil
 }
 
 func scanLoss(rows *sql.Rows) (l Loss, err error) {

@@ -35,8 +35,10 @@ func withFile(t testing.TB, e audit.Entry, client string, body []byte) audit.Ent
 	return e
 }
 
-func TestFilesOfRecords(t *testing.T) {
-	r := openRecords(t, RecordsOptions{})
+func TestFilesOfRecords(t *testing.T) { onEach(t, checkFilesOfRecords) }
+
+func checkFilesOfRecords(t *testing.T, open opener) {
+	r := open(t, RecordsOptions{})
 	ctx := context.Background()
 	entries := crawl(2, 1, 48*time.Hour)
 	first := withFile(t, entries[0], "news", []byte("User-agent: *\nDisallow: /a\n"))
@@ -62,8 +64,10 @@ func TestFilesOfRecords(t *testing.T) {
 	}
 }
 
-func TestPruneByAge(t *testing.T) {
-	r := openRecords(t, RecordsOptions{})
+func TestPruneByAge(t *testing.T) { onEach(t, checkPruneByAge) }
+
+func checkPruneByAge(t *testing.T, open opener) {
+	r := open(t, RecordsOptions{})
 	ctx := context.Background()
 	entries := crawl(2000, 5, 10*24*time.Hour)
 	entries[0] = withFile(t, entries[0], "news", []byte("# old\n"))
@@ -147,9 +151,11 @@ func TestPruneBySize(t *testing.T) {
 }
 
 // The bodies of one client do not displace those of another.
-func TestBodiesAreBudgeted(t *testing.T) {
+func TestBodiesAreBudgeted(t *testing.T) { onEach(t, checkBodiesAreBudgeted) }
+
+func checkBodiesAreBudgeted(t *testing.T, open opener) {
 	const most = 4 << 20
-	r := openRecords(t, RecordsOptions{MaxSize: most})
+	r := open(t, RecordsOptions{MaxSize: most})
 	ctx := context.Background()
 	random := rand.New(rand.NewPCG(3, 4))
 	noise := func(n int) []byte {
@@ -264,8 +270,10 @@ func TestRecordsRefuseOtherFiles(t *testing.T) {
 	}
 }
 
-func TestLosses(t *testing.T) {
-	r := openRecords(t, RecordsOptions{})
+func TestLosses(t *testing.T) { onEach(t, checkLosses) }
+
+func checkLosses(t *testing.T, open opener) {
+	r := open(t, RecordsOptions{})
 	l := Loss{Began: firstDay, Ended: firstDay.Add(time.Second), Records: 3}
 	if err := r.AddLoss(context.Background(), l); err != nil {
 		t.Fatal(err)

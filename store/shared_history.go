@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/stdlib"
-
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/robots"
 )
@@ -152,7 +150,7 @@ func (s *SharedFiles) listen(ctx context.Context, begun func(), changed func(ori
 	}
 	defer conn.Close()
 	return conn.Raw(func(driver any) error {
-		raw := driver.(*stdlib.Conn).Conn()
+		raw := native(driver)
 		defer raw.Close(context.WithoutCancel(ctx)) // it listens: no other question may use it
 		if _, err := raw.Exec(ctx, "LISTEN robotsproxy_files"); err != nil {
 			return err

@@ -15,7 +15,7 @@ CREATE TABLE snapshots (
 	fetched       bigint  NOT NULL,
 	expires       bigint  NOT NULL,
 	sha256        text    COLLATE "C" REFERENCES snapshot_bodies, -- null: there was no answer
-	truncated     boolean NOT NULL,
+	truncated     integer NOT NULL,
 	content_type  bytea   NOT NULL,
 	etag          bytea   NOT NULL,
 	last_modified bytea   NOT NULL,
@@ -23,7 +23,7 @@ CREATE TABLE snapshots (
 	marks         text    NOT NULL,
 	cause         text    NOT NULL,
 	err           bytea,
-	stale         boolean NOT NULL,
+	stale         integer NOT NULL,
 	since         bigint  NOT NULL,
 	failures      integer NOT NULL
 );

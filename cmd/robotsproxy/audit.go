@@ -149,7 +149,11 @@ func recordsPath(cfg *config.Config) string { return filepath.Join(cfg.DataDir, 
 // checkRecords reports that a data folder has no records.
 func checkRecords(cfg *config.Config) error {
 	path := recordsPath(cfg)
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+	_, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && cfg.Audit.Store == config.AuditNone:
+		return usage(errors.New("no records are kept that can be questioned, because audit.store is none"))
+	case errors.Is(err, fs.ErrNotExist):
 		return usage(fmt.Errorf("%s has no records (%s is missing).\n  robotsproxy serve writes them there;"+
 			" for another data folder or a copy of one: --data-dir DIR", cfg.DataDir, filepath.Base(path)))
 	}

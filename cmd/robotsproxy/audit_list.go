@@ -77,7 +77,7 @@ func (c *auditCommand) list(ctx context.Context, out *auditview.Records, records
 	switch {
 	case n == 0:
 		c.say("No requests.")
-	case limit > 0 && n > limit:
+	case limit > 0 && n > limit && !c.Flags().Changed("limit"):
 		c.say("There are more than these %d; --limit 0 lists all.", limit)
 	}
 	return nil

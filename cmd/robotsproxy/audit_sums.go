@@ -48,9 +48,9 @@ func (c *auditCommand) sums(records audit.Reader) *auditview.Sums {
 	return &auditview.Sums{Records: records, Options: c.options(), Out: c.std.out}
 }
 
-// count says if there are more rows than were printed.
+// count says if there are more rows than the usual number.
 func (c *auditCommand) count(more bool, err error) error {
-	if more {
+	if more && !c.Flags().Changed("limit") {
 		c.say("There are more rows; --limit 0 prints all.")
 	}
 	return err

@@ -3,6 +3,7 @@ package admin
 import (
 	"time"
 
+	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/robots"
 )
@@ -69,7 +70,7 @@ type FileList struct {
 // file returns the File of snap. The name is an origin, or the host or pattern of an operator's file.
 func file(name string, snap *robots.Snapshot) File {
 	f := File{
-		Origin: name, State: snap.State(), Flags: snap.Flags.String(), Status: snap.Status, Redirects: snap.Redirects,
+		Origin: name, State: snap.State(), Flags: snap.Flags.String(), Status: snap.Status, Redirects: audit.MaskedURLs(snap.Redirects),
 		Fetched: snap.Fetched, Expires: known(snap.Expires), NextRefresh: known(snap.Renewal()),
 		SHA256: snap.SHA256, Size: len(snap.Body), Cause: snap.Cause, Since: known(snap.Since), Failures: snap.Failures,
 	}
@@ -90,7 +91,7 @@ func noFile(o origin.Origin, err error) File {
 }
 
 func fileVersion(v robots.Version) FileVersion {
-	return FileVersion{v.SHA256, v.Size, v.Status, v.Redirects, v.FirstSeen, v.LastSeen}
+	return FileVersion{v.SHA256, v.Size, v.Status, audit.MaskedURLs(v.Redirects), v.FirstSeen, v.LastSeen}
 }
 
 // known returns &t, or nil if t is zero.

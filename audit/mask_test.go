@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -127,4 +128,12 @@ func FuzzMask(f *testing.F) {
 		QueryMask.Path(s)
 		QueryMask.Text(s)
 	})
+}
+
+func TestMaskedURLs(t *testing.T) {
+	got := MaskedURLs([]string{"http://u:s3cr3t@a.example/moved;jsessionid=s3cr3t/robots.txt?token=s3cr3t&page=2", "/robots.txt"})
+	want := []string{"http://***@a.example/moved;jsessionid=***/robots.txt?token=***&page=2", "/robots.txt"}
+	if !slices.Equal(got, want) || MaskedURLs(nil) != nil {
+		t.Errorf("MaskedURLs = %v, want %v", got, want)
+	}
 }

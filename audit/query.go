@@ -54,6 +54,15 @@ func (m QueryMode) Text(text string) string {
 	return textMask.apply(text)
 }
 
+// MaskedURLs returns urls, such as the redirects of a robots.txt, without credentials.
+func MaskedURLs(urls []string) []string {
+	var masked []string
+	for _, u := range urls {
+		masked = append(masked, QueryMask.Text(u))
+	}
+	return masked
+}
+
 // credentialNames name credentials on their own; credentialWords do so as part of any name.
 var (
 	credentialNames = []string{"key", "sig", "auth", "code", "sid", "pass", "pin", "otp", "refresh"}

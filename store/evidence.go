@@ -66,7 +66,7 @@ func (b *batch) addFile(ctx context.Context, tx *sql.Tx, e *audit.Entry, snap *r
 	day := dayOf(at)
 	_, err := tx.ExecContext(ctx, addFileSQL, hashOfValues([]any{key.origin, key.sha256, key.status, key.state}), day, key.origin,
 		snap.Origin.Host(), key.sha256, key.status, key.state, int64(snap.Availability), snap.Flags.String(), snap.Truncated,
-		snap.ContentType, listText(snap.Redirects), "", snap.Cause, micros(snap.Fetched), len(snap.Body), at.UnixMicro(), at.UnixMicro())
+		snap.ContentType, listText(audit.MaskedURLs(snap.Redirects)), "", snap.Cause, micros(snap.Fetched), len(snap.Body), at.UnixMicro(), at.UnixMicro())
 	if err != nil {
 		return err
 	}

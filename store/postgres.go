@@ -36,6 +36,11 @@ const (
 // PGPASSWORD, ~/.pgpass). It creates the tables, updates older ones, and refuses those of a newer program. If the server
 // does not answer, OpenPostgres tries again for ten seconds. Its errors do not contain the password.
 func OpenPostgres(ctx context.Context, dsn string) (*Postgres, error) {
+	return openPostgres(ctx, dsn, (*Postgres).migrate)
+}
+
+// openPostgres opens the database after begin has succeeded.
+func openPostgres(ctx context.Context, dsn string, begin func(*Postgres, context.Context) error) (*Postgres, error) {
 	config, err := parseDSN(dsn)
 	if err != nil {
 		return nil, err
@@ -45,7 +50,7 @@ func OpenPostgres(ctx context.Context, dsn string) (*Postgres, error) {
 	p.db.SetMaxIdleConns(postgresConnections)
 	p.db.SetConnMaxIdleTime(5 * time.Minute)
 	for end := time.Now().Add(startTime); ; {
-		err := p.migrate(ctx)
+		err := begin(p, ctx)
 		if err == nil {
 			return p, nil
 		}
@@ -164,7 +169,7 @@ var postgresMigrations embed.FS
 // migrationLock is the key of the advisory lock that one instance holds while it updates the tables ("RPst").
 const migrationLock = 0x52507374
 
-const versionSQL = `
+const makeVersionSQL = `
 CREATE TABLE IF NOT EXISTS robotsproxy_schema (single integer PRIMARY KEY CHECK (single = 1), version integer NOT NULL)`
 
 // migrate updates the database, or leaves it unchanged. If several instances start at once, one makes the tables and the
@@ -175,13 +180,15 @@ func (p *Postgres) migrate(ctx context.Context) error {
 		return err
 	}
 	return p.change(ctx, func(tx *sql.Tx) error {
-		done, err := postgresVersion(ctx, tx)
-		if err != nil {
+		if _, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock($1)", migrationLock); err != nil {
 			return err
 		}
-		if done > len(files) {
-			return fmt.Errorf("a newer robotsproxy wrote it (version %d of the tables; this one supports %d): run that one, or "+
-				"name another database", done, len(files))
+		if _, err := tx.ExecContext(ctx, makeVersionSQL); err != nil {
+			return err
+		}
+		done, err := postgresVersion(ctx, tx, len(files))
+		if err != nil {
+			return err
 		}
 		for _, file := range files[done:] {
 			text, err := postgresMigrations.ReadFile(file)
@@ -201,19 +208,40 @@ func (p *Postgres) migrate(ctx context.Context) error {
 	})
 }
 
-// postgresVersion waits until no other instance updates the tables, and returns their version.
-func postgresVersion(ctx context.Context, tx *sql.Tx) (version int, err error) {
-	if _, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock($1)", migrationLock); err != nil {
-		return 0, err
-	}
-	if _, err := tx.ExecContext(ctx, versionSQL); err != nil {
-		return 0, err
-	}
+// postgresVersion returns the version of the tables. It refuses one beyond supported.
+func postgresVersion(ctx context.Context, tx *sql.Tx, supported int) (version int, err error) {
 	err = tx.QueryRowContext(ctx, "SELECT version FROM robotsproxy_schema").Scan(&version)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}
+	if version > supported {
+		return 0, fmt.Errorf("a newer robotsproxy wrote it (version %d of the tables; this one supports %d): run that one, or "+
+			"name another database", version, supported)
+	}
 	return version, err
+}
+
+// checkTables refuses a database without the tables of this version. It changes nothing.
+func (p *Postgres) checkTables(ctx context.Context) error {
+	files, err := fs.Glob(postgresMigrations, "postgres/*.sql")
+	if err != nil {
+		return err
+	}
+	return p.change(ctx, func(tx *sql.Tx) error {
+		var made bool
+		if err := tx.QueryRowContext(ctx, "SELECT to_regclass('robotsproxy_schema') IS NOT NULL").Scan(&made); err != nil {
+			return err
+		}
+		if !made {
+			return errors.New("it has no tables of robotsproxy: robotsproxy serve makes them at its start")
+		}
+		version, err := postgresVersion(ctx, tx, len(files))
+		if err == nil && version < len(files) {
+			return fmt.Errorf("an older robotsproxy wrote it (version %d of the tables; this one needs %d): start this "+
+				"version's robotsproxy serve once with it", version, len(files))
+		}
+		return err
+	})
 }
 
 // change calls steps in one transaction.

@@ -39,6 +39,21 @@ func (p *Postgres) Records(ctx context.Context, o RecordsOptions) (*Records, err
 	return r, nil
 }
 
+// OpenPostgresRecords opens the records in the database that dsn names: see OpenPostgres. It makes no tables. The caller
+// must Close the Records. Of o only MaxSize and ReadOnly count.
+func OpenPostgresRecords(ctx context.Context, dsn string, o RecordsOptions) (*Records, error) {
+	p, err := openPostgres(ctx, dsn, (*Postgres).checkTables)
+	if err != nil {
+		return nil, err
+	}
+	r, err := p.Records(ctx, o)
+	if err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	r.closePostgres = true
+	return r, nil
+}
+
 // changeRecords calls steps in one transaction on conn. No other instance writes records meanwhile.
 func (p *Postgres) changeRecords(ctx context.Context, steps func(conn *sql.Conn, tx *sql.Tx) error) error {
 	conn, err := p.db.Conn(ctx)

@@ -52,7 +52,8 @@ var _ audit.Store = (*Records)(nil)
 
 // file is an SQLite file, or a PostgreSQL database.
 type file struct {
-	postgres *Postgres // nil: SQLite
+	postgres      *Postgres // nil: SQLite
+	closePostgres bool      // by Close
 
 	path  string
 	wait  time.Duration // maximum wait while another process writes
@@ -191,6 +192,9 @@ func (r *Records) checkVersion() error {
 
 // Close ends all operations and closes the file. Later calls return an error.
 func (f *file) Close() error {
+	if f.closePostgres {
+		return f.postgres.Close()
+	}
 	if f.postgres != nil {
 		return nil
 	}

@@ -138,10 +138,23 @@ func (c *auditCommand) open() (recordStore, error) {
 
 // openRecords opens the records of the configuration for reading.
 func openRecords(cfg *config.Config) (recordStore, error) {
+	return openDatabase(cfg, true)
+}
+
+// openDatabase opens the database of the records. It makes no file and no tables.
+func openDatabase(cfg *config.Config, readOnly bool) (*store.Records, error) {
+	o := store.RecordsOptions{Path: recordsPath(cfg), ReadOnly: readOnly}
+	if cfg.Audit.Store == config.AuditPostgres {
+		dsn, err := readDSN(cfg)
+		if err != nil {
+			return nil, err
+		}
+		return store.OpenPostgresRecords(context.Background(), dsn, o)
+	}
 	if err := checkRecords(cfg); err != nil {
 		return nil, err
 	}
-	return store.OpenRecords(store.RecordsOptions{Path: recordsPath(cfg), ReadOnly: true})
+	return store.OpenRecords(o)
 }
 
 func recordsPath(cfg *config.Config) string { return filepath.Join(cfg.DataDir, "audit.db") }

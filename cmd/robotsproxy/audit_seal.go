@@ -171,12 +171,7 @@ func (c *auditCommand) verify(ctx context.Context, cfg *config.Config, o seal.Ve
 }
 
 // openToWrite opens the records that openRecords reads, also to change them. It makes no file.
-func openToWrite(cfg *config.Config) (*store.Records, error) {
-	if err := checkRecords(cfg); err != nil {
-		return nil, err
-	}
-	return store.OpenRecords(store.RecordsOptions{Path: recordsPath(cfg)})
-}
+func openToWrite(cfg *config.Config) (*store.Records, error) { return openDatabase(cfg, false) }
 
 // sealedRecords are records with their seals.
 type sealedRecords interface {

@@ -104,7 +104,7 @@ func newComponents(cfg *config.Config, log *slog.Logger, observe observer) (_ *c
 	if c.limiter, err = newLimiter(cfg, c.redis, c.state); err != nil {
 		return nil, err
 	}
-	if c.kept, err = newRecordStore(cfg); err != nil {
+	if c.kept, err = newRecordStore(cfg, c.postgres); err != nil {
 		return nil, err
 	}
 	if c.records, err = newRecords(cfg, c.kept, log); err != nil {
@@ -200,9 +200,6 @@ func (c *components) close() error {
 	if c.limiter != nil {
 		c.limiter.Close()
 	}
-	if c.postgres != nil {
-		err = errors.Join(err, c.postgres.close())
-	}
 	if c.redis != nil {
 		err = errors.Join(err, c.redis.Close())
 	}
@@ -214,6 +211,9 @@ func (c *components) close() error {
 	}
 	if c.kept != nil {
 		err = errors.Join(err, c.kept.Close())
+	}
+	if c.postgres != nil {
+		err = errors.Join(err, c.postgres.close())
 	}
 	return err
 }

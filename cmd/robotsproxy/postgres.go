@@ -32,9 +32,13 @@ func newPostgres(cfg *config.Config, state *store.State, log *slog.Logger) (*sha
 	if cfg.Audit.Store != config.AuditPostgres {
 		return nil, nil
 	}
-	p, err := openPostgres(context.Background(), cfg)
+	dsn, err := readDSN(cfg)
 	if err != nil {
 		return nil, err
+	}
+	p, err := store.OpenPostgres(context.Background(), dsn)
+	if err != nil {
+		return nil, usage(fmt.Errorf("audit.dsn_file: %w", err))
 	}
 	return &sharedDatabase{Postgres: p, files: p.Share(state, store.SharedOptions{
 		ClaimTime: min(5*time.Second, cfg.Robots.Timeout),
@@ -42,17 +46,13 @@ func newPostgres(cfg *config.Config, state *store.State, log *slog.Logger) (*sha
 	})}, nil
 }
 
-// openPostgres opens the database that audit.dsn_file names.
-func openPostgres(ctx context.Context, cfg *config.Config) (*store.Postgres, error) {
+// readDSN returns the content of audit.dsn_file.
+func readDSN(cfg *config.Config) (string, error) {
 	dsn, err := os.ReadFile(cfg.Audit.DSNFile)
 	if err != nil {
-		return nil, usage(fmt.Errorf("reading audit.dsn_file: %w", err))
+		return "", usage(fmt.Errorf("reading audit.dsn_file: %w", err))
 	}
-	p, err := store.OpenPostgres(ctx, strings.TrimSpace(string(dsn)))
-	if err != nil {
-		return nil, usage(fmt.Errorf("audit.dsn_file: %w", err))
-	}
-	return p, nil
+	return strings.TrimSpace(string(dsn)), nil
 }
 
 // minutely returns a function that logs errors, at most one per minute.

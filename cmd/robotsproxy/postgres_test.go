@@ -136,6 +136,56 @@ func checkNumbers(t *testing.T, f *fleet) {
 	}
 }
 
+// TestRecordsSurviveAnOutage stops PostgreSQL under load, and starts it: each request that was answered is recorded once.
+func TestRecordsSurviveAnOutage(t *testing.T) {
+	server := pgtest.Start(t)
+	dsn := server.Database(t)
+	f := newFleet(t, 2, postgresConfig(t, dsn))
+	f.site.SetRobots("b.example", robotstest.Robots{Body: "User-agent: *\nDisallow: /private\n"})
+	answered := 0
+	ask := func(rounds int) {
+		for range rounds {
+			answered += f.askAll(40)[http.StatusForbidden]
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	ask(10)
+	server.Kill()
+	ask(10)
+	server.Restart(t)
+	ask(10)
+	if answered != 30*40 {
+		t.Errorf("%d of 1200 requests were answered", answered)
+	}
+	settle(t, "all records are written", func() bool {
+		return pgtest.SQL(t, dsn, "SELECT count(*) FROM records WHERE kind = 1") == fmt.Sprint(answered)
+	})
+	if got := pgtest.SQL(t, dsn, "SELECT sum(n) FROM hours"); got != fmt.Sprint(answered) {
+		t.Errorf("%s requests are counted, want %d", got, answered)
+	}
+	f.checkCommands(dsn, answered)
+}
+
+// checkCommands asks both instances about the n records of refused requests in the database.
+func (f *fleet) checkCommands(dsn string, n int) {
+	f.t.Helper()
+	file := filepath.Join(f.t.TempDir(), "dsn")
+	if err := os.WriteFile(file, []byte(dsn), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+	for i := range f.instances {
+		cmd := exec.Command(binaryPath, "audit", "list", "--format", "jsonl", "--decision", "deny", "--data-dir", f.instances[i].dir)
+		cmd.Env = append(os.Environ(), "ROBOTSPROXY_AUDIT_STORE=postgres", "ROBOTSPROXY_AUDIT_DSN_FILE="+file)
+		out, err := cmd.Output()
+		if err != nil {
+			f.t.Fatalf("audit list: %v", err)
+		}
+		if got := strings.Count(string(out), "\n"); got != n && got != 100 {
+			f.t.Errorf("audit list has %d lines, want %d", got, n)
+		}
+	}
+}
+
 // TestInstancesWithoutPostgres stops the server of running instances: each goes on with what it has, and fetches for
 // itself.
 func TestInstancesWithoutPostgres(t *testing.T) {

@@ -23,14 +23,18 @@ const closeRecordsIn = 5 * time.Second
 // recordStoreFile returns the path of the database of the records.
 func recordStoreFile(cfg *config.Config) string { return filepath.Join(cfg.DataDir, "audit.db") }
 
-// newRecordStore opens the database of the records. It returns nil if none is configured.
-func newRecordStore(cfg *config.Config) (audit.Store, error) {
-	if cfg.Audit.Store != config.AuditSQLite {
-		return nil, nil
-	}
-	return store.OpenRecords(store.RecordsOptions{
+// newRecordStore opens the database of the records, which may be in postgres. It returns nil if none is configured.
+func newRecordStore(cfg *config.Config, postgres *sharedDatabase) (audit.Store, error) {
+	o := store.RecordsOptions{
 		Path: recordStoreFile(cfg), Strict: cfg.Audit.Durability == config.DurabilityStrict, MaxSize: int64(cfg.Audit.MaxSize),
-	})
+	}
+	switch cfg.Audit.Store {
+	case config.AuditSQLite:
+		return store.OpenRecords(o)
+	case config.AuditPostgres:
+		return postgres.Records(context.Background(), o)
+	}
+	return nil, nil
 }
 
 func newRecords(cfg *config.Config, kept audit.Store, log *slog.Logger) (*audit.Recorder, error) {

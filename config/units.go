@@ -41,6 +41,16 @@ func (s Size) String() string {
 	return "0B"
 }
 
+// ParseSize reads a size in the syntax of the configuration, such as 64MiB or 1GB. Its error reads
+// "found ..., expected ...".
+func ParseSize(text string) (Size, error) {
+	s, err := scalars[reflect.TypeFor[Size]()].Parse(text)
+	if err != nil {
+		return 0, err
+	}
+	return s.(Size), nil
+}
+
 func parseSize(s string) (Size, error) {
 	digits := strings.TrimRight(s, "KMGTiB")
 	n, err := strconv.ParseInt(digits, 10, 64)

@@ -38,7 +38,7 @@ func (s *sealed) crawl(t testing.TB, n int) {
 			Decision: policy.Allow, Status: 200, Bytes: int64(i),
 		}
 		if i%4 == 0 {
-			r.Client, r.Tag, r.Decision, r.Reason, r.Status = "lab", "lab-secret-tag", policy.Deny, policy.ReasonRobots, 403
+			r.Client, r.Tag, r.Decision, r.Reason, r.Status = "lab-client", "lab-secret-tag", policy.Deny, policy.ReasonRobots, 403
 		}
 		s.ids = append(s.ids, r.ID)
 		entries = append(entries, audit.Entry{Record: r})

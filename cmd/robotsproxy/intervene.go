@@ -133,7 +133,7 @@ func (c *intervening) intervene(n admin.NewIntervention, does string) error {
 	if strings.TrimSpace(c.reason) == "" {
 		return usage(fmt.Errorf("%s needs --reason \"…\": it is kept in the record of every request that it %s", c.Name(), does))
 	}
-	n.Reason, n.By = c.reason, c.operator()
+	n.Reason, n.By = c.reason, operator(c.by)
 	if err := c.setEnd(&n, time.Now()); err != nil {
 		return usage(err)
 	}
@@ -153,10 +153,10 @@ func (c *intervening) intervene(n admin.NewIntervention, does string) error {
 	})
 }
 
-// operator returns the name of the person who gives the command.
-func (c *intervening) operator() string {
-	if c.by != "" {
-		return c.by
+// operator returns the name of the person who gives a command: by, if it is not empty.
+func operator(by string) string {
+	if by != "" {
+		return by
 	}
 	if name := os.Getenv("SUDO_USER"); name != "" {
 		return name
@@ -229,7 +229,7 @@ the only host that has any.`,
 	c.actorFlags("why, for the log")
 	cmd.Flags().BoolVar(&c.all, "all", false, "end all interventions")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		query := url.Values{"by": {c.operator()}, "reason": {c.reason}}
+		query := url.Values{"by": {operator(c.by)}, "reason": {c.reason}}
 		if c.all && len(args) == 0 {
 			query.Set("all", "true")
 		} else if len(args) > 0 {

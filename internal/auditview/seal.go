@@ -66,8 +66,9 @@ func trimLines(s string) string {
 
 func verdict(r *seal.Report, zone *time.Location) string {
 	if r.Sound() {
-		return fmt.Sprintf("Sound: %s as they were when they were sealed. %s of %s; the last covers what ended before %s.",
-			plural(r.Sealed, "record is", "records are"), plural(int64(r.Checkpoints), "checkpoint", "checkpoints"),
+		return fmt.Sprintf("Sound: %s. %s of %s; the last covers what ended before %s.",
+			plural(r.Sealed, "record is as it was when it was sealed", "records are as they were when they were sealed"),
+			plural(int64(r.Checkpoints), "checkpoint", "checkpoints"),
 			Text(strings.Join(r.Keys, " and ")), Moment(r.Last, zone))
 	}
 	var found []string

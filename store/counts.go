@@ -8,7 +8,8 @@ import (
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
-// hourKey is the key of a row of hours. All but the hour are ids of names.
+// hourKey is the key of a row of hours. All but the hour are ids of names. Hours count from 1970; a negative number is that
+// of a day, whose row has the sum of its hours.
 type hourKey struct{ hour, decision, host, client, agent, reason, rule int64 }
 
 type minuteKey struct{ minute, decision, reason int64 }
@@ -68,13 +69,19 @@ func (s *counts) add(c counted, sign int64) {
 		return // a request of the proxy
 	}
 	s.minutes[minuteKey{c.minute, c.key.decision, c.key.reason}] += sign
-	t := s.hours[c.key]
-	t.n += sign * c.tally.n
-	t.waited += sign * c.tally.waited
-	t.bytes += sign * c.tally.bytes
-	t.failed += sign * c.tally.failed
-	t.deviating += sign * c.tally.deviating
-	s.hours[c.key] = t
+	s.addTally(c.key, c.tally, sign)
+	c.key.hour = -c.key.hour / 24
+	s.addTally(c.key, c.tally, sign)
+}
+
+func (s *counts) addTally(k hourKey, of tally, sign int64) {
+	t := s.hours[k]
+	t.n += sign * of.n
+	t.waited += sign * of.waited
+	t.bytes += sign * of.bytes
+	t.failed += sign * of.failed
+	t.deviating += sign * of.deviating
+	s.hours[k] = t
 }
 
 const (

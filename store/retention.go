@@ -153,25 +153,27 @@ func (r *Records) pruneStep(ctx context.Context, end audit.ID) (n int64, err err
 // pruneRest removes counts before the given time, and rows without a record since then. A row that records of the last
 // day before it use stays for a day longer.
 func (r *Records) pruneRest(ctx context.Context, before time.Time) error {
+	day := dayOf(before)
 	counts := []struct {
-		table, column string
-		limit         int64
+		table, condition string
+		limit            int64
 	}{
-		{"minutes", "minute", before.Unix() / 60},
-		{"hours", "hour", hourOf(before)},
-		{"askers", "used", dayOf(before) - 1},
-		{"targets", "used", dayOf(before) - 1},
-		{"verdicts", "used", dayOf(before) - 1},
-		{"paces", "used", dayOf(before) - 1},
-		{"outcomes", "used", dayOf(before) - 1},
-		{"names", "used", dayOf(before) - 1},
-		{"files", "used", dayOf(before) - 1},
-		{"bodies", "used", dayOf(before) - 1},
-		{"policies", "used", dayOf(before) - 1},
+		{"minutes", "minute < ?", before.Unix() / 60},
+		{"hours", "hour >= 0 AND hour < ?", hourOf(before)},
+		{"hours", "hour < 0 AND hour > ?", -day},
+		{"askers", "used < ?", day - 1},
+		{"targets", "used < ?", day - 1},
+		{"verdicts", "used < ?", day - 1},
+		{"paces", "used < ?", day - 1},
+		{"outcomes", "used < ?", day - 1},
+		{"names", "used < ?", day - 1},
+		{"files", "used < ?", day - 1},
+		{"bodies", "used < ?", day - 1},
+		{"policies", "used < ?", day - 1},
 	}
 	for _, c := range counts {
 		err := r.change(ctx, func(tx *sql.Tx) error {
-			n, err := affected(tx.ExecContext(ctx, fmt.Sprintf("DELETE FROM %s WHERE %s < ?", c.table, c.column), c.limit))
+			n, err := affected(tx.ExecContext(ctx, fmt.Sprintf("DELETE FROM %s WHERE %s", c.table, c.condition), c.limit))
 			if err == nil && n > 0 {
 				_, err = tx.ExecContext(ctx, "UPDATE meta SET value = value + 1 WHERE name = 'generation'")
 			}

@@ -9,7 +9,10 @@ import (
 // TestSizeOfRecords checks that a record takes at most 150 bytes on disk with all indexes, counts and dictionaries, for
 // paths of 40 bytes over 1,000 hosts.
 func TestSizeOfRecords(t *testing.T) {
-	const n = 100_000
+	const n = 150_000
+	if testing.Short() {
+		t.Skip("it takes ten seconds")
+	}
 	r := openRecords(t, RecordsOptions{})
 	entries := crawl(n, 1000, time.Hour)
 	writeAll(t, r, entries)

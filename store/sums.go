@@ -12,7 +12,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
-// A sum is taken from the table hours where it can be, and from the records of hours that are not whole.
+// A sum is taken from the table hours if the filter permits, and from the records of hours that are not whole.
 
 // sumColumns are those of audit.Sum after its values, over rows with n, waited, bytes, failed and deviating.
 const sumColumns = `sum(n), sum(CASE WHEN decision = 'deny' THEN n ELSE 0 END), sum(CASE WHEN decision = 'would_deny' THEN n ELSE 0 END),
@@ -26,6 +26,10 @@ func (r *Records) Sums(ctx context.Context, f audit.Filter, by ...audit.Dimensio
 			return nil, fmt.Errorf("store: records have no dimension %q", d)
 		}
 		columns[i] = string(d)
+	}
+	f, err := r.keptPart(ctx, f)
+	if err != nil {
+		return nil, err
 	}
 	from, args := sumSources(f, columns)
 	names := strings.Join(append(columns, ""), ", ")
@@ -58,6 +62,18 @@ func scanSum(rows *sql.Rows, dimensions int) (s audit.Sum, err error) {
 	return s, err
 }
 
+// keptPart returns f without the time before the last prune: the row of a day still counts hours that were pruned.
+func (r *Records) keptPart(ctx context.Context, f audit.Filter) (audit.Filter, error) {
+	var before sql.NullInt64
+	if err := r.read.QueryRowContext(ctx, "SELECT max(before) FROM prunes").Scan(&before); err != nil {
+		return f, r.fail("counting records", err)
+	}
+	if pruned := timeOf(before.Int64); f.Since.Before(pruned) {
+		f.Since = pruned
+	}
+	return f, nil
+}
+
 // sumSources returns a query of rows with the given columns, decision, n, waited, bytes, failed and deviating.
 func sumSources(f audit.Filter, columns []string) (string, []any) {
 	if f.Path != "" || f.Tag != "" || f.Rule != "" || len(f.Vias) > 0 || f.After != 0 || slices.Contains(columns, string(audit.ByPath)) {
@@ -67,12 +83,46 @@ func sumSources(f audit.Filter, columns []string) (string, []any) {
 	if !until.IsZero() && !since.Before(until) {
 		return recordSource(f, columns)
 	}
-	text, args := hourSource(f, columns, since, until)
-	for _, edge := range edges(f, since, until) {
-		t, a := recordSource(edge, columns)
-		text, args = text+" UNION ALL "+t, append(args, a...)
+	var parts []string
+	var args []any
+	add := func(text string, values []any) { parts, args = append(parts, text), append(args, values...) }
+	for _, period := range hourRanges(since, until) {
+		add(hourSource(f, columns, period))
 	}
-	return text, args
+	for _, edge := range edges(f, since, until) {
+		add(recordSource(edge, columns))
+	}
+	return strings.Join(parts, " UNION ALL "), args
+}
+
+// hourRange selects rows of hours: see hourKey.
+type hourRange struct{ from, to int64 }
+
+// maxHour is after every hour, and its negative before every day.
+const maxHour = 1 << 40
+
+// hourRanges covers a period of whole hours by the hours before the first whole day, the days, and the hours after them.
+// Zero times are open ends.
+func hourRanges(since, until time.Time) []hourRange {
+	const day = 24 * time.Hour
+	firstDay, lastDay := since.Truncate(day), until.Truncate(day)
+	if firstDay.Before(since) {
+		firstDay = firstDay.Add(day)
+	}
+	if !until.IsZero() && !firstDay.Before(lastDay) {
+		return []hourRange{{hourOf(since), hourOf(until)}}
+	}
+	days := hourRange{-maxHour, 0}
+	ranges := make([]hourRange, 0, 3)
+	if !since.IsZero() {
+		days.to = -dayOf(firstDay) + 1
+		ranges = append(ranges, hourRange{hourOf(since), hourOf(firstDay)})
+	}
+	if !until.IsZero() {
+		days.from = -dayOf(lastDay) + 1
+		ranges = append(ranges, hourRange{hourOf(lastDay), hourOf(until)})
+	}
+	return append(ranges, days)
 }
 
 // wholeHours returns the period of the whole hours of f. Zero times are open ends.
@@ -104,18 +154,13 @@ func edges(f audit.Filter, since, until time.Time) (parts []audit.Filter) {
 }
 
 // hourSource takes rows from hours, already grouped, since names are long.
-func hourSource(f audit.Filter, columns []string, since, until time.Time) (string, []any) {
+func hourSource(f audit.Filter, columns []string, period hourRange) (string, []any) {
 	var conditions []string
 	var args []any
 	add := func(condition string, values ...any) {
 		conditions, args = append(conditions, condition), append(args, values...)
 	}
-	if !since.IsZero() {
-		add("hour >= ?", hourOf(since))
-	}
-	if !until.IsZero() {
-		add("hour < ?", hourOf(until))
-	}
+	add("hour >= ? AND hour < ?", period.from, period.to)
 	named := func(column, condition string, values ...any) {
 		add(fmt.Sprintf("%s IN (SELECT id FROM names WHERE %s)", column, condition), values...)
 	}
@@ -141,9 +186,7 @@ func hourSource(f audit.Filter, columns []string, since, until time.Time) (strin
 	}
 	inner := "SELECT " + strings.Join(keys, ", ") + `, sum(n) AS n, sum(waited) AS waited, sum(bytes) AS bytes, sum(failed) AS failed,
 	sum(deviating) AS deviating FROM hours`
-	if len(conditions) > 0 {
-		inner += " WHERE " + strings.Join(conditions, " AND ")
-	}
+	inner += " WHERE " + strings.Join(conditions, " AND ")
 	inner += " GROUP BY " + strings.Join(keys, ", ")
 	var names, joins strings.Builder
 	for _, key := range keys {

@@ -2,7 +2,7 @@
 -- processes may keep them in memory. used is the last day, since 1970, on which a record referred to the row.
 -- generation changes if rows are removed that may be in use.
 CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-INSERT INTO meta VALUES ('generation', 0), ('folded', 0), ('bodies_dropped', 0);
+INSERT INTO meta VALUES ('generation', 0), ('bodies_dropped', 0);
 
 -- names: hosts, clients, labels of agents, rules, decisions and reasons, by which records are counted.
 CREATE TABLE names (id INTEGER PRIMARY KEY AUTOINCREMENT, hash BLOB NOT NULL UNIQUE, used INTEGER NOT NULL, name TEXT NOT NULL) STRICT;
@@ -57,18 +57,13 @@ CREATE TABLE minutes (
 	PRIMARY KEY (minute, decision, reason)
 ) STRICT, WITHOUT ROWID;
 
+-- hour counts from 1970; a negative number is that of a day, whose row has the sum of its hours.
 CREATE TABLE hours (
 	hour INTEGER, decision INTEGER, host INTEGER, client INTEGER, agent INTEGER, reason INTEGER, rule INTEGER,
 	n INTEGER NOT NULL, waited INTEGER NOT NULL, bytes INTEGER NOT NULL, failed INTEGER NOT NULL, deviating INTEGER NOT NULL,
 	PRIMARY KEY (hour, decision, host, client, agent, reason, rule)
 ) STRICT, WITHOUT ROWID;
 
--- Whole days of hours, up to meta.folded.
-CREATE TABLE days (
-	day INTEGER, decision INTEGER, host INTEGER, client INTEGER, agent INTEGER, reason INTEGER, rule INTEGER,
-	n INTEGER NOT NULL, waited INTEGER NOT NULL, bytes INTEGER NOT NULL, failed INTEGER NOT NULL, deviating INTEGER NOT NULL,
-	PRIMARY KEY (day, decision, host, client, agent, reason, rule)
-) STRICT, WITHOUT ROWID;
 
 -- A version of the robots.txt of an origin. first_seen and last_seen are microseconds since 1970.
 CREATE TABLE files (

@@ -10,6 +10,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/internal/auditquery"
 	"github.com/robotsproxy/robotsproxy/internal/auditview"
+	"github.com/robotsproxy/robotsproxy/store"
 )
 
 func newAuditSummary(std stdio) *cobra.Command {
@@ -39,8 +40,27 @@ func summarize(c *auditCommand, since string) {
 		return err
 	})
 	c.answer(func(ctx context.Context, records audit.Reader, _ []string) error {
-		return c.count(c.sums(records).Summarize(ctx, auditview.Summary{Filter: c.filter, By: dimensions}))
+		gaps, err := gapsOf(ctx, records)
+		if err != nil {
+			return err
+		}
+		return c.count(c.sums(records).Summarize(ctx, auditview.Summary{Filter: c.filter, By: dimensions, Gaps: gaps}))
 	})
+}
+
+// gapsOf returns the times in which requests were not recorded.
+func gapsOf(ctx context.Context, records audit.Reader) (gaps []auditview.Gap, err error) {
+	kept, ok := records.(interface {
+		Info(ctx context.Context) (store.Info, error)
+	})
+	if !ok {
+		return nil, nil
+	}
+	info, err := kept.Info(ctx)
+	for _, l := range info.Losses {
+		gaps = append(gaps, auditview.Gap{Began: l.Began, Ended: l.Ended, Records: l.Records})
+	}
+	return gaps, err
 }
 
 // sums returns what shows counts of records.

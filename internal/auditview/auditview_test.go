@@ -53,11 +53,11 @@ crawler     requests  blocked  waited  most blocked  by
 NewsBot          900      120    30 m  a.example     line 3  Disallow: /private/
 PriceWatch       300        0    10 m
 
-Deviations: none.
+Deviations: none. Gaps in the record: none.
 `,
 		0: "1,200 requests by 2 crawlers to 2 hosts: 120 blocked (10.0 %), 0 failed. 40 m spent waiting.\n\n" +
 			"crawler\trequests\tblocked\twaited\tmost blocked\tby\nNewsBot\t900\t120\t30 m\ta.example\tline 3  Disallow: /private/\n" +
-			"PriceWatch\t300\t0\t10 m\t\t\n\nDeviations: none.\n",
+			"PriceWatch\t300\t0\t10 m\t\t\n\nDeviations: none. Gaps in the record: none.\n",
 	} {
 		var out bytes.Buffer
 		v := &Sums{Records: crawl(), Options: Options{Width: width, Format: Table}, Out: &out}
@@ -96,6 +96,23 @@ func TestSummaryForPrograms(t *testing.T) {
 		"NewsBot,900,120,0,0,0,0,1800000,0,a.example,line 3  Disallow: /private/\nPriceWatch,300,0,0,0,0,0,600000,0,,\n"
 	if out.String() != want {
 		t.Errorf("%s\nwant\n%s", &out, want)
+	}
+}
+
+func TestGaps(t *testing.T) {
+	s := Summary{
+		Filter: audit.Filter{Since: noon, Until: noon.Add(time.Hour)},
+		Gaps:   []Gap{{noon.Add(-time.Hour), noon.Add(-time.Minute), 7}, {noon.Add(time.Minute), noon.Add(2 * time.Minute), 1200}, {noon.Add(time.Hour), noon.Add(2 * time.Hour), 9}},
+	}
+	want := "Gaps in the record: 1,200 requests not recorded between 2026-11-22 12:01:00 and 2026-11-22 12:02:00."
+	if got := s.gapText(nil); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	var out bytes.Buffer
+	v := &Sums{Records: crawl(), Options: Options{Format: JSON}, Out: &out}
+	if _, err := v.Summarize(t.Context(), s); err != nil || !json.Valid(out.Bytes()) ||
+		!strings.Contains(out.String(), `"gaps":[{"began":"2026-11-22T12:01:00Z","ended":"2026-11-22T12:02:00Z","requests":1200}]`) {
+		t.Errorf("%v: %s", err, &out)
 	}
 }
 

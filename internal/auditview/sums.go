@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -140,6 +141,34 @@ const unnamed = 100
 type Summary struct {
 	Filter audit.Filter      // its Limit bounds the rows
 	By     []audit.Dimension // of the rows; if empty, crawlers with the rule that blocked most of their requests
+	Gaps   []Gap             // in the record; those outside of the Filter's time are not shown
+}
+
+// Gap is a time in which requests were not recorded.
+type Gap struct {
+	Began, Ended time.Time
+	Records      int64 // missing
+}
+
+// gaps returns the gaps in the time of s.
+func (s Summary) gaps() []Gap {
+	return slices.DeleteFunc(slices.Clone(s.Gaps), func(g Gap) bool {
+		return g.Ended.Before(s.Filter.Since) || !s.Filter.Until.IsZero() && !g.Began.Before(s.Filter.Until)
+	})
+}
+
+// gapText returns one sentence about the gaps in the time of s.
+func (s Summary) gapText(zone *time.Location) string {
+	gaps := s.gaps()
+	if len(gaps) == 0 {
+		return "Gaps in the record: none."
+	}
+	var missing int64
+	for _, g := range gaps {
+		missing += g.Records
+	}
+	return fmt.Sprintf("Gaps in the record: %s not recorded between %s and %s.", counted(missing, "request"),
+		Moment(gaps[0].Began, zone), Moment(gaps[len(gaps)-1].Ended, zone))
 }
 
 // totals are the counts over all records of a summary.
@@ -233,12 +262,12 @@ func (v *Sums) Summarize(ctx context.Context, s Summary) (more bool, err error) 
 	}
 	table := func() error { return v.print(rows, by, extras...) }
 	if v.Options.Format == JSON {
-		return more, v.object(s.Filter, t, table)
+		return more, v.object(s, t, table)
 	}
 	if err := v.page(t.text(s.Filter, v.Options.Zone), len(rows), table); err != nil || v.Options.Format != Table || len(rows) == 0 {
 		return more, err
 	}
-	_, err = fmt.Fprintf(v.Out, "\n%s\n", t.deviations())
+	_, err = fmt.Fprintf(v.Out, "\n%s %s\n", t.deviations(), s.gapText(v.Options.Zone))
 	return more, err
 }
 
@@ -306,14 +335,23 @@ func (w worst) value(i int) func(audit.Sum) string {
 }
 
 // object writes a summary as one JSON object, with its rows in an array.
-func (v *Sums) object(f audit.Filter, t totals, table func() error) error {
-	b := appendValue([]byte(`{"since":`), f.Since)
-	b = appendValue(append(b, `,"until":`...), f.Until)
+func (v *Sums) object(s Summary, t totals, table func() error) error {
+	b := appendValue([]byte(`{"since":`), s.Filter.Since)
+	b = appendValue(append(b, `,"until":`...), s.Filter.Until)
 	b = fmt.Appendf(b, `,"agents":%d,"hosts":%d`, t.agents, t.hosts)
 	for _, n := range numbers {
 		b = appendValue(fmt.Appendf(b, `,"%s":`, n.name), n.of(t.Sum))
 	}
-	if _, err := fmt.Fprintf(v.Out, `%s,"rows":`, b); err != nil {
+	b = append(b, `,"gaps":[`...)
+	for i, g := range s.gaps() {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendValue(append(b, `{"began":`...), g.Began)
+		b = appendValue(append(b, `,"ended":`...), g.Ended)
+		b = fmt.Appendf(b, `,"requests":%d}`, g.Records)
+	}
+	if _, err := fmt.Fprintf(v.Out, `%s],"rows":`, b); err != nil {
 		return err
 	}
 	if err := table(); err != nil {

@@ -242,15 +242,7 @@ func (p *Policy) Judge(r Request, snap *robots.Snapshot, now time.Time) Decision
 	d = byRobots(agent, r, snap)
 	d.Dialect = dialect
 	over := p.setDelay(&d, r, agent, now)
-	d.Usage = usageOf(agent, r, snap.RulesFor(dialect))
-	if d.Action == Forward {
-		if v, forbidden := p.forbids(agent, r); forbidden {
-			d.Verdict, d.Action, d.Outcome, d.Reason = v, Refuse, Deny, ReasonUsage
-			if v.TooComplex {
-				d.Reason = ReasonTooComplex
-			}
-		}
-	}
+	p.applyUsage(&d, r, agent, snap.RulesFor(dialect))
 	if d.Action == Refuse {
 		if e := p.exempt(EffectAllow, r, now); e != nil {
 			d.Action, d.Outcome, d.Reason, d.Exemption = Forward, Exempt, ReasonExemption, e.name

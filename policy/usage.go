@@ -55,54 +55,79 @@ func (r *Request) usageTarget() string {
 	return r.Target
 }
 
-// usageOf returns the preferences in a robots.txt for r, for the record.
-func usageOf(agent rules.Agent, r Request, set *rules.Ruleset) string {
-	lines, ok := agent.UsesOf(r.usageTarget())
-	if !ok {
-		return "robots.txt: too-complex"
-	}
-	var preferences []string
-	for _, line := range lines {
-		preferences = append(preferences, preferencesOf(line)...)
-	}
-	licenses := set.Licenses()
-	for _, license := range licenses[:min(len(licenses), maxLicenses)] {
-		preferences = append(preferences, fields.License(license)...)
-	}
-	return fields.UsageText("robots.txt", preferences)
+// preferences are what a robots.txt says about the use of one resource.
+type preferences struct {
+	lines      []rules.Stated
+	of         [][]string // each line
+	tooComplex bool       // to find out
 }
 
-func preferencesOf(line rules.Stated) []string {
-	if line.Signal {
-		return fields.ContentSignal(line.Preferences)
-	}
-	return fields.ContentUsage(line.Preferences)
-}
-
-// forbids reports whether robots.txt does not permit the purpose of r, with the line that says so as the Verdict. As for
-// a rule, any form of the target counts. It permits robots.txt itself.
-func (p *Policy) forbids(agent rules.Agent, r Request) (v rules.Verdict, forbidden bool) {
-	against := forbidding[r.Client.Purpose]
-	if p.options.Usage != UsageEnforce || len(against) == 0 || r.Target == "/robots.txt" {
-		return v, false
-	}
-	v, forbidden = forbiddenBy(agent, r.usageTarget(), against)
-	for i := 0; i < len(r.forms) && !forbidden; i++ {
-		v, forbidden = forbiddenBy(agent, r.forms[i], against)
-	}
-	return v, forbidden
-}
-
-// forbiddenBy reports whether a target has one of the preferences.
-func forbiddenBy(agent rules.Agent, target string, against []string) (v rules.Verdict, forbidden bool) {
+func preferencesFor(agent rules.Agent, target string) (p preferences) {
 	lines, ok := agent.UsesOf(target)
 	if !ok {
-		return rules.Verdict{TooComplex: true}, true
+		return preferences{tooComplex: true}
 	}
 	for _, line := range lines {
-		if slices.ContainsFunc(preferencesOf(line), func(s string) bool { return slices.Contains(against, s) }) {
+		parse := fields.ContentUsage
+		if line.Signal {
+			parse = fields.ContentSignal
+		}
+		p.lines, p.of = append(p.lines, line), append(p.of, parse(line.Preferences))
+	}
+	return p
+}
+
+// text returns p and the licenses of set for the record.
+func (p preferences) text(set *rules.Ruleset) string {
+	if p.tooComplex {
+		return "robots.txt: too-complex"
+	}
+	all := slices.Concat(p.of...)
+	licenses := set.Licenses()
+	for _, license := range licenses[:min(len(licenses), maxLicenses)] {
+		all = append(all, fields.License(license)...)
+	}
+	return fields.UsageText("robots.txt", all)
+}
+
+// forbid reports whether p has one of some preferences, with its line as the Verdict.
+func (p preferences) forbid(against []string) (v rules.Verdict, forbidden bool) {
+	if p.tooComplex {
+		return rules.Verdict{TooComplex: true}, true
+	}
+	for i, line := range p.lines {
+		if slices.ContainsFunc(p.of[i], func(s string) bool { return slices.Contains(against, s) }) {
 			return rules.Verdict{Line: line.Line, Rule: line.Rule, Group: line.Group}, true
 		}
 	}
 	return v, false
+}
+
+// judgeUsage returns the preferences in a robots.txt for r, and whether they do not permit its purpose, with the line
+// that says so as the Verdict. As for a rule, any form of the target counts. robots.txt itself is permitted.
+func (p *Policy) judgeUsage(agent rules.Agent, r Request, set *rules.Ruleset) (text string, v rules.Verdict, forbidden bool) {
+	found := preferencesFor(agent, r.usageTarget())
+	text = found.text(set)
+	against := forbidding[r.Client.Purpose]
+	if p.options.Usage != UsageEnforce || len(against) == 0 || r.Target == "/robots.txt" {
+		return text, v, false
+	}
+	v, forbidden = found.forbid(against)
+	for i := 0; i < len(r.forms) && !forbidden; i++ {
+		v, forbidden = preferencesFor(agent, r.forms[i]).forbid(against)
+	}
+	return text, v, forbidden
+}
+
+// applyUsage sets d.Usage, and refuses a request that the rules allow if its purpose is not permitted.
+func (p *Policy) applyUsage(d *Decision, r Request, agent rules.Agent, set *rules.Ruleset) {
+	text, v, forbidden := p.judgeUsage(agent, r, set)
+	d.Usage = text
+	if d.Action == Refuse || !forbidden {
+		return
+	}
+	d.Verdict, d.Action, d.Outcome, d.Reason = v, Refuse, Deny, ReasonUsage
+	if v.TooComplex {
+		d.Reason = ReasonTooComplex
+	}
 }

@@ -128,7 +128,7 @@ func TestNoUsageAllocatesNothing(t *testing.T) {
 	r := Request{Origin: mustOrigin(t, "http://a.example"), Target: "/x", Client: Client{Purpose: PurposeTrainAI}}
 	set := found(example).Rules
 	agent := set.Agent("")
-	if n := testing.AllocsPerRun(100, func() { usageOf(agent, r, set); p.forbids(agent, r) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { p.judgeUsage(agent, r, set) }); n != 0 {
 		t.Errorf("%v allocations for a file without preferences", n)
 	}
 }

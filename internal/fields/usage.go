@@ -21,20 +21,21 @@ const (
 )
 
 // UsageText returns the preferences of one source, such as "robots.txt", in canonical form: sorted, each once, as in
-// "robots.txt: search=y train-ai=n". It ends with "..." if some are omitted. It is "" if there are no preferences.
+// "robots.txt: search=y train-ai=n". It sorts preferences. It ends with "..." if some are omitted. It is "" if there are no preferences.
 func UsageText(source string, preferences []string) string {
 	if len(preferences) == 0 {
 		return ""
 	}
-	preferences = slices.Compact(slices.Sorted(slices.Values(preferences)))
-	text := source + ":"
-	for _, p := range preferences {
+	slices.Sort(preferences)
+	text := append(make([]byte, 0, maxUsage/2), source...)
+	text = append(text, ':')
+	for _, p := range slices.Compact(preferences) {
 		if len(text)+len(p) > maxUsage {
-			return text + " ..."
+			return string(append(text, " ..."...))
 		}
-		text += " " + p
+		text = append(append(text, ' '), p...)
 	}
-	return text
+	return string(text)
 }
 
 // ResponseUsage returns the preferences in the header of a response: Content-Usage (draft-ietf-aipref-attach-05 section
@@ -62,7 +63,12 @@ func ResponseUsage(h http.Header) (preferences []string) {
 // ContentUsage returns the preferences in the value of a Content-Usage line of a robots.txt: the members of a dictionary
 // that are the tokens y or n (draft-ietf-aipref-vocab-08 section 6.5), also those of categories that the vocabulary does
 // not define.
-func ContentUsage(value string) []string { return contentUsage([]string{value}) }
+func ContentUsage(value string) []string {
+	if name, preference, _ := strings.Cut(value, "="); isWord(name) && (preference == "y" || preference == "n") && name[0] >= 'a' {
+		return []string{value} // one preference, as in most files
+	}
+	return contentUsage([]string{value})
+}
 
 func contentUsage(value []string) (preferences []string) {
 	d, err := httpsfv.UnmarshalDictionary(value)
@@ -81,8 +87,8 @@ func contentUsage(value []string) (preferences []string) {
 // ContentSignal returns the preferences in the value of a Content-Signal line or field (contentsignals.org), in lower
 // case: "search=yes", "ai-train=no" or "use=reference". It never returns the values y and n of Content-Usage.
 func ContentSignal(value string) (preferences []string) {
-	for member := range strings.SplitSeq(value, ",") {
-		name, value, _ := strings.Cut(strings.ToLower(member), "=")
+	for member := range strings.SplitSeq(strings.ToLower(value), ",") {
+		name, value, _ := strings.Cut(member, "=")
 		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
 		if isWord(name) && isWord(value) && len(value) > 1 {
 			preferences = appendPreference(preferences, name, value)
@@ -99,12 +105,21 @@ func urlPreference(name, value string) []string {
 	if value == "" || len(value) > maxPreference {
 		return nil
 	}
+	if rest, ok := strings.CutPrefix(value, "https://"); ok && isPlainURL(rest) {
+		return appendPreference(nil, name, value) // as in most files
+	}
 	u, err := url.Parse(value)
 	if err != nil || u.Scheme == "" || u.Host == "" {
 		return nil
 	}
 	u.User = nil
 	return appendPreference(nil, name, strings.ReplaceAll(u.String(), ";", "%3B"))
+}
+
+// isPlainURL reports whether s is the rest of a URL, after its scheme, that needs no change.
+func isPlainURL(s string) bool {
+	other := func(c rune) bool { return !isWordRune(c) && c != '/' && (c < 'A' || c > 'Z') }
+	return s != "" && s[0] != '/' && !strings.ContainsFunc(s, other)
 }
 
 func appendPreference(preferences []string, name, value string) []string {
@@ -116,9 +131,11 @@ func appendPreference(preferences []string, name, value string) []string {
 
 // isWord reports whether s has only letters, digits and "_-.*".
 func isWord(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
-		return (c < 'a' || c > 'z') && (c < '0' || c > '9') && !strings.ContainsRune("_-.*", c)
-	})
+	return s != "" && !strings.ContainsFunc(s, func(c rune) bool { return !isWordRune(c) })
+}
+
+func isWordRune(c rune) bool {
+	return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '_' || c == '-' || c == '.' || c == '*'
 }
 
 // tagRules are the rules of X-Robots-Tag that are preferences about use.

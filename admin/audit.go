@@ -60,7 +60,8 @@ func (h *Handler) auditRoutes() (routes []route) {
 		{"GET /audit/summary", summarize, []string{"limit", "by"}, "", rowFormats},
 		{"GET /audit/would-deny", wouldDeny, []string{"limit"}, "", rowFormats},
 		{"GET /audit/timeline", timeline, []string{"step"}, "24h", nil},
-		{"GET /audit/spacing", spacing, []string{"limit"}, "24h", nil},
+		{"GET /audit/spacing", spacing, []string{"limit"}, "24h", rowFormats},
+		{"GET /audit/changes", changes, []string{"limit"}, "", rowFormats},
 		{"GET /audit/files", listAuditFiles, nil, "", nil},
 		{"GET /audit/bodies/{sha256}", showBody, nil, "", nil},
 	} {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/audit"
@@ -171,7 +172,32 @@ func spacing(q *auditQuestion) error {
 		return err
 	}
 	report.Lanes = bounded(report.Lanes, limit)
+	if q.options.Format != auditview.JSON {
+		return auditview.Spacing(q.out, q.options, report, q.filter.Host)
+	}
 	writeJSON(q.out, report)
+	return nil
+}
+
+// changes lists the versions of the robots.txt files of a host with their differences, the newest first.
+func changes(q *auditQuestion) error {
+	if err := q.oneHost(); err != nil {
+		return err
+	}
+	limit := q.filter.Limit
+	q.filter.Limit = 0
+	all, err := proof.Changes(q.Context(), q.records, q.filter)
+	if err != nil {
+		return err
+	}
+	return auditview.Changes(q.out, q.options, bounded(all, limit))
+}
+
+// oneHost checks that the question names a host, and not a pattern.
+func (q *auditQuestion) oneHost() error {
+	if q.filter.Host == "" || strings.HasPrefix(q.filter.Host, "*") {
+		return &apiError{http.StatusBadRequest, fmt.Errorf("host %q is not one host, such as a.example", q.params.Get("host"))}
+	}
 	return nil
 }
 
@@ -194,8 +220,8 @@ type AuditFile struct {
 
 // listAuditFiles lists the versions of the robots.txt files of a host, the oldest first.
 func listAuditFiles(q *auditQuestion) error {
-	if q.filter.Host == "" {
-		return &apiError{http.StatusBadRequest, errors.New("host is needed, such as a.example")}
+	if err := q.oneHost(); err != nil {
+		return err
 	}
 	files, err := q.records.Files(q.Context(), q.filter.Host)
 	if err != nil {

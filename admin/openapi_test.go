@@ -57,6 +57,7 @@ var apiExamples = []struct {
 	{"GET", "/audit/would-deny", "", 200},
 	{"GET", "/audit/timeline?step=5m", "", 200},
 	{"GET", "/audit/spacing?host=a.example", "", 200},
+	{"GET", "/audit/changes?host=a.example", "", 200},
 	{"GET", "/audit/files?host=a.example", "", 200},
 	{"GET", "/audit/bodies/" + keptSHA256, "", 200},
 }

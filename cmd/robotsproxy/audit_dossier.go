@@ -11,6 +11,7 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/audit/dossier"
+	"github.com/robotsproxy/robotsproxy/audit/seal"
 )
 
 func newAuditDossier(std stdio) *cobra.Command {
@@ -41,11 +42,38 @@ bytes.`,
 			out.path = "dossier-" + strings.ReplaceAll(c.filter.Host, ":", "_") + ".zip"
 		}
 		o := dossier.Options{Host: c.filter.Host, Since: c.filter.Since, Until: c.filter.Until, Operator: cmp.Or(operator, c.config.Identity.Contact)}
-		err := out.write(std.out, func(w io.Writer) error { return dossier.Write(ctx, w, records, o) })
+		extra, err := lastSeal(ctx, records)
+		if err != nil {
+			return err
+		}
+		o.Extra = extra
+		err = out.write(std.out, func(w io.Writer) error { return dossier.Write(ctx, w, records, o) })
 		if err == nil && out.path != "-" {
 			c.say("%s: open its index.html in a browser.", out.path)
 		}
 		return err
 	})
 	return cmd
+}
+
+// lastSeal returns the last checkpoint of the records as a file of a dossier, if they are sealed.
+func lastSeal(ctx context.Context, records audit.Reader) ([]dossier.Extra, error) {
+	log, ok := records.(seal.Log)
+	if !ok {
+		return nil, nil
+	}
+	notes, err := log.Checkpoints(ctx)
+	if err != nil || len(notes) == 0 {
+		return nil, err
+	}
+	return []dossier.Extra{{
+		Name: "seal.txt",
+		About: "The last signed checkpoint of all records of the operator: the size and the root hash of a Merkle tree, and an Ed25519 " +
+			"signature, as in golang.org/x/mod/sumdb/note. Whoever has it can find later whether a record was changed since, with the " +
+			"records and robotsproxy audit verify.",
+		Write: func(_ context.Context, w io.Writer) error {
+			_, err := io.WriteString(w, notes[len(notes)-1])
+			return err
+		},
+	}}, nil
 }

@@ -53,7 +53,7 @@ var hostileAgents = []string{
 var outputs = []string{
 	"", "list", "list --via plain,intercepted,tunnel,robots", "summary", "summary --by host,path,client,agent,rule,reason,decision",
 	"top hosts", "top paths", "top clients", "top agents", "top rules", "top reasons", "explain ID", "explain MOVED", "would-deny",
-	"spacing", "spacing HOST", "dossier HOST -o OUT", "export --format csv", "export --format jsonl", "export --format parquet -o OUT",
+	"spacing", "spacing HOST", "changes HOST", "dossier HOST -o OUT", "export --format csv", "export --format jsonl", "export --format parquet -o OUT",
 	"export --format squid", "seal -o OUT", "verify",
 }
 
@@ -75,7 +75,7 @@ func runnable(cmd *cobra.Command) (paths []string) {
 // TestSecretsOfAudit searches every output about the records for credentials, and for what a terminal acts on.
 func TestSecretsOfAudit(t *testing.T) {
 	site := robotstest.New(t)
-	site.SetRobots("a.example", robotstest.Robots{Body: "# " + hostileTexts[0] + "\nUser-agent: *\nDisallow: /private/\nDisallow: /closed" + hostileTexts[0] + "\n"})
+	site.SetRobots("a.example", robotstest.Robots{Body: "# " + hostileTexts[0] + "\nUser-agent: *\nDisallow: /private/\nDisallow: /closed" + hostileTexts[0] + "\nCrawl-delay: 0.001\n"})
 	site.SetRobots("b.example", robotstest.Robots{Redirect: redirectTarget})
 	s := startSite(t, site, "\n  resolve: {a.example: 127.0.0.1, b.example: 127.0.0.1}\nlog: {level: debug}\nmode: report\nclients: [{name: '=news', cidr: [127.0.0.0/8], mode: enforce}]\n")
 	crawlWithSecrets(t, s, site)

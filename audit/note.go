@@ -8,6 +8,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
 	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/rules"
 )
 
 // Deviations of requests that were sent sooner than the site asks, beside "max_crawl_delay".
@@ -77,6 +78,11 @@ func (r *Record) SetEnd(released, ended time.Time) {
 	if !released.IsZero() && released.Before(ended) {
 		r.ReleasedAt = released
 	}
+}
+
+// SetPolicy writes into r the policy that has decided.
+func (r *Record) SetPolicy(p *policy.Policy) {
+	r.PolicySHA256, r.RulesVersion, r.Evidence.Policy = p.SHA256(), rules.Version, p
 }
 
 // AddDeviation adds one of the deviations to r.

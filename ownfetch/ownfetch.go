@@ -209,6 +209,7 @@ func (v *visit) judgeBy() error {
 func (v *visit) decide(d policy.Decision) {
 	v.decision = d
 	v.rec.SetDecision(d, v.snap)
+	v.rec.SetPolicy(v.options.Policy)
 }
 
 // unjudged returns the error for a redirect to a host without a known robots.txt.

@@ -42,13 +42,16 @@ func (p *Policy) addAccess(o Options) (err error) {
 	return nil
 }
 
+// denyFileRule begins Decision.HostRule if an entry of Access.DenyFile denies the host.
+const denyFileRule = "deny_hosts_file: "
+
 // deniedBy returns the list and the pattern by which a denies host, or "".
 func (a access) deniedBy(host string) string {
 	if pattern, listed := a.deny.Match(host); listed {
 		return "deny_hosts: " + pattern
 	}
 	if pattern, listed := a.denyFile.Match(host); listed {
-		return "deny_hosts_file: " + pattern
+		return denyFileRule + pattern
 	}
 	return ""
 }

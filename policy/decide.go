@@ -39,6 +39,10 @@ type Options struct {
 	Interventions []Intervention // they take precedence over everything else
 
 	Usage Usage // if zero, UsageRecord
+
+	// Clients are those of the requests, by their names, for Text only: each Request has its Client. That of the proxy's
+	// own requests has no name.
+	Clients []Client
 }
 
 // Host is the configuration for the hosts of one pattern.
@@ -109,11 +113,19 @@ type Policy struct {
 
 	access       access            // of all clients
 	clientAccess map[string]access // by the name of the client
+
+	text          writtenText
+	unlistedToAll bool            // Parse did not get the entries of Options.Access.DenyFile
+	unlisted      map[string]bool // or those of Options.ClientAccess
 }
 
 // New compiles o.
 func New(o Options) (*Policy, error) {
 	p := &Policy{options: o}
+	var err error
+	if p.text, err = o.write(); err != nil {
+		return nil, err
+	}
 	if err := p.addAccess(o); err != nil {
 		return nil, err
 	}

@@ -269,7 +269,9 @@ func timeoutStatus(proxyError string) int {
 func (ex *exchange) gone(cause error) *refusal {
 	switch ended := context.Cause(ex.ctx); {
 	case stopOf(ended) != nil:
-		return ex.stoppedRefusal(stopOf(ended).decision)
+		stop := stopOf(ended)
+		ex.rec.SetPolicy(stop.policy)
+		return ex.stoppedRefusal(stop.decision)
 	case errors.Is(ended, errStopping):
 		return overload("The proxy is stopping.", errStopping)
 	case errors.Is(ended, errTooLong):

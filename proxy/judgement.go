@@ -74,6 +74,7 @@ func (ex *exchange) decide() *refusal {
 	}
 	j.Decision = ex.settings.Policy.Decide(j.request, j.snap, j.at)
 	ex.rec.SetDecision(j.Decision, j.snap)
+	ex.rec.SetPolicy(ex.settings.Policy)
 	if j.Action == policy.Refuse {
 		return decisionRefusal(ex)
 	}

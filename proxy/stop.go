@@ -11,7 +11,10 @@ import (
 )
 
 // stopError ends a request to a host that an operator has stopped.
-type stopError struct{ decision policy.Decision }
+type stopError struct {
+	decision policy.Decision
+	policy   *policy.Policy // that made it
+}
 
 func (e *stopError) Error() string { return "an operator ended it: " + e.decision.Intervention }
 
@@ -30,6 +33,7 @@ func (ex *exchange) stopped() *refusal {
 		return nil
 	}
 	d.Mode = p.Mode(host, ex.client.Client)
+	ex.rec.SetPolicy(p)
 	return ex.stoppedRefusal(d)
 }
 
@@ -59,7 +63,7 @@ func (s *Server) EndStopped() Ended {
 			ex.delivery.judgeAgain(func(before *policy.Policy) bool { return differ(before, p, ex.origin.Host(), now) })
 			continue
 		}
-		cause := &stopError{d}
+		cause := &stopError{d, p}
 		switch state, closeBoth := ex.delivery.stop(cause); state {
 		case notSent:
 			ex.cancel(cause)

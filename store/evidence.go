@@ -12,6 +12,7 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/robots"
 	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
@@ -45,6 +46,29 @@ func (b *batch) addEvidence(ctx context.Context, tx *sql.Tx, e *audit.Entry) err
 			return fmt.Errorf("keeping the robots.txt of %s: %w", snap.Origin, err)
 		}
 	}
+	if p := e.Evidence.Policy; p != nil {
+		if err := b.addPolicy(ctx, tx, p, dayOf(e.ID.Time())); err != nil {
+			return fmt.Errorf("keeping the policy %s: %w", p.SHA256(), err)
+		}
+	}
+	return nil
+}
+
+const addPolicySQL = `INSERT INTO policies (sha256, used, body) VALUES (?, ?, ?)
+ON CONFLICT (sha256) DO UPDATE SET used = max(policies.used, excluded.used)`
+
+// addPolicy keeps the text of p once a day.
+func (b *batch) addPolicy(ctx context.Context, tx *sql.Tx, p *policy.Policy, day int64) error {
+	if used, ok := b.known.policies[p.SHA256()]; ok && day <= used {
+		return nil
+	}
+	if _, err := tx.ExecContext(ctx, addPolicySQL, p.SHA256(), day, p.Text()); err != nil {
+		return err
+	}
+	if len(b.known.policies) >= maxKnown {
+		clear(b.known.policies)
+	}
+	b.known.policies[p.SHA256()] = day
 	return nil
 }
 

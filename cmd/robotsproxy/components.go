@@ -365,8 +365,17 @@ func policyOptions(cfg *config.Config) policy.Options {
 		Interception: cfg.Intercept.Mode, TunnelHosts: cfg.Intercept.TunnelHosts,
 		RequireContact: cfg.Identity.RequireContact,
 		MaxCrawlDelay:  cfg.Pacing.MaxCrawlDelay, RefuseOverMax: cfg.Pacing.OverMax == config.OverMaxRefuse,
-		Usage: cfg.Usage,
+		Usage: cfg.Usage, Clients: policyClients(cfg),
 	}
+}
+
+// policyClients returns all clients, the proxy as its own included.
+func policyClients(cfg *config.Config) []policy.Client {
+	clients := []policy.Client{ownClient(cfg)}
+	for _, c := range newClients(cfg) {
+		clients = append(clients, c.Client)
+	}
+	return clients
 }
 
 func newClients(cfg *config.Config) []proxy.Client {

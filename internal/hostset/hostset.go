@@ -8,6 +8,8 @@
 package hostset
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"hash/maphash"
 	"net/netip"
@@ -26,6 +28,7 @@ type Set struct {
 	slots []uint32 // hash table with open addressing: the place of a name in names, from 1; 0: free
 	seed  maphash.Seed
 	size  int
+	sum   [sha256.Size]byte // of names
 }
 
 // New returns the set of patterns in any form that Canonical accepts.
@@ -82,6 +85,7 @@ func (s *Set) index() {
 	if cap(s.names) > len(s.names)+len(s.names)/8 {
 		s.names = slices.Clip(slices.Clone(s.names))
 	}
+	s.sum = sha256.Sum256(s.names)
 	s.seed = maphash.MakeSeed()
 	slots := 2
 	for slots < 2*s.size {
@@ -117,6 +121,9 @@ func (s *Set) Len() int {
 	}
 	return s.size
 }
+
+// SHA256 returns the SHA-256 of the canonical patterns, in their order, in lower-case hexadecimal.
+func (s *Set) SHA256() string { return hex.EncodeToString(s.sum[:]) }
 
 // Match returns the most specific pattern that matches a canonical host: the host, then the longest "*.name", then "*".
 // An IPv4 address also matches its NAT64 form (see origin.Key).

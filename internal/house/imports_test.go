@@ -18,7 +18,7 @@ const module = "github.com/robotsproxy/robotsproxy/"
 // testMayImport. Only cmd imports proxy, and no package imports cmd.
 var mayImport = map[string][]string{
 	"admin":                {"audit", "audit/proof", "robots", "rules", "policy", "origin", "internal/auditquery", "internal/auditview", "internal/durable", "internal/safetext"},
-	"audit":                {"policy", "robots", "ratelimit", "internal/safetext"},
+	"audit":                {"policy", "robots", "rules", "ratelimit", "internal/safetext"},
 	"audit/dossier":        {"audit", "audit/export", "audit/proof", "origin", "policy", "robots", "internal/auditview", "internal/safetext"},
 	"audit/export":         {"audit", "policy", "internal/auditview", "internal/safetext"},
 	"audit/proof":          {"audit", "origin", "policy", "robots", "rules"},

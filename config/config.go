@@ -179,6 +179,7 @@ type Audit struct {
 	JSONLKeep    int           `range:"1..10000" reload:"restart"` // number of renamed files
 	Retention    time.Duration // the maximum age of records in the database; if 0, no limit
 	MaxSize      Size          `range:"1MiB..100TiB"` // of the database; the oldest records go first
+	SealEvery    time.Duration // the time between two seals of the records; if 0, only robotsproxy audit seal makes them
 	Buffer       int           `range:"1..10000000" reload:"restart"`
 	OnFailure    OnFailure
 	Query        Query

@@ -64,6 +64,7 @@ var otherValues = map[string]string{
 	"audit.jsonl_keep":                       "2",
 	"audit.retention":                        "30d",
 	"audit.max_size":                         "1GiB",
+	"audit.seal_every":                       "1h",
 	"audit.buffer":                           "100",
 	"audit.on_failure":                       "continue",
 	"audit.query":                            "drop",

@@ -287,6 +287,7 @@ func (s *service) run(ctx, abort context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { s.components.runDaily(background, s.log) })
 	running.Go(func() { s.components.keepRecords(background, s.log) })
+	running.Go(func() { s.components.sealRecords(background, s.log) })
 	running.Go(func() { s.reloadOnHangup(background) })
 	running.Go(func() { s.components.exemptions.reportExpired(background) })
 	running.Go(func() { s.reopenOnSignal(background) })

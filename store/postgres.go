@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"embed"
 	"errors"
 	"fmt"
@@ -20,13 +21,14 @@ import (
 // Postgres is a PostgreSQL database (15 or later) that several instances share. It is safe for concurrent use.
 type Postgres struct {
 	db   *sql.DB
-	name string // for messages: without the user and the password
+	read *sql.DB // for questions about records, so that writers need not wait for long ones
+	name string  // for messages: without the user and the password
 
 	partitions partitions
 }
 
 const (
-	postgresConnections = 16               // of an instance, at most
+	postgresConnections = 16               // of an instance, at most, without those that answer questions about records
 	connectTime         = 5 * time.Second  // of one connection, unless the DSN has connect_timeout
 	startTime           = 10 * time.Second // for which OpenPostgres waits for a server that starts
 )
@@ -45,17 +47,15 @@ func openPostgres(ctx context.Context, dsn string, begin func(*Postgres, context
 	if err != nil {
 		return nil, err
 	}
-	p := &Postgres{db: sql.OpenDB(numberedConnector{stdlib.GetConnector(*config)}), name: databaseName(config)}
-	p.db.SetMaxOpenConns(postgresConnections)
-	p.db.SetMaxIdleConns(postgresConnections)
-	p.db.SetConnMaxIdleTime(5 * time.Minute)
+	connector := numberedConnector{stdlib.GetConnector(*config)}
+	p := &Postgres{db: postgresPool(connector, postgresConnections), read: postgresPool(connector, readers), name: databaseName(config)}
 	for end := time.Now().Add(startTime); ; {
 		err := begin(p, ctx)
 		if err == nil {
 			return p, nil
 		}
 		if !isAway(err) || time.Now().After(end) || ctx.Err() != nil {
-			p.db.Close()
+			p.Close()
 			return nil, p.fail("opening it", err)
 		}
 		sleep(ctx, 250*time.Millisecond)
@@ -63,7 +63,17 @@ func openPostgres(ctx context.Context, dsn string, begin func(*Postgres, context
 }
 
 // Close closes all connections. Later calls return an error.
-func (p *Postgres) Close() error { return p.fail("closing the connections", p.db.Close()) }
+func (p *Postgres) Close() error {
+	return p.fail("closing the connections", errors.Join(p.read.Close(), p.db.Close()))
+}
+
+func postgresPool(c driver.Connector, connections int) *sql.DB {
+	db := sql.OpenDB(c)
+	db.SetMaxOpenConns(connections)
+	db.SetMaxIdleConns(connections)
+	db.SetConnMaxIdleTime(5 * time.Minute)
+	return db
+}
 
 // parseDSN does not quote dsn in its errors, since a fault of the syntax may be in the password.
 func parseDSN(dsn string) (*pgx.ConnConfig, error) {
@@ -113,11 +123,23 @@ func (p *Postgres) fail(act string, err error) error {
 	if err == nil {
 		return nil
 	}
+	if errors.As(err, new(*pgconn.ConnectError)) {
+		err = oneLine{err}
+	}
 	if help := postgresRemedy(err); help != "" {
 		return fmt.Errorf("store: %s: %s: %w; %s", p.name, act, err, help)
 	}
 	return fmt.Errorf("store: %s: %s: %w", p.name, act, err)
 }
+
+// oneLine is an error with the lines of its text in one.
+type oneLine struct{ error }
+
+func (e oneLine) Error() string {
+	return strings.NewReplacer(":\n\t", ": ", "\n\t", "; ").Replace(e.error.Error())
+}
+
+func (e oneLine) Unwrap() error { return e.error }
 
 // postgresRemedy returns advice for the operator, by the code of PostgreSQL (appendix A of its manual).
 func postgresRemedy(err error) string {

@@ -24,7 +24,7 @@ const writeLock = migrationLock + 2
 // Records returns the records in p. Of o only MaxSize and ReadOnly count. Close of the Records does not close p.
 func (p *Postgres) Records(ctx context.Context, o RecordsOptions) (*Records, error) {
 	r := newRecords(o)
-	r.file = file{read: p.db, write: p.db, postgres: p}
+	r.file = file{read: p.read, write: p.db, postgres: p}
 	r.linkSeals()
 	if o.ReadOnly {
 		r.write = nil

@@ -46,7 +46,7 @@ func pages(instance int, at time.Time, n int) []audit.Entry {
 // expectSums compares the requests and their sums per minute and hour with n.
 func expectSums(t *testing.T, dsn string, n int) {
 	t.Helper()
-	for _, text := range []string{"SELECT count(*) FROM records", "SELECT sum(n) FROM minutes", "SELECT sum(n) FROM hours"} {
+	for _, text := range []string{"SELECT count(*) FROM records", "SELECT sum(n) FROM minutes", "SELECT sum(n) FROM hours WHERE hour >= 0"} {
 		if got := pgtest.SQL(t, dsn, text); got != fmt.Sprint(n) {
 			t.Errorf("%s: %s, want %d", text, got, n)
 		}
@@ -128,7 +128,7 @@ func TestLostCommit(t *testing.T) {
 		t.Fatal(err)
 	}
 	expectSums(t, dsn, 100)
-	for _, table := range []string{"records", "hours"} {
+	for _, table := range []string{"records", "hours WHERE hour >= 0"} {
 		if got := pgtest.SQL(t, dsn, "SELECT sum(bytes) FROM "+table); got != "110000" {
 			t.Errorf("%s bytes in %s, want 110000", got, table)
 		}

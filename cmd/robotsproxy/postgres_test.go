@@ -160,7 +160,7 @@ func TestRecordsSurviveAnOutage(t *testing.T) {
 	settle(t, "all records are written", func() bool {
 		return pgtest.SQL(t, dsn, "SELECT count(*) FROM records WHERE kind = 1") == fmt.Sprint(answered)
 	})
-	if got := pgtest.SQL(t, dsn, "SELECT sum(n) FROM hours"); got != fmt.Sprint(answered) {
+	if got := pgtest.SQL(t, dsn, "SELECT sum(n) FROM hours WHERE hour >= 0"); got != fmt.Sprint(answered) {
 		t.Errorf("%s requests are counted, want %d", got, answered)
 	}
 	f.checkCommands(dsn, answered)
@@ -180,7 +180,7 @@ func (f *fleet) checkCommands(dsn string, n int) {
 		if err != nil {
 			f.t.Fatalf("audit list: %v", err)
 		}
-		if got := strings.Count(string(out), "\n"); got != n && got != 100 {
+		if got := strings.Count(string(out), "\n"); got != n {
 			f.t.Errorf("audit list has %d lines, want %d", got, n)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	gatherFor    = 10 * time.Millisecond // longest time for which a complete record waits for others
-	openAfter    = 20 * time.Millisecond // age at which a record that has not ended is written as open
+	gatherFor    = 20 * time.Millisecond // longest time for which a complete record waits for others
+	openAfter    = 25 * time.Millisecond // age at which a record that has not ended is written as open
 	maxBatch     = 1000                  // complete records in a write
 	retryEvery   = time.Second           // after a failed write
 	writeTimeout = 5 * time.Second

@@ -171,10 +171,10 @@ func (b *batch) settleSome(ctx context.Context, tx *sql.Tx, ids []any) error {
 func (b *batch) copyRows(ctx context.Context, tx *sql.Tx) error {
 	columns := strings.Fields(rowColumns)
 	latest := make(map[int64][]any)
-	for values := range slices.Chunk(b.rows, len(columns)) {
+	for values := range slices.Chunk(b.args, len(columns)) {
 		for i, value := range values {
-			if s, ok := value.(sql.NullString); ok {
-				values[i] = nullText(postgresText(s.String))
+			if s, ok := value.(string); ok {
+				values[i] = postgresText(s)
 			}
 		}
 		latest[values[0].(int64)] = values

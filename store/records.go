@@ -43,7 +43,10 @@ type Records struct {
 	doubt audit.ID             // records up to this may have been committed by a Write that failed
 	open  map[audit.ID]counted // open records of this process, as they are counted
 
-	insertRow, insertMany, addMinute, addHour *sql.Stmt
+	inserts            [len(rowsAtOnce)]*sql.Stmt
+	addMinute, addHour *sql.Stmt
+
+	args []any // of inserts, in Write
 
 	rows rowCaches
 }
@@ -130,20 +133,16 @@ func (r *Records) connect() (err error) {
 
 // prepare compiles the statements of Write.
 func (r *Records) prepare() (err error) {
-	for _, each := range []struct {
-		stmt **sql.Stmt
-		text string
-	}{
-		{&r.insertRow, insertRows(1)},
-		{&r.insertMany, insertRows(rowsAtOnce)},
-		{&r.addMinute, addMinuteSQL},
-		{&r.addHour, addHourSQL},
-	} {
-		if *each.stmt, err = r.write.Prepare(each.text); err != nil {
+	for i, n := range rowsAtOnce {
+		if r.inserts[i], err = r.write.Prepare(insertRows(n)); err != nil {
 			return err
 		}
 	}
-	return nil
+	if r.addMinute, err = r.write.Prepare(addMinuteSQL); err != nil {
+		return err
+	}
+	r.addHour, err = r.write.Prepare(addHourSQL)
+	return err
 }
 
 // connectReader opens a file that another process may be writing, or a copy, also on a medium that cannot be written.

@@ -10,8 +10,8 @@ import (
 	"github.com/robotsproxy/robotsproxy/audit"
 )
 
-// rowsAtOnce is the number of records that one statement writes. A statement costs as much as some rows.
-const rowsAtOnce = 50
+// rowsAtOnce are the numbers of records that one statement writes. A statement costs as much as some rows.
+var rowsAtOnce = [...]int{64, 8, 1}
 
 // insertRows returns a statement that adds or replaces n records.
 func insertRows(n int) string {
@@ -47,12 +47,13 @@ func (r *Records) Write(ctx context.Context, entries []audit.Entry) error {
 type batch struct {
 	*Records
 	conn   *sql.Conn // of the transaction in PostgreSQL
-	rows   []any
 	counts counts
 	open   map[audit.ID]counted // what becomes of Records.open
 }
 
 func newBatch(r *Records) *batch {
+	clear(r.args)
+	r.args = r.args[:0]
 	return &batch{Records: r, counts: newCounts(), open: make(map[audit.ID]counted)}
 }
 
@@ -70,8 +71,9 @@ func (b *batch) write(ctx context.Context, tx *sql.Tx, entries []audit.Entry) er
 	if err := b.settle(ctx, tx, entries); err != nil {
 		return err
 	}
+	var e audit.Entry // one for all: it is on the heap
 	for i := range entries {
-		e := entries[i]
+		e = entries[i]
 		e.Normal()
 		if err := b.add(ctx, tx, &e); err != nil {
 			return err
@@ -118,7 +120,7 @@ func (b *batch) add(ctx context.Context, tx *sql.Tx, e *audit.Entry) (err error)
 	if w.outcome, err = b.outcomes.id(ctx, tx, o, day); err != nil {
 		return err
 	}
-	b.rows = w.args(b.rows)
+	b.args = w.appendTo(b.args)
 	return b.count(ctx, tx, e, day)
 }
 
@@ -163,15 +165,12 @@ func (b *batch) insert(ctx context.Context, tx *sql.Tx) error {
 		return b.copyRows(ctx, tx)
 	}
 	columns := len(strings.Fields(rowColumns))
-	size := rowsAtOnce * columns
-	for ; len(b.rows) >= size; b.rows = b.rows[size:] {
-		if _, err := tx.StmtContext(ctx, b.insertMany).ExecContext(ctx, b.rows[:size]...); err != nil {
-			return err
-		}
-	}
-	for ; len(b.rows) > 0; b.rows = b.rows[columns:] {
-		if _, err := tx.StmtContext(ctx, b.insertRow).ExecContext(ctx, b.rows[:columns]...); err != nil {
-			return err
+	rest := b.args
+	for i, n := range rowsAtOnce {
+		for size := n * columns; len(rest) >= size; rest = rest[size:] {
+			if _, err := tx.StmtContext(ctx, b.inserts[i]).ExecContext(ctx, rest[:size]...); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -21,9 +21,32 @@ type row struct {
 
 const rowColumns = "id asker target verdict pace outcome path query client_port time waited gap sent first_byte released ended bytes open kind"
 
-func (r *row) args(dst []any) []any {
-	return append(dst, int64(r.id), r.asker, r.target, r.verdict, r.pace, r.outcome, r.path, r.query, r.port, r.time, r.waited,
-		r.gap, r.sent, r.first, r.released, r.ended, r.bytes, r.open, r.kind)
+// appendTo appends the values of r as those of a statement. database/sql is slower with its Null types.
+func (r *row) appendTo(args []any) []any {
+	args = append(args, int64(r.id), r.asker, r.target, r.verdict, r.pace, r.outcome)
+	for _, s := range [...]*sql.NullString{&r.path, &r.query, &r.port} {
+		args = append(args, textOrNil(s))
+	}
+	for _, n := range [...]*sql.NullInt64{
+		&r.time, &r.waited, &r.gap, &r.sent, &r.first, &r.released, &r.ended, &r.bytes, &r.open, &r.kind,
+	} {
+		args = append(args, numberOrNil(n))
+	}
+	return args
+}
+
+func textOrNil(s *sql.NullString) any {
+	if !s.Valid {
+		return nil
+	}
+	return s.String
+}
+
+func numberOrNil(n *sql.NullInt64) any {
+	if !n.Valid {
+		return nil
+	}
+	return n.Int64
 }
 
 func (r *row) scan(rows interface{ Scan(...any) error }) error {

@@ -298,6 +298,7 @@ func (v *visit) Begin(ctx context.Context) error {
 		return err
 	}
 	v.rec.SentAt = time.Now()
+	v.grant.Sent()
 	return nil
 }
 

@@ -274,6 +274,7 @@ func (ex *exchange) lookAgain() *refusal {
 // forward sends req and returns the origin's answer if it can be passed on.
 func (ex *exchange) forward(req *http.Request) (*http.Response, error) {
 	ex.rec.SentAt = time.Now()
+	ex.grant.Sent()
 	if req.Body != nil && req.Body != http.NoBody {
 		ex.attachBody(req)
 	}

@@ -97,6 +97,7 @@ func (s *Server) dial(r *http.Request, ex *exchange) (net.Conn, *refusal) {
 		return nil, ref
 	}
 	ex.rec.SentAt = time.Now()
+	ex.grant.Sent()
 	c, err := ex.settings.Guard.DialContext(ex.pin(r).Context(), "tcp", ex.origin.HostPort())
 	if err != nil {
 		return nil, upstreamRefusal(ex, err)

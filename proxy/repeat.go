@@ -26,6 +26,7 @@ func (ex *exchange) repeat(conn net.Conn) (ok bool) {
 	ref := ex.admitAgain()
 	if ref == nil {
 		ex.rec.SentAt = time.Now()
+		ex.grant.Sent()
 		return true
 	}
 	ex.grant.Cancel()

@@ -68,6 +68,19 @@ func (g Grant) Overtaken() bool { return g.overtaken }
 // SpacedFromStart reports whether Required counts from the start of the previous request, as with Options.SpacingStart.
 func (g Grant) SpacedFromStart() bool { return g.fromStart }
 
+// Sent reports that the request is sent now. With Options.SpacingStart, the Delay of the next request counts from this
+// moment, since the caller may have waited after Acquire, as for the disk; otherwise Sent does nothing.
+func (g Grant) Sent() {
+	if g.IsZero() || !g.fromStart {
+		return
+	}
+	g.lane.lock()
+	defer g.lane.unlock()
+	if g.valid() && g.inflight.remote == 0 {
+		g.lane.sentLater(g.inflight, time.Now())
+	}
+}
+
 // Hear reports the response of the host before the request has ended, so that a 429 or 503 pauses the lane at once and
 // not after the body was read. The lane then ignores the response in the Outcome of Release.
 func (g Grant) Hear(o Outcome) {

@@ -910,3 +910,43 @@ func TestReleaseReturnsTheEndOfThePlace(t *testing.T) {
 		}
 	})
 }
+
+// With SpacingStart, a Delay counts from the moment of Sent, also for requests that wait already. Without it, and after
+// the end, Sent changes nothing, and Cancel undoes it.
+func TestSentLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, fromStart := range []bool{true, false} {
+			l := newLimiter(t, Options{SpacingStart: fromStart})
+			r := Request{Key: host, Client: "a", Delay: 10 * time.Second, MaxWait: time.Hour}
+			g := acquire(t, l, r)
+			begin := time.Now()
+			next := make(chan time.Duration)
+			go func() {
+				g, err := l.Acquire(t.Context(), r)
+				if err != nil {
+					t.Error(err)
+				}
+				next <- time.Since(begin)
+				g.Cancel()
+			}()
+			time.Sleep(3 * time.Second)
+			g.Sent()
+			time.Sleep(time.Second)
+			g.Release(Outcome{})
+			g.Sent()
+			if got, want := <-next, map[bool]time.Duration{true: 13 * time.Second, false: 14 * time.Second}[fromStart]; got != want {
+				t.Errorf("from start %t: the next request started after %v, want %v", fromStart, got, want)
+			}
+		}
+
+		l := newLimiter(t, Options{SpacingStart: true})
+		r := Request{Key: host, Client: "a", Delay: 10 * time.Second, MaxWait: time.Hour}
+		g := acquire(t, l, r)
+		time.Sleep(time.Second)
+		g.Sent()
+		g.Cancel()
+		if got := send(t, l, r, 0); got != 0 {
+			t.Errorf("after Cancel the next request waited %v", got)
+		}
+	})
+}

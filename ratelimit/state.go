@@ -278,6 +278,15 @@ func (s *state) countFrom(delayFrom, gapFrom time.Time) {
 	s.moves++
 }
 
+// sentLater has a Delay count from now, and not from the start of f, unless f has ended or another request has started.
+func (s *state) sentLater(f *inflight, now time.Time) {
+	if f.done || s.moves != f.moves {
+		return
+	}
+	s.countFrom(now, now)
+	f.moves = s.moves
+}
+
 // release ends f at the moment end, which is not after now. It returns when the lane stopped counting f.
 func (s *state) release(f *inflight, end, now time.Time) time.Time {
 	f.number.Add(1)

@@ -85,7 +85,7 @@ func runChild(ctx context.Context, cfg *config.Config, std stdio, args []string,
 	}
 	if child.ProcessState != nil { // the child was started
 		sum.report(std.err, args[0])
-		if requests, _ := sum.progress(); requests > 0 {
+		if requests, _ := sum.progress(); requests > 0 && cfg.Audit.Store != config.AuditNone {
 			fmt.Fprintf(std.err, "robotsproxy: %s --tag %s shows each request\n", list, sum.tag)
 		}
 	}

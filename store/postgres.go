@@ -34,7 +34,7 @@ const (
 )
 
 // OpenPostgres opens the database that dsn names: a URL such as postgres://USER:PASSWORD@HOST/DATABASE?sslmode=require,
-// or keywords such as "host=... user=... dbname=...". What dsn lacks comes from the variables and files of libpq (PGHOST,
+// or keywords such as "host=HOST user=USER dbname=DATABASE". What dsn lacks comes from the variables and files of libpq (PGHOST,
 // PGPASSWORD, ~/.pgpass). It creates the tables, updates older ones, and refuses those of a newer program. If the server
 // does not answer, OpenPostgres tries again for ten seconds. Its errors do not contain the password.
 func OpenPostgres(ctx context.Context, dsn string) (*Postgres, error) {
@@ -84,7 +84,7 @@ func parseDSN(dsn string) (*pgx.ConnConfig, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: the DSN of PostgreSQL is not valid%s: write a URL such as "+
 			"postgres://USER:PASSWORD@HOST/DATABASE, with characters such as / in the password as %%2F, or keywords such as "+
-			"host=... user=... dbname=...", dsnFault(dsn, err))
+			"host=HOST user=USER dbname=DATABASE", dsnFault(dsn, err))
 	}
 	if config.ConnectTimeout == 0 || config.ConnectTimeout == 2*time.Minute { // the default of pgx
 		config.ConnectTimeout = connectTime

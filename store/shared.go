@@ -165,7 +165,9 @@ func sharedRow(snap *robots.Snapshot) []any {
 	}
 	return []any{
 		snap.Origin.String(), snap.Origin.Host(), int64(snap.Availability), snap.Status, listText(snap.Redirects),
-		micros(snap.Fetched), micros(snap.Expires), sql.Null[string]{V: snap.SHA256, Valid: snap.SHA256 != ""}, snap.Truncated,
+		micros(snap.Fetched), micros(snap.Expires),
+		sql.Null[string]{V: snap.SHA256, Valid: snap.SHA256 != ""},
+		snap.Truncated,
 		[]byte(snap.ContentType), []byte(snap.ETag), []byte(snap.LastModified), []byte(snap.Fields), snap.Flags.String(),
 		snap.Cause, fault, snap.Stale, micros(snap.Since), snap.Failures,
 	}

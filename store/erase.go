@@ -63,9 +63,6 @@ func (r *Records) Erase(ctx context.Context, o EraseOptions) (e Erased, err erro
 	if e.Number, err = r.addErasure(ctx, o, ids); err != nil {
 		return e, err
 	}
-	if _, err = r.write.ExecContext(ctx, "PRAGMA secure_delete = ON"); err != nil {
-		return e, err
-	}
 	candidates := newErasedTexts(o)
 	for part := range slices.Chunk(ids, eraseStep) {
 		if err = r.eraseRows(ctx, part, candidates); err != nil {
@@ -200,12 +197,15 @@ func (r *Records) eraseTexts(ctx context.Context, texts *erasedTexts) error {
 		if err := dropUnused(ctx, tx, "outcomes", "outcome", texts.outcomes); err != nil {
 			return err
 		}
+		if err := r.dischargeClient(ctx, tx, texts.client); err != nil {
+			return err
+		}
 		for name := range texts.names {
 			if _, err := tx.ExecContext(ctx, "DELETE FROM names WHERE name = ? AND "+unusedNames, name); err != nil {
 				return err
 			}
 		}
-		return r.dischargeClient(ctx, tx, texts.client)
+		return nil
 	})
 }
 
@@ -226,7 +226,8 @@ func dropUnused(ctx context.Context, tx *sql.Tx, table, column string, ids map[i
 	return nil
 }
 
-// dischargeClient removes the name of a client without records from the bodies that it is charged for.
+// dischargeClient removes the name of a client without records from the bodies that it is charged for, and from the sums
+// of days, which also have its pruned records.
 func (r *Records) dischargeClient(ctx context.Context, tx *sql.Tx, client string) error {
 	var left bool
 	err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM askers WHERE client = ?)", client).Scan(&left)
@@ -234,8 +235,9 @@ func (r *Records) dischargeClient(ctx context.Context, tx *sql.Tx, client string
 		return err
 	}
 	for _, text := range []string{
+		"DELETE FROM hours WHERE client IN (SELECT id FROM names WHERE name = ?)",
 		`INSERT INTO shares (client, size) SELECT '', size FROM shares WHERE client = ?
-			ON CONFLICT (client) DO UPDATE SET size = size + excluded.size`,
+			ON CONFLICT (client) DO UPDATE SET size = shares.size + excluded.size`,
 		"DELETE FROM shares WHERE client = ?",
 		"UPDATE bodies SET client = '' WHERE client = ?",
 	} {
@@ -248,6 +250,7 @@ func (r *Records) dischargeClient(ctx context.Context, tx *sql.Tx, client string
 
 // Overwrite rewrites the file without its unused parts and empties its log, so that no copy of a deleted byte is left in
 // them. It needs as much free disk as the file takes. It fails if another process reads for longer than the wait.
+// PostgreSQL's own log and its archives keep copies for as long as they are kept.
 func (r *Records) Overwrite(ctx context.Context) error {
 	for end := time.Now().Add(r.wait); ; time.Sleep(again) {
 		err := r.overwrite(ctx)
@@ -262,6 +265,10 @@ var errLogInUse = errors.New("another process reads the file, so its log keeps c
 	"run the command again, or stop that process")
 
 func (r *Records) overwrite(ctx context.Context) error {
+	if r.postgres != nil {
+		_, err := r.write.ExecContext(ctx, "VACUUM (FULL) records, askers, outcomes, names, hours, minutes, bodies, shares")
+		return err
+	}
 	if _, err := r.write.ExecContext(ctx, "VACUUM"); err != nil {
 		return err
 	}

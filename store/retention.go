@@ -105,15 +105,25 @@ func (r *Records) usedBytes(ctx context.Context) (int64, error) {
 const pruneRecordsSQL = "DELETE FROM records WHERE id IN (SELECT id FROM records WHERE id < ? ORDER BY id LIMIT ?)"
 
 func (r *Records) pruneBefore(ctx context.Context, p *Pruned, before time.Time) error {
+	end := audit.IDAt(before)
+	first, err := r.firstRecord(ctx)
+	if errors.Is(err, audit.ErrNoRecord) || err == nil && first >= end {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := r.exec(ctx, markPrunedSQL, int64(end)); err != nil {
+		return err
+	}
 	var gone int64
 	if r.postgres != nil {
-		var err error
 		if gone, err = r.postgres.dropDays(ctx, before); err != nil {
 			return err
 		}
 	}
 	for {
-		n, err := r.pruneStep(ctx, audit.IDAt(before))
+		n, err := r.exec(ctx, pruneRecordsSQL, int64(end), recordPruneStep)
 		if err != nil {
 			return err
 		}
@@ -129,26 +139,14 @@ func (r *Records) pruneBefore(ctx context.Context, p *Pruned, before time.Time) 
 	if err := r.pruneRest(ctx, before); err != nil {
 		return err
 	}
-	_, err := r.exec(ctx, "INSERT INTO prunes (time, before, records, why) VALUES (?, ?, ?, ?)",
+	_, err = r.exec(ctx, "INSERT INTO prunes (time, before, records, why) VALUES (?, ?, ?, ?)",
 		micros(p.Time), micros(before), gone, p.Why)
 	return err
 }
 
-// markPrunedSQL tells audit/seal which records are pruned and not removed.
+// markPrunedSQL tells audit/seal which records are pruned, before they are.
 const markPrunedSQL = `INSERT INTO seal_state (single, size, next, pruned) VALUES (1, 0, 0, ?)
-ON CONFLICT (single) DO UPDATE SET pruned = max(seal_state.pruned, excluded.pruned)`
-
-// pruneStep removes some records with lesser IDs than end, and returns their number.
-func (r *Records) pruneStep(ctx context.Context, end audit.ID) (n int64, err error) {
-	err = r.change(ctx, func(tx *sql.Tx) error {
-		if n, err = affected(tx.ExecContext(ctx, pruneRecordsSQL, int64(end), recordPruneStep)); err != nil || n == 0 {
-			return err
-		}
-		_, err = tx.ExecContext(ctx, markPrunedSQL, int64(end))
-		return err
-	})
-	return n, err
-}
+ON CONFLICT (single) DO UPDATE SET pruned = excluded.pruned WHERE seal_state.pruned < excluded.pruned`
 
 // pruneRest removes counts before the given time, and rows without a record since then. A row that records of the last
 // day before it use stays for a day longer.

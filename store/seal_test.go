@@ -76,6 +76,47 @@ func (s *sealed) verify(t testing.TB) *seal.Report {
 	return r
 }
 
+// TestSealsOnEach seals, erases and prunes in both databases.
+func TestSealsOnEach(t *testing.T) {
+	onEach(t, func(t *testing.T, open opener) {
+		ctx := context.Background()
+		key, _, err := seal.OpenKey(t.TempDir(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &sealed{records: open(t, RecordsOptions{}), key: key}
+		s.crawl(t, 10_000)
+		s.seal(t)
+		s.seal(t)
+		if r := s.verify(t); !r.Sound() || r.Sealed != 10_000 || r.Checkpoints != 1 {
+			t.Errorf("sealed: %+v", r)
+		}
+		e, err := s.records.Erase(ctx, EraseOptions{Client: "lab-client", Reason: "asked"})
+		if err != nil || e.Records != 2500 || !e.Overwritten {
+			t.Fatalf("%+v, %v", e, err)
+		}
+		sums, err := s.records.Sums(ctx, audit.Filter{Since: s.ids[0].Time().Add(-time.Hour)}, audit.ByClient)
+		if err != nil || len(sums) != 1 || sums[0].Requests != 7500 {
+			t.Errorf("by client: %+v, %v", sums, err)
+		}
+		p, err := s.records.Prune(ctx, PruneOptions{Before: time.Now().Add(-time.Hour)})
+		if err != nil || p.Records == 0 {
+			t.Fatalf("%+v, %v", p, err)
+		}
+		s.seal(t)
+		r := s.verify(t)
+		if !r.Sound() || r.Sealed != 7500-p.Records || r.Erased+r.Pruned != 2500+p.Records || r.ErasuresUnsealed != 0 {
+			t.Errorf("erased and pruned %d: %+v", p.Records, r)
+		}
+		if _, err := s.records.write.ExecContext(ctx, "DELETE FROM records WHERE id = ?", int64(s.ids[9999])); err != nil {
+			t.Fatal(err)
+		}
+		if r := s.verify(t); r.Counts[seal.Removed] != 1 || r.Faults[0].ID != s.ids[9999] {
+			t.Errorf("removed: %+v", r)
+		}
+	})
+}
+
 // tamper runs SQL in the file as another program would.
 func (s *sealed) tamper(t testing.TB, text string, args ...any) {
 	t.Helper()

@@ -33,7 +33,8 @@ func summarize(c *auditCommand, since string) {
 	c.addFormatFlag()
 	c.addLimitFlag("", 20)
 	var by []string
-	c.listFlag(&by, "by", "count for each combination of these `PROPERTIES`: "+auditquery.List(audit.Dimensions), words(audit.Dimensions))
+	c.listFlag(&by, "by", "count for each combination of these `PROPERTIES`: "+auditquery.List(audit.Dimensions[:4])+",\n"+
+		auditquery.List(audit.Dimensions[4:]), words(audit.Dimensions))
 	var dimensions []audit.Dimension
 	c.checks = append(c.checks, func() (err error) {
 		dimensions, err = auditquery.Listed("--by", by, audit.Dimensions)

@@ -42,7 +42,7 @@ var numbers = []number{
 	{"would_deny", "would block", func(s audit.Sum) any { return s.WouldDeny }, false},
 	{"throttled", "throttled", func(s audit.Sum) any { return s.Throttled }, false},
 	{"failed", "", func(s audit.Sum) any { return s.Failed }, false},
-	{"deviating", "deviating", func(s audit.Sum) any { return s.Deviating }, false},
+	{"deviating", "", func(s audit.Sum) any { return s.Deviating }, false},
 	{"waited_ms", "waited", func(s audit.Sum) any { return s.Waited }, true},
 	{"bytes", "", func(s audit.Sum) any { return s.Bytes }, false},
 }

@@ -28,13 +28,31 @@ func newRecordStore(cfg *config.Config, postgres *sharedDatabase) (audit.Store, 
 	o := store.RecordsOptions{
 		Path: recordStoreFile(cfg), Strict: cfg.Audit.Durability == config.DurabilityStrict, MaxSize: int64(cfg.Audit.MaxSize),
 	}
+	var kept *store.Records
+	var err error
+	switch cfg.Audit.Store {
+	case config.AuditNone:
+		return nil, nil
+	case config.AuditPostgres:
+		kept, err = postgres.Records(context.Background(), o)
+	default:
+		kept, err = store.OpenRecords(o)
+	}
+	if err != nil {
+		return nil, err // an interface around a nil pointer is not nil
+	}
+	return kept, nil
+}
+
+// recordsPlace describes for people where the records are kept.
+func recordsPlace(cfg *config.Config) string {
 	switch cfg.Audit.Store {
 	case config.AuditSQLite:
-		return store.OpenRecords(o)
+		return recordStoreFile(cfg)
 	case config.AuditPostgres:
-		return postgres.Records(context.Background(), o)
+		return "in PostgreSQL"
 	}
-	return nil, nil
+	return recordsFile(cfg)
 }
 
 func newRecords(cfg *config.Config, kept audit.Store, log *slog.Logger) (*audit.Recorder, error) {
@@ -83,6 +101,9 @@ func (c *components) keepRecords(ctx context.Context, log *slog.Logger) {
 		case <-count.C:
 			losses.write(ctx)
 		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			defer cancel()
+			losses.write(last)
 			return
 		}
 	}

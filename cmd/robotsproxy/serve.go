@@ -403,7 +403,7 @@ Send this shell's programs through it, or try one request:
   eval "$(%s env%s)"
   curl --proxy %s://%s%s --cacert %s https://example.com/
 %s
-`, buildVersion(), s.cfg.Mode, scheme, proxyAt, adminAt, ca.CertFile(), made, ca.Fingerprint(), recordsFile(s.cfg), s.token,
+`, buildVersion(), s.cfg.Mode, scheme, proxyAt, adminAt, ca.CertFile(), made, ca.Fingerprint(), recordsPlace(s.cfg), s.token,
 		selfCommand(), s.flags, scheme, user, clientAddress, clientenv.Quote(ca.CertFile()), hint)
 }
 

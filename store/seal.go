@@ -184,6 +184,16 @@ func (t *sealTables) Erasures(ctx context.Context, after int64) iter.Seq2[*seal.
 	}
 }
 
+const hiddenSQL = `SELECT r.id FROM records r JOIN verdicts v ON v.id = r.verdict WHERE coalesce(r.kind, 0) <>
+	CASE WHEN v.decision <> 'allow' THEN 1 ELSE 0 END + CASE WHEN v.via = 'robots' THEN 2 ELSE 0 END ORDER BY r.id LIMIT 20`
+
+// Hidden returns records whose kind contradicts their decision, so that questions with an index do not find them.
+func (r *Records) Hidden(ctx context.Context) ([]audit.ID, error) {
+	scan := func(rows *sql.Rows) (id audit.ID, err error) { return id, rows.Scan((*int64)(&id)) }
+	ids, err := list(ctx, r.read, scan, hiddenSQL)
+	return ids, r.fail("comparing records with their indexes", err)
+}
+
 const textsSQL = "SELECT 'body', sha256, body, deflated FROM bodies UNION ALL SELECT 'policy', sha256, body, 0 FROM policies"
 
 // Texts returns the bodies of robots.txt files and the policies. One that cannot be decompressed is empty.

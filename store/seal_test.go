@@ -148,6 +148,7 @@ func TestTampering(t *testing.T) {
 		{"changed", "UPDATE records SET path = '/other' WHERE id = ?", one(300), []seal.FaultKind{seal.Changed}, 300},
 		{"verdict exchanged", "UPDATE records SET verdict = (SELECT max(id) FROM verdicts) WHERE id = ?", one(300), []seal.FaultKind{seal.Changed}, 300},
 		{"dictionary changed", "UPDATE outcomes SET status = 204 WHERE status = 403", none, []seal.FaultKind{seal.Changed}, 0},
+		{"hidden from lists", "UPDATE records SET kind = 2 WHERE id = ?", one(300), []seal.FaultKind{seal.Changed}, 300},
 		{"removed", "DELETE FROM records WHERE id = ?", one(300), []seal.FaultKind{seal.Removed}, 300},
 		{"first removed", "DELETE FROM records WHERE id = ?", one(0), []seal.FaultKind{seal.Removed}, 0},
 		{"last removed", "DELETE FROM records WHERE id = ?", one(n - 1), []seal.FaultKind{seal.Removed}, n - 1},

@@ -21,6 +21,7 @@ type memory struct {
 	covered     int64 // by the last of them
 	erasures    []*StoredErasure
 	texts       []*Text
+	hidden      []audit.ID
 	fail        func(what string) error // before a write; nil: it succeeds
 }
 
@@ -117,6 +118,8 @@ func (m *memory) Erasures(_ context.Context, after int64) iter.Seq2[*StoredErasu
 		}
 	}
 }
+
+func (m *memory) Hidden(context.Context) ([]audit.ID, error) { return m.hidden, nil }
 
 func (m *memory) Texts(context.Context) iter.Seq2[*Text, error] {
 	return func(yield func(*Text, error) bool) {

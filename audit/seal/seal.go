@@ -73,6 +73,9 @@ type Log interface {
 	// Erasures returns the erasures with numbers greater than after.
 	Erasures(ctx context.Context, after int64) iter.Seq2[*StoredErasure, error]
 
+	// Hidden returns the records, 20 at most, that lists leave out because an index contradicts their contents.
+	Hidden(ctx context.Context) ([]audit.ID, error)
+
 	// Texts returns the stored bodies of robots.txt files and policies, with the SHA-256 by which they are known.
 	Texts(ctx context.Context) iter.Seq2[*Text, error]
 }

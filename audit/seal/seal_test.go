@@ -120,6 +120,7 @@ func TestFaults(t *testing.T) {
 		detail string // part of the text
 	}{
 		{"changed", func(m *memory) { m.records[300].Status = 403 }, Changed, 300, ""},
+		{"hidden", func(m *memory) { m.hidden = []audit.ID{m.records[300].ID} }, Changed, 300, "leave it out"},
 		{"removed", func(m *memory) { m.records = append(m.records[:300:300], m.records[301:]...) }, Removed, 300, ""},
 		{"first removed", func(m *memory) { m.records = m.records[1:] }, Removed, 0, ""},
 		{"last removed", func(m *memory) { m.records = m.records[:n-1] }, Removed, n - 1, ""},

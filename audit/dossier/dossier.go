@@ -26,7 +26,14 @@ type Options struct {
 	Host         string    // canonical
 	Since, Until time.Time // of arrival of the requests; if zero, all
 	Operator     string    // who operates the proxy, and how to reach them; if empty, the page does not say
+	Gaps         []Gap     // times in which requests were not recorded
 	Extra        []Extra   // more files
+}
+
+// Gap is a time in which requests, of any host, were not recorded.
+type Gap struct {
+	Began, Ended time.Time
+	Records      int64
 }
 
 // Extra is a file that another package makes.

@@ -195,6 +195,7 @@ func TestDossier(t *testing.T) {
 			return err
 		}}},
 	}
+	o.Gaps = []dossier.Gap{{Began: began.Add(-time.Hour), Ended: began.Add(-30 * time.Minute), Records: 17}}
 	first, files := write(t, crawl(t, 2000), o)
 	second, _ := write(t, crawl(t, 2000), o)
 	if !bytes.Equal(first, second) {
@@ -218,6 +219,7 @@ func TestDossier(t *testing.T) {
 		"NewsBot/2.1 (&#43;https://news.example/bot)", "1 of 1,707 gaps between requests was shorter than required (2.000 s to 5.000 s).",
 		"refused 143 requests", "https://a.example/robots.txt</bdi>, version 2", "ticket 812", "the operator had set the proxy to report only",
 		"cccc", `<path class="early"`, `<path class="required"`, "after 1 redirect",
+		"17 requests, of this host or of others, were not recorded between 2026-11-02 07:00:00 UTC and 2026-11-02 07:30:00 UTC.",
 	} {
 		if !strings.Contains(page, text) {
 			t.Errorf("the page lacks %q", text)
@@ -243,7 +245,12 @@ func TestDossier(t *testing.T) {
 
 // A period without requests gives a dossier that says so.
 func TestEmptyDossier(t *testing.T) {
-	_, files := write(t, crawl(t, 20), dossier.Options{Host: "a.example", Until: began})
+	_, files := write(t, crawl(t, 20), dossier.Options{
+		Host: "a.example", Until: began, Gaps: []dossier.Gap{{Began: began.Add(time.Hour), Ended: began.Add(2 * time.Hour), Records: 1}},
+	})
+	if strings.Contains(files["index.html"], "not recorded between") {
+		t.Error("the page names a gap outside of the period")
+	}
 	for _, text := range []string{"No request for this site was recorded in this period.", "No delay between requests was required"} {
 		if !strings.Contains(files["index.html"], text) {
 			t.Errorf("the page lacks %q", text)

@@ -52,6 +52,9 @@ type proofFile struct{ Name, About string }
 
 // writePage writes index.html.
 func writePage(w io.Writer, f *facts, o Options) error {
+	o.Gaps = slices.DeleteFunc(slices.Clone(o.Gaps), func(g Gap) bool {
+		return g.Ended.Before(o.Since) || !o.Until.IsZero() && g.Began.After(o.Until)
+	})
 	p := page{
 		facts: f, Options: o, Period: period(f, o), Spaced: spacingSentence(f.Spacing),
 		Plot: f.Gaps.plot(), Timeline: timeline(f.Timeline, f.Step), Files: files(f, o),

@@ -42,11 +42,16 @@ bytes.`,
 			out.path = "dossier-" + strings.ReplaceAll(c.filter.Host, ":", "_") + ".zip"
 		}
 		o := dossier.Options{Host: c.filter.Host, Since: c.filter.Since, Until: c.filter.Until, Operator: cmp.Or(operator, c.config.Identity.Contact)}
-		extra, err := lastSeal(ctx, records)
+		gaps, err := gapsOf(ctx, records)
 		if err != nil {
 			return err
 		}
-		o.Extra = extra
+		for _, g := range gaps {
+			o.Gaps = append(o.Gaps, dossier.Gap(g))
+		}
+		if o.Extra, err = lastSeal(ctx, records); err != nil {
+			return err
+		}
 		err = out.write(std.out, func(w io.Writer) error { return dossier.Write(ctx, w, records, o) })
 		if err == nil && out.path != "-" {
 			c.say("%s: open its index.html in a browser.", out.path)

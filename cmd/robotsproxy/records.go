@@ -69,6 +69,9 @@ func newRecords(cfg *config.Config, kept audit.Store, log *slog.Logger) (*audit.
 			return nil, err
 		}
 	}
+	if o.Store == nil && o.Lines == nil {
+		log.Warn("no request is recorded: audit.store and audit.jsonl are none")
+	}
 	return audit.NewRecorder(o), nil
 }
 

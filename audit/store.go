@@ -16,6 +16,7 @@ var (
 	ErrNoRecord = errors.New("audit: no record with this id is kept")
 	ErrNoFile   = errors.New("audit: this robots.txt is not kept")
 	ErrNoPolicy = errors.New("audit: no policy with this hash is kept")
+	ErrChanged  = errors.New("audit: what is kept under this hash was changed")
 )
 
 // Store keeps records and the evidence for them. Its methods may be called concurrently.
@@ -62,7 +63,7 @@ type Reader interface {
 	// first.
 	Files(ctx context.Context, host string) ([]File, error)
 
-	// Body returns the body with this SHA-256, in lower-case hexadecimal, or ErrNoFile.
+	// Body returns the body with this SHA-256, in lower-case hexadecimal, or ErrNoFile, or ErrChanged.
 	Body(ctx context.Context, sha256 string) ([]byte, error)
 
 	// Policy returns the text of the policy with this SHA-256, in lower-case hexadecimal, or ErrNoPolicy.

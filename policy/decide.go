@@ -43,6 +43,9 @@ type Options struct {
 	// Clients are those of the requests, by their names, for Text only: each Request has its Client. That of the proxy's
 	// own requests has no name.
 	Clients []Client
+
+	// Queries says how much of a query the records keep, for Text only: see audit.QueryMode.
+	Queries string
 }
 
 // Host is the configuration for the hosts of one pattern.

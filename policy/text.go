@@ -28,6 +28,7 @@ type document struct {
 	RefuseOverMax  bool              `json:"refuse_over_max,omitempty"`
 	RequireContact bool              `json:"require_contact,omitempty"`
 	Usage          string            `json:"usage"`
+	Queries        string            `json:"queries,omitempty"`
 	Hosts          []hostText        `json:"hosts,omitempty"`
 	Access         accessText        `json:"access,omitzero"`
 	Clients        []clientText      `json:"clients,omitempty"`
@@ -114,7 +115,7 @@ func (o Options) write() (writtenText, error) {
 	d := document{
 		Format: textFormat, Mode: o.Mode.String(), Dialect: o.Dialect.String(), Interception: o.Interception.String(),
 		TunnelHosts: o.TunnelHosts, MaxCrawlDelay: span(o.MaxCrawlDelay), RefuseOverMax: o.RefuseOverMax,
-		RequireContact: o.RequireContact, Usage: o.Usage.String(), Access: textOfAccess(o.Access),
+		RequireContact: o.RequireContact, Usage: o.Usage.String(), Queries: o.Queries, Access: textOfAccess(o.Access),
 	}
 	for _, h := range o.Hosts {
 		d.Hosts = append(d.Hosts, hostText{h.Pattern, nameOf(h.Mode), nameOf(h.Dialect), span(h.Delay), nameOf(h.Interception)})
@@ -191,7 +192,7 @@ func Parse(text []byte) (*Policy, error) {
 func (d *document) options() (o Options, err error) {
 	o = Options{
 		TunnelHosts: d.TunnelHosts, MaxCrawlDelay: time.Duration(d.MaxCrawlDelay), RefuseOverMax: d.RefuseOverMax,
-		RequireContact: d.RequireContact, Access: d.Access.access(), Interventions: d.Interventions,
+		RequireContact: d.RequireContact, Access: d.Access.access(), Interventions: d.Interventions, Queries: d.Queries,
 	}
 	var r nameReader
 	o.Mode, o.Usage = named[Mode](&r, modes[:], d.Mode), named[Usage](&r, usages[:], d.Usage)
@@ -265,6 +266,9 @@ func (p *Policy) Client(name string) (Client, bool) {
 	}
 	return p.options.Clients[i], true
 }
+
+// Queries returns Options.Queries.
+func (p *Policy) Queries() string { return p.options.Queries }
 
 // Listing returns a policy that Parse has made, with one entry in its Access.DenyFile: the one that rule, a
 // Decision.HostRule, names. It returns p if rule names no entry of such a file, or if p had no such file.

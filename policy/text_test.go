@@ -44,7 +44,8 @@ func drawClient(t *rapid.T, name string) Client {
 func drawOptions(t *rapid.T) Options {
 	patterns := rapid.SliceOfN(somePatterns, 0, 2)
 	o := Options{
-		Mode: someModes.Draw(t, "mode"), Dialect: someDialects.Draw(t, "dialect"), MaxCrawlDelay: someDelays.Draw(t, "max"),
+		Queries: rapid.SampledFrom([]string{"", "drop"}).Draw(t, "queries"),
+		Mode:    someModes.Draw(t, "mode"), Dialect: someDialects.Draw(t, "dialect"), MaxCrawlDelay: someDelays.Draw(t, "max"),
 		Interception:  rapid.SampledFrom([]Interception{Intercept, Tunnel, NoTunnel}).Draw(t, "interception"),
 		TunnelHosts:   patterns.Draw(t, "tunnels"),
 		RefuseOverMax: rapid.Bool().Draw(t, "over"), RequireContact: rapid.Bool().Draw(t, "contact"),

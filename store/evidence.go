@@ -210,8 +210,8 @@ func (r *Records) Body(ctx context.Context, sha256 string) ([]byte, error) {
 		return nil, r.fail("reading the body "+sha256, err)
 	}
 	body, err := inflate(kept, deflated)
-	if err == nil && hashOf(body) != sha256 {
-		err = fmt.Errorf("%w: it has another hash", errDamaged)
+	if err != nil || hashOf(body) != sha256 {
+		err = fmt.Errorf("%w: %w: it has another hash", audit.ErrChanged, errDamaged)
 	}
 	if err != nil {
 		return nil, r.fail("reading the body "+sha256, err)
@@ -232,8 +232,10 @@ func scanFile(rows *sql.Rows) (f audit.File, err error) {
 	}
 	f.Availability = fetch.Availability(availability)
 	f.Fetched, f.FirstSeen, f.LastSeen = timeOf(fetched), timeOf(first), timeOf(last)
-	if f.Origin, err = parseOrigin(name); err != nil {
-		return f, err
+	if name != "" { // else it is a file of the operator
+		if f.Origin, err = parseOrigin(name); err != nil {
+			return f, err
+		}
 	}
 	if f.Flags, err = parseFlags(flags); err != nil {
 		return f, err
@@ -251,8 +253,10 @@ func (r *Records) Files(ctx context.Context, host string) ([]audit.File, error) 
 
 // File returns the robots.txt on which rec rests, with its body, or audit.ErrNoFile.
 func (r *Records) File(ctx context.Context, rec *audit.Record) (*audit.File, error) {
-	hash := hashOfValues([]any{originOf(rec), rec.RobotsSHA256, int64(rec.RobotsStatus), rec.RobotsState})
-	files, err := list(ctx, r.read, scanFile, "SELECT "+fileColumns+" FROM files WHERE hash = ?", hash)
+	files, err := r.filesOf(ctx, rec, originOf(rec))
+	if err == nil && len(files) == 0 {
+		files, err = r.filesOf(ctx, rec, origin.Origin{}.String()) // a file of the operator
+	}
 	if err != nil {
 		return nil, r.fail("reading the robots.txt of "+rec.Host, err)
 	}
@@ -265,6 +269,12 @@ func (r *Records) File(ctx context.Context, rec *audit.Record) (*audit.File, err
 	}
 	f.Body, err = r.Body(ctx, f.SHA256)
 	return f, err
+}
+
+// filesOf returns the file of rec if it is that of the origin.
+func (r *Records) filesOf(ctx context.Context, rec *audit.Record, origin string) ([]audit.File, error) {
+	hash := hashOfValues([]any{origin, rec.RobotsSHA256, int64(rec.RobotsStatus), rec.RobotsState})
+	return list(ctx, r.read, scanFile, "SELECT "+fileColumns+" FROM files WHERE hash = ?", hash)
 }
 
 // Policy returns the text of the policy with this SHA-256, in lower-case hexadecimal, or audit.ErrNoPolicy.

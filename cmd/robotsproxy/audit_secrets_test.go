@@ -53,7 +53,7 @@ var hostileAgents = []string{
 var outputs = []string{
 	"", "list", "list --via plain,intercepted,tunnel,robots", "summary", "summary --by host,path,client,agent,rule,reason,decision",
 	"top hosts", "top paths", "top clients", "top agents", "top rules", "top reasons", "explain ID", "explain MOVED", "would-deny",
-	"spacing", "spacing HOST", "changes HOST", "dossier HOST -o OUT", "export --format csv", "export --format jsonl", "export --format parquet -o OUT",
+	"spacing", "spacing HOST", "replay", "changes HOST", "dossier HOST -o OUT", "export --format csv", "export --format jsonl", "export --format parquet -o OUT",
 	"export --format squid", "seal", "verify", "prune --older-than 30d", "erase --client nobody --dry-run",
 }
 

@@ -365,7 +365,7 @@ func policyOptions(cfg *config.Config) policy.Options {
 		Interception: cfg.Intercept.Mode, TunnelHosts: cfg.Intercept.TunnelHosts,
 		RequireContact: cfg.Identity.RequireContact,
 		MaxCrawlDelay:  cfg.Pacing.MaxCrawlDelay, RefuseOverMax: cfg.Pacing.OverMax == config.OverMaxRefuse,
-		Usage: cfg.Usage, Clients: policyClients(cfg),
+		Usage: cfg.Usage, Clients: policyClients(cfg), Queries: string(cfg.Audit.Query),
 	}
 }
 

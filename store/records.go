@@ -102,7 +102,7 @@ func newRecords(o RecordsOptions) *Records {
 }
 
 func (r *Records) linkSeals() {
-	r.sealTables = sealTables{r.read, r.file.change, func(sql string) string { return sql }, r.file.fail}
+	r.sealTables = sealTables{r.read, r.file.change, r.file.fail}
 }
 
 func (r *Records) connect() (err error) {

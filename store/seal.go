@@ -18,7 +18,6 @@ var _ seal.Log = (*Records)(nil)
 type sealTables struct {
 	db       *sql.DB // for reading
 	transact func(ctx context.Context, steps func(*sql.Tx) error) error
-	rebind   func(sql string) string // replaces the placeholders "?" by those of the database
 	explain  func(act string, err error) error
 }
 
@@ -48,7 +47,7 @@ func (t *sealTables) Tiles(ctx context.Context, q seal.TileQuery) iter.Seq2[*sea
 		high = math.MaxInt64
 	}
 	return func(yield func(*seal.Tile, error) bool) {
-		rows, err := t.db.QueryContext(ctx, t.rebind(tilesSQL), roots, q.From, to, int64(q.Low), int64(high))
+		rows, err := t.db.QueryContext(ctx, tilesSQL, roots, q.From, to, int64(q.Low), int64(high))
 		if err != nil {
 			yield(nil, t.explain("reading the hashes of the seals", err))
 			return
@@ -91,7 +90,7 @@ func (t *sealTables) AppendTiles(ctx context.Context, tiles []seal.Tile, from, t
 			if tile.Keep {
 				keep = 1
 			}
-			_, err := tx.ExecContext(ctx, t.rebind(putTileSQL), tile.N, int64(tile.Low), int64(tile.High), keep, tile.Root, tile.Data)
+			_, err := tx.ExecContext(ctx, putTileSQL, tile.N, int64(tile.Low), int64(tile.High), keep, tile.Root, tile.Data)
 			if err != nil {
 				return err
 			}
@@ -110,7 +109,7 @@ func (t *sealTables) failed(act string, err error) error {
 
 // moveOne changes one row, or returns seal.ErrMoved.
 func (t *sealTables) moveOne(ctx context.Context, tx *sql.Tx, text string, args ...any) error {
-	result, err := tx.ExecContext(ctx, t.rebind(text), args...)
+	result, err := tx.ExecContext(ctx, text, args...)
 	if err != nil {
 		return err
 	}
@@ -165,7 +164,7 @@ func (t *sealTables) AppendCheckpoint(ctx context.Context, note string, last, si
 // Erasures returns the erasures after the given number.
 func (t *sealTables) Erasures(ctx context.Context, after int64) iter.Seq2[*seal.StoredErasure, error] {
 	return func(yield func(*seal.StoredErasure, error) bool) {
-		rows, err := t.db.QueryContext(ctx, t.rebind(`SELECT n, entry, ids FROM seal_erasures WHERE n > ? ORDER BY n`), after)
+		rows, err := t.db.QueryContext(ctx, `SELECT n, entry, ids FROM seal_erasures WHERE n > ? ORDER BY n`, after)
 		if err != nil {
 			yield(nil, t.explain("reading the erasures", err))
 			return

@@ -138,6 +138,9 @@ func checkNumbers(t *testing.T, f *fleet) {
 
 // TestRecordsSurviveAnOutage stops PostgreSQL under load, and starts it: each request that was answered is recorded once.
 func TestRecordsSurviveAnOutage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("stops and starts PostgreSQL under load")
+	}
 	server := pgtest.Start(t)
 	dsn := server.Database(t)
 	f := newFleet(t, 2, postgresConfig(t, dsn))

@@ -43,7 +43,7 @@ type Extra struct {
 	Write func(ctx context.Context, w io.Writer) error
 }
 
-// Write writes a dossier. It reads the records of the host five times, in memory that does not grow with their number.
+// Write writes a dossier. It reads the records of the host six times, in memory that does not grow with their number.
 func Write(ctx context.Context, w io.Writer, r audit.Reader, o Options) error {
 	f, err := gather(ctx, r, o)
 	if err != nil {
@@ -58,11 +58,8 @@ func Write(ctx context.Context, w io.Writer, r audit.Reader, o Options) error {
 			return err
 		})
 	}
-	b.file("spacing.json", func(w io.Writer) error {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(f.Spacing)
-	})
+	b.json("spacing.json", f.Spacing)
+	b.json("replay.json", f.Replay)
 	for _, v := range f.Versions {
 		b.file(v.Path, func(w io.Writer) error { return writeBytes(w, v.body) })
 		b.file(v.HeaderPath, func(w io.Writer) error { return writeBytes(w, []byte(v.header())) })
@@ -101,6 +98,14 @@ func (b *bundle) file(name string, write func(io.Writer) error) {
 	if err != nil {
 		b.err = fmt.Errorf("writing %s: %w", name, err)
 	}
+}
+
+func (b *bundle) json(name string, v any) {
+	b.file(name, func(w io.Writer) error {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(v)
+	})
 }
 
 // policy writes the text of a policy, if it is kept.
@@ -189,6 +194,7 @@ type facts struct {
 	Instances   []int
 	Latest      []*audit.Record // the last requests
 	Spacing     *proof.SpacingReport
+	Replay      *proof.ReplayReport
 	Gaps        *series
 	Timeline    []audit.Point
 	Step        time.Duration // of Timeline

@@ -203,7 +203,7 @@ func TestDossier(t *testing.T) {
 	}
 	names := slices.Sorted(maps.Keys(files))
 	want := []string{
-		"README.txt", "index.html", "policies/" + strings.Repeat("b", 64) + ".txt", "requests.csv", "requests.jsonl",
+		"README.txt", "index.html", "policies/" + strings.Repeat("b", 64) + ".txt", "replay.json", "requests.csv", "requests.jsonl",
 		"robots/https-a.example-443-version-1.response.txt", "robots/https-a.example-443-version-1.txt",
 		"robots/https-a.example-443-version-2.response.txt", "robots/https-a.example-443-version-2.txt", "seal.txt", "spacing.json",
 	}

@@ -126,7 +126,7 @@ func gather(ctx context.Context, r audit.Reader, o Options) (*facts, error) {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(b.Requests, a.Requests), cmp.Compare(a.Text, b.Text))
 	})
 	slices.Sort(g.Instances)
-	err := errors.Join(g.addVersions(ctx, r, o), g.addPolicies(ctx, r), g.addSums(ctx, r, o), g.addSpacing(ctx, r, o))
+	err := errors.Join(g.addVersions(ctx, r, o), g.addPolicies(ctx, r), g.addSums(ctx, r, o), g.addSpacing(ctx, r, o), g.addReplay(ctx, r, o))
 	return &g.facts, err
 }
 
@@ -335,5 +335,11 @@ func (g *gathering) addSpacing(ctx context.Context, r audit.Reader, o Options) (
 	f := audit.Filter{Host: o.Host, Since: o.Since, Until: o.Until}
 	g.Gaps = &series{}
 	g.Spacing, err = proof.SpacingOf(proof.Gaps(ctx, r, f), g.Gaps.add)
+	return err
+}
+
+// addReplay decides all requests again.
+func (g *gathering) addReplay(ctx context.Context, r audit.Reader, o Options) (err error) {
+	g.Replay, err = proof.Replay(ctx, r, o.filter(), proof.ReplayOptions{})
 	return err
 }

@@ -159,6 +159,7 @@ func files(f *facts, o Options) []proofFile {
 		{"requests.jsonl", "The same records as JSON, one on each line, as the proxy wrote them."},
 		{"spacing.json", "The measure of the gaps between requests, computed from sent_at and ended_at of the records alone. To check it, sort requests.jsonl by sent_at, and subtract the latest ended_at so far from each sent_at."},
 	}
+	list = append(list, proofFile{"replay.json", "The result of deciding all requests again by the kept robots.txt files and policies, with the records that could not be decided again, by cause."})
 	for _, v := range f.Versions {
 		about := fmt.Sprintf("The robots.txt of %s as it was received, in force from %s. Its SHA-256 is %s, which is robots_sha256 of the requests that it decided.",
 			v.Origin, moment(v.FirstSeen), v.SHA256)

@@ -1,0 +1,102 @@
+package proof_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/audit/proof"
+	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/policy"
+	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/store"
+)
+
+// decisions writes n records of real decisions about 1,000 hosts by changing policies and files.
+func decisions(t *testing.T, records *store.Records, n int) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(1, 2))
+	start := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	snaps := make([]*robots.Snapshot, 1000)
+	newSnap := func(i int, version int) {
+		body := fmt.Appendf(nil, "User-agent: *\nDisallow: /private/\nDisallow: /v%d/\nCrawl-delay: %d\n", version, 1+i%3)
+		sum := sha256.Sum256(body)
+		o, err := origin.New("https", fmt.Sprintf("site-%d.example", i), 443)
+		if err != nil {
+			t.Fatal(err)
+		}
+		snaps[i] = robots.NewSnapshot(robots.Answer{
+			Origin: o, Availability: robots.Found, Status: 200, Body: body, SHA256: hex.EncodeToString(sum[:]),
+		})
+	}
+	for i := range snaps {
+		newSnap(i, 0)
+	}
+	var ids audit.Sequence
+	var p *policy.Policy
+	for begin := 0; begin < n; begin += 1000 {
+		if begin%50_000 == 0 {
+			var err error
+			p, err = policy.New(policy.Options{
+				MaxCrawlDelay: time.Duration(1+begin%7) * time.Second, Hosts: []policy.Host{{Pattern: "site-1.example", Mode: new(policy.Mode)}},
+				Exemptions: []policy.Exemption{{Host: "site-2.example", Effect: policy.EffectAllow, Reason: "r", Owner: "o", Until: start.Add(time.Hour)}},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			newSnap(random.IntN(len(snaps)), begin)
+		}
+		entries := make([]audit.Entry, min(1000, n-begin))
+		for i := range entries {
+			at := start.Add(time.Duration(begin+i) * 10 * time.Millisecond)
+			snap := snaps[random.IntN(len(snaps))]
+			path := fmt.Sprintf("/%s/%d", []string{"articles", "private", "v0", "v50000"}[random.IntN(4)], random.IntN(10_000))
+			r := &entries[i].Record
+			*r = audit.Record{
+				ID: ids.Next(at), Time: at, Client: "local", UserAgent: "NewsBot/1.0", Method: "GET", Scheme: "https",
+				Host: snap.Origin.Host(), Port: 443, Path: path, Via: audit.Intercepted, EndedAt: at.Add(time.Millisecond),
+			}
+			req := policy.Request{Client: policy.Client{Name: "local"}, Origin: snap.Origin, Target: path, UserAgent: r.UserAgent}
+			r.SetDecision(p.Decide(req, snap, at), snap)
+			r.SetPolicy(p)
+		}
+		if err := records.Write(context.Background(), entries); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestReplayOfManyRecords replays 5,000 records, or 1,000,000 with REPLAY_MILLION=1.
+func TestReplayOfManyRecords(t *testing.T) {
+	n := 5_000
+	if os.Getenv("REPLAY_MILLION") != "" {
+		n = 1_000_000
+	}
+	records, err := store.OpenRecords(store.RecordsOptions{Path: filepath.Join(t.TempDir(), "audit.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer records.Close()
+	decisions(t, records, n)
+	begin := time.Now()
+	report, err := proof.Replay(context.Background(), records, audit.Filter{}, proof.ReplayOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d records in %v", n, time.Since(begin))
+	if !report.OK() || report.Same != int64(n) || report.Records != int64(n) {
+		t.Errorf("%d of %d come out the same: %+v", report.Same, report.Records, report.Differences[:min(3, len(report.Differences))])
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := proof.Replay(ctx, records, audit.Filter{}, proof.ReplayOptions{}); err == nil {
+		t.Error("Replay does not stop with its context")
+	}
+}

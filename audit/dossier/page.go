@@ -104,12 +104,12 @@ func spacingSentence(s *proof.SpacingReport) string {
 		auditview.Number(s.Violations), plural(s.Gaps, "gap"), map[bool]string{true: "was", false: "were"}[s.Violations == 1], required)
 }
 
-// seconds returns d to the millisecond: 2.003 s.
+// seconds returns d cut to the millisecond: 2.003 s.
 func seconds(d time.Duration) string {
 	if d >= 10*time.Minute {
 		return auditview.Duration(d)
 	}
-	return fmt.Sprintf("%.3f s", d.Seconds())
+	return fmt.Sprintf("%.3f s", d.Truncate(time.Millisecond).Seconds())
 }
 
 func plural(n int64, noun string) string {

@@ -100,3 +100,69 @@ func TestReplayOfManyRecords(t *testing.T) {
 		t.Error("Replay does not stop with its context")
 	}
 }
+
+// TestReplayCountsApart has records that cannot be replayed, and some of another rules engine, beside true and false
+// ones.
+func TestReplayCountsApart(t *testing.T) {
+	records, err := store.OpenRecords(store.RecordsOptions{Path: filepath.Join(t.TempDir(), "audit.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer records.Close()
+	o, err := origin.New("https", "a.example", 443)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := []byte("User-agent: *\nDisallow: /*?id=\nDisallow: /*token=a\n")
+	sum := sha256.Sum256(body)
+	snap := robots.NewSnapshot(robots.Answer{
+		Origin: o, Availability: robots.Found, Status: 200, Body: body, SHA256: hex.EncodeToString(sum[:]),
+	})
+	at := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	var ids audit.Sequence
+	add := func(mode audit.QueryMode, query string, change func(*audit.Record)) {
+		t.Helper()
+		p, err := policy.New(policy.Options{Queries: string(mode)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		at = at.Add(time.Second)
+		r := audit.Record{ID: ids.Next(at), Time: at, Scheme: "https", Host: "a.example", Port: 443, Path: "/x", Query: mode.Apply(query), Via: audit.Plain}
+		r.SetDecision(p.Decide(policy.Request{Origin: o, Target: "/x?" + query}, snap, at), snap)
+		r.SetPolicy(p)
+		change(&r)
+		if err := records.Write(context.Background(), []audit.Entry{{Record: r}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unchanged := func(*audit.Record) {}
+	add(audit.QueryMask, "id=1", unchanged)
+	add(audit.QueryMask, "", unchanged)
+	add(audit.QueryDrop, "id=1", unchanged)
+	add(audit.QueryDrop, "q=1", unchanged)
+	add(audit.QueryHash, "id=1", unchanged)
+	add(audit.QueryMask, "token=a", unchanged)
+	add(audit.QueryMask, "id=1", func(r *audit.Record) { r.PolicySHA256, r.Evidence.Policy = hex.EncodeToString(sum[:]), nil })
+	add(audit.QueryMask, "id=1", func(r *audit.Record) { r.RobotsSHA256, r.Evidence.Robots = hex.EncodeToString(make([]byte, 32)), nil })
+	add(audit.QueryMask, "", func(r *audit.Record) { r.PolicySHA256, r.Reason, r.Decision = "", policy.ReasonAuth, policy.Deny })
+	add(audit.QueryMask, "id=1", func(r *audit.Record) { r.RulesVersion, r.RuleLine = 99, 5 })
+	add(audit.QueryMask, "id=1", func(r *audit.Record) { r.RuleLine = 5 })
+	add(audit.QueryMask, "id=1", func(r *audit.Record) { r.Reason, r.Decision = policy.ReasonUpstream, policy.Error })
+	report, err := proof.Replay(context.Background(), records, audit.Filter{}, proof.ReplayOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cause := range proof.MissingCauses {
+		if report.Missing[cause] != 1 {
+			t.Errorf("%s: %d", cause, report.Missing[cause])
+		}
+	}
+	if report.Records != 12 || report.Replayed != 6 || report.Same != 3 || report.Unjudged != 1 || report.Changed != 1 || report.Differing != 2 {
+		t.Errorf("%+v", report)
+	}
+	for i, field := range []string{"rule_line", "decision"} {
+		if i >= len(report.Differences) || report.Differences[i].Field != field {
+			t.Errorf("difference %d: %+v", i, report.Differences)
+		}
+	}
+}

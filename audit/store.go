@@ -74,7 +74,7 @@ type Reader interface {
 type File struct {
 	robots.Answer           // of the first fetch that gave it
 	State         string    // see robots.Snapshot.State
-	Header        string    // of the response, as lines of HTTP/1.1, without cookies
+	Header        string    // fields about the type, version and lifetime of the response, as lines of HTTP/1.1
 	Size          int       // of the body, in bytes
 	FirstSeen     time.Time // arrival of the first record that refers to it
 	LastSeen      time.Time // of the last one

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/audit"
@@ -90,7 +91,8 @@ func (b *batch) addFile(ctx context.Context, tx *sql.Tx, e *audit.Entry, snap *r
 	day := dayOf(at)
 	_, err := tx.ExecContext(ctx, addFileSQL, hashOfValues([]any{key.origin, key.sha256, key.status, key.state}), day, key.origin,
 		snap.Origin.Host(), key.sha256, key.status, key.state, int64(snap.Availability), snap.Flags.String(), snap.Truncated,
-		snap.ContentType, listText(audit.MaskedURLs(snap.Redirects)), "", snap.Cause, micros(snap.Fetched), len(snap.Body), at.UnixMicro(), at.UnixMicro())
+		snap.ContentType, listText(audit.MaskedURLs(snap.Redirects)), headerLines(snap), snap.Cause, micros(snap.Fetched), len(snap.Body), at.UnixMicro(),
+		at.UnixMicro())
 	if err != nil {
 		return err
 	}
@@ -104,6 +106,19 @@ func (b *batch) addFile(ctx context.Context, tx *sql.Tx, e *audit.Entry, snap *r
 	}
 	b.known.files[key] = at.UnixMicro()
 	return nil
+}
+
+// headerLines returns the header fields of the response that say what the file is and for how long it may be used.
+func headerLines(snap *robots.Snapshot) string {
+	var lines strings.Builder
+	for _, field := range []struct{ name, value string }{
+		{"Content-Type", snap.ContentType}, {"ETag", snap.ETag}, {"Last-Modified", snap.LastModified},
+	} {
+		if field.value != "" {
+			fmt.Fprintf(&lines, "%s: %s\r\n", field.name, field.value)
+		}
+	}
+	return lines.String() + snap.Fields
 }
 
 func (b *batch) addBody(ctx context.Context, tx *sql.Tx, snap *robots.Snapshot, day int64) error {

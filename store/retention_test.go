@@ -30,6 +30,7 @@ func withFile(t testing.TB, e audit.Entry, client string, body []byte) audit.Ent
 	sum := sha256.Sum256(body)
 	snap.SHA256 = hex.EncodeToString(sum[:])
 	snap.Redirects, snap.ContentType = []string{"https://www." + e.Host + "/robots.txt"}, "text/plain"
+	snap.ETag, snap.Fields = `"v1"`, "Cache-Control: max-age=60\r\n"
 	e.Evidence.Robots = snap
 	e.RobotsSHA256, e.RobotsStatus, e.RobotsState = snap.SHA256, 200, snap.State()
 	return e
@@ -49,7 +50,8 @@ func checkFilesOfRecords(t *testing.T, open opener) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if string(f.Body) != string(e.Evidence.Robots.Body) || f.State != "found" || f.Size != len(f.Body) || len(f.Redirects) != 1 {
+		if string(f.Body) != string(e.Evidence.Robots.Body) || f.State != "found" || f.Size != len(f.Body) || len(f.Redirects) != 1 ||
+			f.Header != "Content-Type: text/plain\r\nETag: \"v1\"\r\nCache-Control: max-age=60\r\n" {
 			t.Errorf("File = %+v", f)
 		}
 	}

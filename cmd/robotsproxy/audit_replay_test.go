@@ -46,6 +46,7 @@ func (s *server) command(t *testing.T, args ...string) (out string, code int) {
 // TestReplayOfACrawl crawls in every way that a decision depends on. All decisions come out the same, and a record that
 // was changed in the database is named.
 func TestReplayOfACrawl(t *testing.T) {
+	long(t)
 	site := robotstest.New(t)
 	const rules = "User-agent: *\nDisallow: /\n\nUser-agent: NewsBot\nDisallow: /private/\nDisallow: /*?id=\nCrawl-delay: 0.01\nContent-Usage: /ai/ train-ai=n\n"
 	for _, host := range []string{"a", "off", "report", "lax", "tunnel", "slow", "stopped", "bypassed"} {

@@ -84,6 +84,7 @@ func takesFormat(t *testing.T, line string) bool {
 
 // TestSecretsOfAudit searches every output about the records for credentials, and for what a terminal acts on.
 func TestSecretsOfAudit(t *testing.T) {
+	long(t)
 	site := robotstest.New(t)
 	site.SetRobots("a.example", robotstest.Robots{Body: "# " + hostileTexts[0] + "\nUser-agent: *\nDisallow: /private/\nDisallow: /closed" + hostileTexts[0] + "\nCrawl-delay: 0.001\n"})
 	site.SetRobots("b.example", robotstest.Robots{Redirect: redirectTarget})

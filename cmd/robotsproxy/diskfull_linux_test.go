@@ -21,6 +21,7 @@ import (
 // A disk that is full refuses requests beyond the buffer, or lets them go on, as configured. When it has room again,
 // requests go on without a restart, and each that was sent or refused with a reason of its own is recorded.
 func TestDiskFull(t *testing.T) {
+	long(t)
 	for _, tt := range []struct {
 		durability, onFailure string
 		loses                 bool

@@ -78,6 +78,7 @@ func (f *fleet) command(i int, args ...string) string {
 // TestInstancesFetchOnce asks four instances at the same moment for one host, and then refreshes and purges its
 // robots.txt at one of them.
 func TestInstancesFetchOnce(t *testing.T) {
+	long(t)
 	dsn := pgtest.Database(t)
 	f := newFleet(t, 4, postgresConfig(t, dsn))
 	slowly := func(body string) {
@@ -192,6 +193,7 @@ func (f *fleet) checkCommands(dsn string, n int) {
 // TestInstancesWithoutPostgres stops the server of running instances: each goes on with what it has, and fetches for
 // itself.
 func TestInstancesWithoutPostgres(t *testing.T) {
+	long(t)
 	server := pgtest.Start(t)
 	f := newFleet(t, 2, postgresConfig(t, server.Database(t)))
 	server.Stop()

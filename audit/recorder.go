@@ -104,9 +104,10 @@ func NewRecorder(o RecorderOptions) *Recorder {
 	return r
 }
 
-// Begin records the decision about a request that is not yet sent or answered. It copies what it needs from rec. If it
-// returns nil, the caller must call End once. In Strict, it returns after the decision is committed, or when ctx ends:
-// the caller must not send or answer the request after that. Otherwise it returns ErrUnavailable.
+// Begin records the decision about a request that is not yet sent or answered. It copies what it needs from rec, whose
+// evidence the caller may then drop. If it returns nil, the caller must call End once. In Strict, it returns after the
+// decision is committed, or when ctx ends: the caller must not send or answer the request after that. Otherwise it
+// returns ErrUnavailable.
 func (r *Recorder) Begin(ctx context.Context, rec *Record) error {
 	for c := r.room(); c != nil && c.wait(ctx) && ctx.Err() == nil; {
 		c = r.room()
@@ -187,10 +188,11 @@ func (r *Recorder) newEntry(rec *Record) *entry {
 	return e
 }
 
+// set copies rec. Without evidence, that of Begin counts.
 func (r *Recorder) set(e *entry, rec *Record) {
 	e.record = *rec
 	e.record.Evidence = Evidence{}
-	if r.store != nil {
+	if r.store != nil && rec.Evidence != (Evidence{}) {
 		e.evidence = rec.Evidence
 	}
 }

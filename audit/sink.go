@@ -202,7 +202,7 @@ func (s *sink) take() {
 	due := time.Now().Add(-openAfter)
 	for e := s.firstYoung(); e != nil && (s.current != nil || !e.began.After(due)); e = s.firstYoung() {
 		open := Entry{Record: e.record, Open: true}
-		open.Evidence = e.evidence
+		open.Evidence, e.evidence = e.evidence, Evidence{} // a tunnel would hold it for hours
 		s.batch = append(s.batch, open)
 		s.dropYoung()
 	}

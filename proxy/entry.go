@@ -31,6 +31,7 @@ func (e *entry) begin(ctx context.Context) error {
 	}
 	e.failed = e.recorder.Begin(ctx, &e.rec)
 	e.begun = e.failed == nil
+	e.rec.Evidence = audit.Evidence{} // else a tunnel would hold a policy that a reload has replaced
 	return e.failed
 }
 

@@ -19,6 +19,7 @@ import (
 // TestDataDirOfOthers checks that no command uses a data directory that others may write to, and that the command in
 // the error message fixes it.
 func TestDataDirOfOthers(t *testing.T) {
+	long(t)
 	for _, mode := range []fs.FileMode{0o777, 0o775, 0o770, 0o702, 0o777 | fs.ModeSticky} {
 		for _, command := range []string{"serve", "run -- true", "env", "ca path", "ca show", "ca rotate", "cache ls", "validate"} {
 			dir := filepath.Join(t.TempDir(), "data")

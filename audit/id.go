@@ -4,6 +4,7 @@ import (
 	"encoding/base32"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 )
@@ -56,8 +57,10 @@ func (id ID) Time() time.Time { return epoch.Add(time.Duration(id>>InstanceBits)
 // Instance returns the number of the instance that made the ID.
 func (id ID) Instance() int { return int(id & (Instances - 1)) }
 
-// IDAt returns the least ID that is made at t or later. It is at least 1.
-func IDAt(t time.Time) ID { return max(1, ID(t.Sub(epoch).Microseconds()<<InstanceBits)) }
+// IDAt returns the least ID that is made at t or later. It is at least 1, and the greatest ID if t is after all IDs.
+func IDAt(t time.Time) ID {
+	return max(1, ID(min(t.Sub(epoch).Microseconds(), math.MaxInt64>>InstanceBits)<<InstanceBits))
+}
 
 // Instances is the number of instances whose IDs differ.
 const Instances = 1 << InstanceBits

@@ -16,7 +16,7 @@ type agents struct {
 }
 
 const (
-	maxAgents     = 256
+	maxAgents     = 10_000
 	maxAgentBytes = 64
 
 	browserAgent = "browser"

@@ -19,7 +19,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
-var firstDay = time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
+var firstDay = time.Date(2026, 10, 20, 0, 0, 0, 0, time.UTC)
 
 func openRecords(t testing.TB, o RecordsOptions) *Records {
 	t.Helper()

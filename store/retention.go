@@ -13,8 +13,8 @@ import (
 
 // PruneOptions say which records Prune removes.
 type PruneOptions struct {
-	Before  time.Time // records that arrived before this; it is cut to a whole hour, since counts are kept by the hour
-	MaxSize int64     // bytes of the file in use: whole hours of records go until it is not larger; if zero, no limit
+	Before  time.Time // records that arrived before this, which is cut to a whole hour that has begun
+	MaxSize int64     // bytes of the file in use: the oldest records go until it is not larger; if zero, no limit
 	Why     string    // for the list of prunes
 	DryRun  bool      // only count; MaxSize is ignored
 }
@@ -34,7 +34,11 @@ const recordPruneStep = 5000
 // steps. If it fails, what it has removed stays removed.
 func (r *Records) Prune(ctx context.Context, o PruneOptions) (Pruned, error) {
 	p := Pruned{Time: time.Now().UTC(), Why: o.Why}
-	if before := o.Before.Truncate(time.Hour); !o.Before.IsZero() {
+	if !o.Before.IsZero() {
+		before := o.Before.Truncate(time.Hour)
+		if thisHour := p.Time.Truncate(time.Hour); before.After(thisHour) {
+			before = thisHour // later records are counted from here on
+		}
 		if o.DryRun {
 			return r.countBefore(ctx, p, before)
 		}
@@ -47,13 +51,9 @@ func (r *Records) Prune(ctx context.Context, o PruneOptions) (Pruned, error) {
 		if err != nil || size <= o.MaxSize {
 			return p, r.fail("pruning records", err)
 		}
-		first, err := r.firstRecord(ctx)
+		next, err := r.nextPrune(ctx)
 		if errors.Is(err, audit.ErrNoRecord) {
 			return p, nil // the rest is needed
-		}
-		next := r.nextPrune(first)
-		if r.postgres != nil && next.After(time.Now()) {
-			return p, nil // the table of a day under way stays
 		}
 		if err == nil {
 			err = r.pruneBefore(ctx, &p, next)
@@ -81,14 +81,26 @@ func (r *Records) firstRecord(ctx context.Context) (audit.ID, error) {
 	return audit.ID(first.Int64), err
 }
 
-// nextPrune returns the time before which records are removed to save room, if first is the oldest one. PostgreSQL gives
-// back the room of whole days.
-func (r *Records) nextPrune(first audit.ID) time.Time {
-	step := time.Hour
+// nextPrune returns the time before which records are removed next to save room, or audit.ErrNoRecord if none may go.
+// PostgreSQL gives back the room of whole days.
+func (r *Records) nextPrune(ctx context.Context) (time.Time, error) {
 	if r.postgres != nil {
-		step = 24 * time.Hour
+		const day = 24 * time.Hour
+		first, err := r.firstRecord(ctx)
+		next := first.Time().Truncate(day).Add(day)
+		if err == nil && next.After(time.Now()) {
+			err = audit.ErrNoRecord // the table of a day under way stays
+		}
+		return next, err
 	}
-	return first.Time().Truncate(step).Add(step)
+	for _, step := range []int{4 * recordPruneStep, 100} {
+		var id audit.ID
+		err := r.read.QueryRowContext(ctx, "SELECT id FROM records ORDER BY id LIMIT 1 OFFSET ?", step).Scan((*int64)(&id))
+		if !errors.Is(err, sql.ErrNoRows) {
+			return id.Time(), err
+		}
+	}
+	return time.Time{}, audit.ErrNoRecord
 }
 
 // usedBytes returns the size of the file without free pages.
@@ -101,6 +113,10 @@ func (r *Records) usedBytes(ctx context.Context) (int64, error) {
 	err := r.read.QueryRowContext(ctx, "SELECT page_count - freelist_count FROM pragma_page_count, pragma_freelist_count").Scan(&pages)
 	return pages * pageSize, err
 }
+
+// addPruneSQL adds a Pruned, or continues it.
+const addPruneSQL = `INSERT INTO prunes (id, time, before, records, why) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET before = excluded.before, records = excluded.records`
 
 const pruneRecordsSQL = "DELETE FROM records WHERE id IN (SELECT id FROM records WHERE id < ? ORDER BY id LIMIT ?)"
 
@@ -139,8 +155,7 @@ func (r *Records) pruneBefore(ctx context.Context, p *Pruned, before time.Time) 
 	if err := r.pruneRest(ctx, before); err != nil {
 		return err
 	}
-	_, err = r.exec(ctx, "INSERT INTO prunes (time, before, records, why) VALUES (?, ?, ?, ?)",
-		micros(p.Time), micros(before), gone, p.Why)
+	_, err = r.exec(ctx, addPruneSQL, micros(p.Time), micros(p.Time), micros(before), p.Records, p.Why)
 	return err
 }
 

@@ -285,3 +285,53 @@ func checkLosses(t *testing.T, open opener) {
 		t.Errorf("Info = %+v, %v", info, err)
 	}
 }
+
+// Records that arrive after a prune count, even if its time lies in the future.
+func TestPruneOfTheFuture(t *testing.T) {
+	r := openRecords(t, RecordsOptions{})
+	now := time.Now()
+	entries := crawl(20, 2, time.Second)
+	for i := range entries {
+		entries[i].ID, entries[i].Time = audit.IDAt(now.Add(time.Duration(i)*time.Millisecond)), now
+	}
+	writeRecords(t, r, entries[:10]...)
+	if _, err := r.Prune(context.Background(), PruneOptions{Before: now.AddDate(1, 0, 0), Why: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	writeRecords(t, r, entries[10:]...)
+	if got := len(ids(t, r, audit.Filter{})); got != 20 {
+		t.Errorf("%d records, want 20", got)
+	}
+	checkTotals(t, r, audit.Filter{}, entries, func(*audit.Record) bool { return true })
+}
+
+// Records of one hour are pruned by size, and those that stay and come are counted.
+func TestPruneBySizeWithinAnHour(t *testing.T) {
+	r := openRecords(t, RecordsOptions{})
+	ctx := context.Background()
+	entries := crawl(60_000, 5, 50*time.Minute)
+	writeAll(t, r, entries[:50_000])
+	size, err := r.usedBytes(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := r.Prune(ctx, PruneOptions{MaxSize: size / 2, Why: "size"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if used, err := r.usedBytes(ctx); err != nil || used > size/2 || p.Records > 45_000 {
+		t.Errorf("%d bytes are in use, %v; want %d at most; %d records were removed", used, err, size/2, p.Records)
+	}
+	writeAll(t, r, entries[50_000:])
+	left := entries[p.Records:]
+	if got := len(ids(t, r, audit.Filter{})); got != len(left) {
+		t.Errorf("%d records are left, want %d", got, len(left))
+	}
+	sums, err := r.Sums(ctx, audit.Filter{})
+	if err != nil || len(sums) != 1 || sums[0].Requests != int64(len(left)) {
+		t.Errorf("Sums = %+v, %v; want %d requests", sums, err, len(left))
+	}
+	if info, err := r.Info(ctx); err != nil || len(info.Prunes) != 1 || info.Prunes[0].Records != p.Records {
+		t.Errorf("Info = %+v, %v; want one prune of %d", info, err, p.Records)
+	}
+}

@@ -54,7 +54,7 @@ func resultCode(r *audit.Record) string {
 		return "TCP_TUNNEL"
 	case sent:
 		return "TCP_MISS"
-	case r.Decision == policy.Error:
+	case r.Decision == policy.Error, r.EndedAt.IsZero():
 		return "NONE_NONE"
 	}
 	return "TCP_HIT" // a robots.txt that was kept

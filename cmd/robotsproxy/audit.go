@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -63,6 +64,22 @@ func newAuditCommand(cmd *cobra.Command, std stdio) *auditCommand {
 	f.BoolVar(&c.utc, "utc", false, "print and read times in UTC, not in local time")
 	f.BoolVarP(&c.quiet, "quiet", "q", false, "print only data and errors")
 	return c
+}
+
+// exclusive lets at most one of the flags be set.
+func (c *auditCommand) exclusive(names ...string) {
+	c.checks = append(c.checks, func() error {
+		var set []string
+		for _, name := range names {
+			if c.Flags().Changed(name) {
+				set = append(set, "--"+name)
+			}
+		}
+		if len(set) > 1 {
+			return fmt.Errorf("%s exclude each other: write one of them", strings.Join(set, " and "))
+		}
+		return nil
+	})
 }
 
 // say writes a message for people.
@@ -149,12 +166,22 @@ func openDatabase(cfg *config.Config, readOnly bool) (*store.Records, error) {
 		if err != nil {
 			return nil, err
 		}
-		return store.OpenPostgresRecords(context.Background(), dsn, o)
+		records, err := store.OpenPostgresRecords(context.Background(), dsn, o)
+		return records, unreadable(err)
 	}
 	if err := checkRecords(cfg); err != nil {
 		return nil, err
 	}
-	return store.OpenRecords(o)
+	records, err := store.OpenRecords(o)
+	return records, unreadable(err)
+}
+
+// unreadable gives err the exit status of usage errors: 1 is an answer.
+func unreadable(err error) error {
+	if err == nil {
+		return nil
+	}
+	return usage(err)
 }
 
 func recordsPath(cfg *config.Config) string { return filepath.Join(cfg.DataDir, "audit.db") }

@@ -31,7 +31,7 @@ field Robotsproxy-Request-Id of a response, in a refusal, and in audit list; its
 	var body, policy bool
 	cmd.Flags().BoolVar(&body, "body", false, "print only the robots.txt that decided, byte by byte")
 	cmd.Flags().BoolVar(&policy, "policy", false, "print only the policy that decided")
-	cmd.MarkFlagsMutuallyExclusive("body", "policy", "format")
+	c.exclusive("body", "policy", "format")
 	c.answer(func(ctx context.Context, records audit.Reader, args []string) error {
 		r, err := auditview.Find(ctx, records, args[0])
 		if err != nil {

@@ -34,7 +34,7 @@ With --follow it lists the last ten requests, the newest last, and then each req
 	cmd.Flags().BoolVar(&oldest, "oldest", false, "list the oldest first")
 	cmd.Flags().BoolVar(&newest, "newest", false, "list the newest first")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with new requests")
-	cmd.MarkFlagsMutuallyExclusive("oldest", "newest", "follow")
+	c.exclusive("oldest", "newest", "follow")
 	c.answer(func(ctx context.Context, records audit.Reader, _ []string) error {
 		f := c.filter
 		f.Newest = !oldest

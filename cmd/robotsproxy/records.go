@@ -82,7 +82,7 @@ type keeper interface {
 }
 
 const (
-	pruneRecordsEvery = 10 * time.Minute
+	pruneRecordsEvery = time.Minute
 	countLossesEvery  = 5 * time.Second
 )
 

@@ -110,7 +110,9 @@ func Listed[T ~string](name string, words []string, all []T) (found []T, err err
 		if !slices.Contains(all, word) {
 			return nil, &Error{name, notListed(w, all)}
 		}
-		found = append(found, word)
+		if !slices.Contains(found, word) {
+			found = append(found, word)
+		}
 	}
 	return found, nil
 }

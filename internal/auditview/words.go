@@ -67,7 +67,11 @@ var causes = map[policy.Reason]string{
 
 func (e *Explanation) sentence(zone *time.Location) string {
 	r := e.Record
-	s := fmt.Sprintf("%s: %s, %s, %s", verdicts[r.Decision], Crawler(r), URL(r), day(r.Time, e.Now, zone))
+	verdict := verdicts[r.Decision]
+	if r.Decision == policy.Error && !r.SentAt.IsZero() {
+		verdict = "Sent, without a complete answer"
+	}
+	s := fmt.Sprintf("%s: %s, %s, %s", verdict, Crawler(r), URL(r), day(r.Time, e.Now, zone))
 	if why := e.cause(); why != "" {
 		s += ", " + why
 	}
@@ -263,7 +267,10 @@ func pace(r *audit.Record) string {
 }
 
 func sent(r *audit.Record, zone *time.Location) string {
-	if r.SentAt.IsZero() {
+	switch {
+	case r.SentAt.IsZero() && r.EndedAt.IsZero():
+		return "unknown: the record has no end"
+	case r.SentAt.IsZero():
 		return "nothing"
 	}
 	text := r.Method + " " + URL(r)

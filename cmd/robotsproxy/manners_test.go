@@ -77,6 +77,7 @@ func TestTakenPort(t *testing.T) {
 
 // Names in help that stand for a value are in capitals, and completion offers the values of flags that take a few.
 func TestFlags(t *testing.T) {
+	long(t)
 	few := map[string]string{"mode": "report", "dialect": "google", "format": "json", "shell": "fish"}
 	var visit func(*cobra.Command)
 	visit = func(cmd *cobra.Command) {

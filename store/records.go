@@ -112,7 +112,11 @@ func (r *Records) connect() (err error) {
 	if err = create(r.path); err != nil {
 		return err
 	}
-	settings := []string{"_pragma=auto_vacuum(INCREMENTAL)", "_pragma=temp_store(MEMORY)", "_pragma=cache_size(-16000)", "_pragma=journal_size_limit(67108864)", "_journal_mode=WAL", "_txlock=immediate"}
+	settings := []string{
+		"_pragma=auto_vacuum(INCREMENTAL)", "_pragma=temp_store(MEMORY)", "_pragma=cache_size(-16000)",
+		"_pragma=wal_autocheckpoint(4000)", // pages, 16 MB: indexes write the same pages again and again
+		"_pragma=journal_size_limit(67108864)", "_journal_mode=WAL", "_txlock=immediate",
+	}
 	if r.options.Strict {
 		settings = append(settings, "_pragma=synchronous(FULL)")
 	}

@@ -88,26 +88,7 @@ func newComponents(cfg *config.Config, log *slog.Logger, observe observer) (_ *c
 	if err != nil {
 		return nil, err
 	}
-	state := store.Options{Path: stateFile(cfg), MaxSize: int64(cfg.Store.MaxSize), Used: c.isUsed}
-	if c.state, err = store.Open(state); err != nil {
-		return nil, err
-	}
-	if c.redis, err = newRedis(cfg, log); err != nil {
-		return nil, err
-	}
-	if c.postgres, err = newPostgres(cfg, c.state, log); err != nil {
-		return nil, err
-	}
-	if c.ids.Instance, err = c.instanceNumber(cfg, log); err != nil {
-		return nil, err
-	}
-	if c.limiter, err = newLimiter(cfg, c.redis, c.state); err != nil {
-		return nil, err
-	}
-	if c.kept, err = newRecordStore(cfg, c.postgres); err != nil {
-		return nil, err
-	}
-	if c.records, err = newRecords(cfg, c.kept, log); err != nil {
+	if err = c.openStores(cfg, log); err != nil {
 		return nil, err
 	}
 	if c.files, err = newFiles(cfg, transport, c.keptFiles(), c.paused(cfg), log, c.fetchOptions(cfg)); err != nil {
@@ -116,22 +97,10 @@ func newComponents(cfg *config.Config, log *slog.Logger, observe observer) (_ *c
 	if c.postgres != nil {
 		c.postgres.watch(c.files.Cache)
 	}
-	pace, recorder := c.pace(cfg), observedRecorder{c.records, observe}
 	if c.certificates, err = newCertificates(cfg); err != nil {
 		return nil, err
 	}
-	c.control = &control{log: log}
-	c.control.parts = proxy.Options{
-		Snapshots: c.files, Limiter: c.limiter, Authority: c.ca, Recorder: recorder, Pace: pace,
-		Pseudonym: c.pseudonym, IDs: &c.ids, Onboarding: newOnboarding(cfg, c.ca), Logger: log,
-		HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout, ProxyProtocol: cfg.ProxyProtocol,
-	}
-	if c.certificates != nil {
-		c.control.parts.TLS = c.certificates.TLS()
-	}
-	c.control.ownParts = ownfetch.Options{
-		Rules: c.files, Limiter: c.limiter, Key: pace.Key, Addr: pace.Addr, Recorder: recorder, IDs: &c.ids,
-	}
+	c.control = c.newControl(cfg, log, observe)
 	in := inputs{cfg: cfg, guard: c.guard, transport: transport}
 	if in.interventions, err = storedInterventions(c.state, log); err != nil {
 		return nil, err
@@ -148,6 +117,50 @@ func newComponents(cfg *config.Config, log *slog.Logger, observe observer) (_ *c
 		err = c.interventions.share(c.redis, cfg)
 	}
 	return c, err
+}
+
+// openStores opens what keeps a state: state.db, the servers that instances share, and the records. It creates the
+// limiter, whose lanes they pace.
+func (c *components) openStores(cfg *config.Config, log *slog.Logger) (err error) {
+	state := store.Options{Path: stateFile(cfg), MaxSize: int64(cfg.Store.MaxSize), Used: c.isUsed}
+	if c.state, err = store.Open(state); err != nil {
+		return err
+	}
+	if c.redis, err = newRedis(cfg, log); err != nil {
+		return err
+	}
+	if c.postgres, err = newPostgres(cfg, c.state, log); err != nil {
+		return err
+	}
+	if c.ids.Instance, err = c.instanceNumber(cfg, log); err != nil {
+		return err
+	}
+	if c.limiter, err = newLimiter(cfg, c.redis, c.state); err != nil {
+		return err
+	}
+	if c.kept, err = newRecordStore(cfg, c.postgres); err != nil {
+		return err
+	}
+	c.records, err = newRecords(cfg, c.kept, log)
+	return err
+}
+
+// newControl returns the control with the parts of the server and of the proxy's own requests that a reload keeps.
+func (c *components) newControl(cfg *config.Config, log *slog.Logger, observe observer) *control {
+	pace, recorder := c.pace(cfg), observedRecorder{c.records, observe}
+	control := &control{log: log}
+	control.parts = proxy.Options{
+		Snapshots: c.files, Limiter: c.limiter, Authority: c.ca, Recorder: recorder, Pace: pace,
+		Pseudonym: c.pseudonym, IDs: &c.ids, Onboarding: newOnboarding(cfg, c.ca), Logger: log,
+		HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout, ProxyProtocol: cfg.ProxyProtocol,
+	}
+	if c.certificates != nil {
+		control.parts.TLS = c.certificates.TLS()
+	}
+	control.ownParts = ownfetch.Options{
+		Rules: c.files, Limiter: c.limiter, Key: pace.Key, Addr: pace.Addr, Recorder: recorder, IDs: &c.ids,
+	}
+	return control
 }
 
 // ownTransport sends the proxy's own requests, unless an operator has stopped their host.

@@ -54,5 +54,5 @@ func plainValue(f reflect.Value) any {
 	return f.String()
 }
 
-// AppendJSON appends r as one JSON object without white space, as the lines of JSONL have it.
+// AppendJSON appends r as one JSON object without white space, as Lines have it.
 func (r *Record) AppendJSON(b []byte) []byte { return appendRecord(b, r) }

@@ -1,19 +1,25 @@
-// Package store keeps the state that survives a restart in one SQLite file: the robots.txt of every origin, its past
-// texts and its changes, and the pauses of hosts.
+// Package store keeps what survives a restart, in two databases. State has the robots.txt of every origin, its past texts
+// and its changes, the pauses of hosts, and the operator's exemptions and interventions. Records has the audit records,
+// with the evidence for them.
 //
 //	s, err := store.Open(store.Options{Path: "state.db"})
-//	defer s.Close()
 //	err = s.Save(ctx, snap, nil)      // State is a robots.Store
 //	snap, err = s.Load(ctx, snap.Origin)
 //
-// Open creates the file if it does not exist, updates an older one, and refuses one of a newer program. Saved data
-// survives the end of the process. If the machine crashes, the last writes may be lost, but the file stays valid
-// (SQLite's write-ahead log with synchronous NORMAL). Several processes on one machine may share a file, but not over a
-// network file system. A copy of the file without its -wal is not a backup.
+//	r, err := store.OpenRecords(store.RecordsOptions{Path: "audit.db"})
+//	err = r.Write(ctx, entries)       // Records is an audit.Store
 //
-// A text is stored once, by its SHA-256, for all origins that have it. Data does not expire: the caller must call Prune
-// regularly. Options.MaxSize bounds the file, which the clients share. A damaged file is reported and never removed.
-// The package does not parse rules and makes no requests.
+// Both are SQLite files. Records can be in PostgreSQL instead, with the robots.txt files that several instances share: see
+// OpenPostgres.
+//
+// Opening creates a file if it does not exist, updates an older one, and refuses one of a newer program. Saved data
+// survives the end of the process. If the machine crashes, the last writes may be lost, unless RecordsOptions.Strict is
+// set, but the file stays valid (SQLite's write-ahead log). Several processes on one machine may share a file, but not
+// over a network file system. A copy of the file without its -wal is not a backup.
+//
+// A text is stored once, by its SHA-256. Data does not expire: the caller must call Prune regularly. Options.MaxSize
+// bounds state.db, which the clients share. A damaged file is reported and never removed. The package does not parse
+// rules and makes no requests.
 package store
 
 import (

@@ -1,5 +1,6 @@
 // Package proof answers questions about a proxy's politeness from its records alone, without its configuration: whether
-// the gaps between requests were as long as required, and what a new robots.txt decides otherwise.
+// the gaps between requests were as long as required, whether the kept evidence gives the same decisions again, and what
+// a new robots.txt decides otherwise.
 //
 //	report, err := proof.Spacing(ctx, records, audit.Filter{Host: "a.example"})
 //	if err == nil && report.OK() { ... } // each gap was as long as the Delay in its record

@@ -160,7 +160,7 @@ func openRecords(cfg *config.Config) (recordStore, error) {
 
 // openDatabase opens the database of the records. It makes no file and no tables.
 func openDatabase(cfg *config.Config, readOnly bool) (*store.Records, error) {
-	o := store.RecordsOptions{Path: recordsPath(cfg), ReadOnly: readOnly}
+	o := store.RecordsOptions{Path: recordStoreFile(cfg), ReadOnly: readOnly}
 	if cfg.Audit.Store == config.AuditPostgres {
 		dsn, err := readDSN(cfg)
 		if err != nil {
@@ -184,11 +184,9 @@ func unreadable(err error) error {
 	return usage(err)
 }
 
-func recordsPath(cfg *config.Config) string { return filepath.Join(cfg.DataDir, "audit.db") }
-
 // checkRecords reports that a data folder has no records.
 func checkRecords(cfg *config.Config) error {
-	path := recordsPath(cfg)
+	path := recordStoreFile(cfg)
 	_, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && cfg.Audit.Store == config.AuditNone:

@@ -6,9 +6,9 @@
 //	go http.Serve(listener, h)
 //	metrics.Observe(record) // for each request that has ended
 //
-// Health checks, metrics, the certificate and the PAC script need no token. They contain no host, URL or client. All
-// other pages are under /api/v1/ and need the token that LoadToken makes at the first start; docs/openapi.yaml describes
-// them.
+// Health checks, metrics, the certificate and the PAC script need no token. They contain no host, URL or client. The API
+// is under /api/v1/ and needs the token that LoadToken makes at the first start; docs/openapi.yaml describes it. The pages
+// for people are those of admin/dashboard.
 //
 // Every request, with or without a token, must address this listener by an IP address, as localhost, or by one of
 // Options.Hosts. Otherwise a page of another site could reach the listener through a browser by DNS rebinding.
@@ -55,6 +55,8 @@ type Options struct {
 	Interventions Interventions // if nil, /api/v1/interventions is not served
 
 	Records audit.Reader // for /api/v1/audit; if nil, its questions have no answer
+
+	Dashboard func(*http.ServeMux) // adds the pages for people, "/" among them; if nil, "/" is a list of the paths
 
 	questionTime time.Duration // if zero, that of the constant
 }
@@ -124,7 +126,11 @@ func (h *Handler) SetHosts(names []string) error {
 // routes returns the mux of all pages. A pattern with GET also serves HEAD, and answers other methods with 405.
 func (h *Handler) routes() *http.ServeMux {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", index)
+	if h.options.Dashboard != nil {
+		h.options.Dashboard(mux)
+	} else {
+		mux.HandleFunc("GET /{$}", index)
+	}
 	mux.HandleFunc("GET /healthz", healthz)
 	mux.HandleFunc("GET /readyz", h.readyz)
 	mux.Handle("GET /metrics", h.options.Metrics.handler())

@@ -22,6 +22,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/robotsproxy/robotsproxy/admin"
+	"github.com/robotsproxy/robotsproxy/admin/dashboard"
 	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/config"
 	"github.com/robotsproxy/robotsproxy/internal/clientenv"
@@ -139,6 +140,7 @@ type service struct {
 	early         *heldWriter // of the log
 	log           *slog.Logger
 	requests      *requestlog.Log
+	live          dashboard.Live
 	components    *components // nil if they could not be made
 	admin         *http.Server
 	token         string    // path of the admin token
@@ -181,6 +183,7 @@ func newService(cfg *config.Config, stderr io.Writer, early *heldWriter, sockets
 	observe := func(r *audit.Record) {
 		metrics.Observe(r)
 		s.requests.Observe(r)
+		s.live.Observe(r)
 	}
 	if s.components, err = newComponents(cfg, log, observer{ended: observe}); err != nil {
 		return nil, err
@@ -220,6 +223,10 @@ func (s *service) newAdmin(metrics *admin.Metrics) error {
 	if err != nil {
 		return usage(err)
 	}
+	pages, err := s.newDashboard(token)
+	if err != nil {
+		return err
+	}
 	s.handler, err = admin.New(admin.Options{
 		Token: token, Version: buildVersion(), Hosts: adminHosts(s.cfg), Ready: s.ready, State: s.state,
 		Exemptions: s.components.exemptions,
@@ -231,6 +238,7 @@ func (s *service) newAdmin(metrics *admin.Metrics) error {
 		Interventions: s.components.interventions,
 		Upgrade:       s.upgrade,
 		Records:       s.components.kept,
+		Dashboard:     pages.Register,
 	})
 	if err != nil {
 		return err
@@ -240,6 +248,14 @@ func (s *service) newAdmin(metrics *admin.Metrics) error {
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	return nil
+}
+
+// newDashboard returns the pages of the admin listener.
+func (s *service) newDashboard(token string) (*dashboard.Handler, error) {
+	return dashboard.New(dashboard.Options{
+		Token: token, Version: buildVersion(), Records: s.components.kept, Live: &s.live, State: s.state,
+		Store: string(s.cfg.Audit.Store), Interventions: s.components.interventions, Exemptions: s.components.exemptions,
+	})
 }
 
 // newPAC returns the handler of the PAC file on the admin listener.

@@ -18,6 +18,7 @@ const module = "github.com/robotsproxy/robotsproxy/"
 // testMayImport. Only cmd imports proxy, and no package imports cmd.
 var mayImport = map[string][]string{
 	"admin":                {"audit", "audit/proof", "robots", "rules", "policy", "origin", "internal/auditquery", "internal/auditview", "internal/durable", "internal/safetext"},
+	"admin/dashboard":      {"admin", "audit", "audit/proof", "robots", "rules", "policy", "origin", "onboarding", "internal/auditquery", "internal/auditview", "internal/safetext", "internal/style"},
 	"audit":                {"policy", "robots", "rules", "ratelimit", "internal/safetext"},
 	"audit/dossier":        {"audit", "audit/export", "audit/proof", "origin", "policy", "robots", "internal/auditview", "internal/safetext"},
 	"audit/export":         {"audit", "policy", "internal/auditview", "internal/safetext"},
@@ -25,7 +26,7 @@ var mayImport = map[string][]string{
 	"audit/seal":           {"audit", "internal/durable"},
 	"auth":                 {},
 	"certs":                {"origin", "internal/durable"},
-	"cmd/robotsproxy":      {".", "admin", "audit", "audit/dossier", "audit/export", "audit/proof", "audit/seal", "auth", "certs", "config", "egress", "onboarding", "origin", "ownfetch", "policy", "proxy", "ratelimit", "ratelimit/redislease", "robots", "robots/fetch", "rules", "store", "internal/auditquery", "internal/auditview", "internal/clientenv", "internal/durable", "internal/hostset", "internal/requestlog", "internal/safetext", "internal/settings", "internal/systemd", "internal/watch"},
+	"cmd/robotsproxy":      {".", "admin", "admin/dashboard", "audit", "audit/dossier", "audit/export", "audit/proof", "audit/seal", "auth", "certs", "config", "egress", "onboarding", "origin", "ownfetch", "policy", "proxy", "ratelimit", "ratelimit/redislease", "robots", "robots/fetch", "rules", "store", "internal/auditquery", "internal/auditview", "internal/clientenv", "internal/durable", "internal/hostset", "internal/requestlog", "internal/safetext", "internal/settings", "internal/systemd", "internal/watch"},
 	".":                    {},
 	"config":               {".", "policy", "rules", "origin", "internal/settings"},
 	"egress":               {"origin"},

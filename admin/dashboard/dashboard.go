@@ -1,0 +1,75 @@
+// Package dashboard serves the pages by which operators watch and steer the proxy: what is blocked, for which crawler,
+// and by which line of a robots.txt.
+//
+//	live := new(dashboard.Live)
+//	d, err := dashboard.New(dashboard.Options{Token: token, Records: records, Live: live})
+//	h, err := admin.New(admin.Options{Token: token, Dashboard: d.Register})
+//	live.Observe(record) // for each request that has ended
+//
+// The pages are HTML that needs no script to be read. A script adds what changes while a page is open. Every view has a
+// URL, with its filters.
+//
+// On the loopback interface everyone may read. From elsewhere, and for every change, a browser must have signed in with
+// the token of the admin listener, or the request must have it in Authorization. The package changes nothing itself: it
+// calls the functions of Options.
+package dashboard
+
+import (
+	"crypto/sha256"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/admin"
+	"github.com/robotsproxy/robotsproxy/audit"
+)
+
+// Options configure a Handler. Token is required.
+type Options struct {
+	Token   string
+	Version string             // of the program
+	Records audit.Reader       // if nil, the pages about requests say that no records are kept
+	Live    *Live              // if nil, no page receives requests while it is open
+	State   func() admin.State // of the proxy; if nil, the zero State
+	Store   string             // audit.store, for the text of a page without records
+
+	Interventions admin.Interventions // if nil, hosts can not be stopped, slowed or bypassed
+	Exemptions    admin.Exemptions    // if nil, exemptions can not be added
+}
+
+// Handler serves the pages. It is safe for concurrent use.
+type Handler struct {
+	options     Options
+	token       [sha256.Size]byte
+	crossOrigin *http.CrossOriginProtection
+	overviews   overviewCache
+}
+
+// New returns a Handler.
+func New(o Options) (*Handler, error) {
+	if o.Token == "" {
+		return nil, errors.New("dashboard: no token")
+	}
+	if o.State == nil {
+		o.State = func() admin.State { return admin.State{} }
+	}
+	if o.Live == nil {
+		o.Live = new(Live)
+	}
+	return &Handler{options: o, token: sha256.Sum256([]byte(o.Token)), crossOrigin: http.NewCrossOriginProtection()}, nil
+}
+
+// Register adds the pages to mux.
+func (h *Handler) Register(mux *http.ServeMux) {
+	read := func(pattern string, show func(*view) error) { mux.Handle("GET "+pattern, h.reading(show)) }
+	read("/{$}", h.overview)
+	read("/decisions", h.decisions)
+	mux.Handle("GET /live", h.readable(http.HandlerFunc(h.live)))
+	mux.HandleFunc("GET /signin", h.signInForm)
+	mux.Handle("POST /signin", h.crossOrigin.Handler(http.HandlerFunc(h.signIn)))
+	mux.Handle("POST /signout", h.crossOrigin.Handler(http.HandlerFunc(h.signOut)))
+	mux.Handle("GET /static/{file}", http.HandlerFunc(serveStatic))
+}
+
+// questionTime bounds the time for the questions of one page about records.
+const questionTime = 10 * time.Second

@@ -1,0 +1,238 @@
+package dashboard
+
+import (
+	"sync"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/policy"
+)
+
+// overviewPage is the data of overview.html.
+type overviewPage struct {
+	*figures
+	Empty  bool   // nothing has come through yet
+	Listen string // the proxy's URL, for the first lines to paste
+	Active int
+	Rows   []audit.Record // the last requests
+}
+
+// figures are the counts of a period.
+type figures struct {
+	Total       audit.Sum
+	Hosts       int
+	MoreHosts   bool // than Hosts
+	Unreachable int  // of the hosts
+	Chart       chart
+	Lists       []ranking
+	Slow        []audit.Sum // hosts by the time that was waited for them
+}
+
+// ranking is a list of the values of a dimension that were blocked most.
+type ranking struct {
+	Title     string
+	Dimension audit.Dimension
+	Rows      []rank
+}
+
+type rank struct {
+	Value string
+	Count int64
+	Part  int // of the first row, in percent
+}
+
+// chart is the timeline of a period, for the script.
+type chart struct {
+	Step   int64      `json:"step"` // seconds
+	Times  []int64    `json:"times"`
+	Series [4][]int64 `json:"series"` // allowed, throttled, blocked, failed
+}
+
+const (
+	rankRows     = 5
+	overviewRows = 10
+	maxHosts     = 1000
+	chartPoints  = 120
+)
+
+// overview shows what was decided in a period.
+func (h *Handler) overview(v *view) error {
+	state := h.options.State()
+	p := overviewPage{Listen: state.Listen, Active: state.Active}
+	if h.options.Records == nil {
+		return h.notKept()
+	}
+	var err error
+	if p.figures, err = h.overviews.get(v, h.figures); err != nil {
+		return err
+	}
+	f := audit.Filter{Newest: true, Limit: overviewRows}
+	for r, err := range h.options.Records.Records(v.ctx(), f) {
+		if err != nil {
+			return err
+		}
+		p.Rows = append(p.Rows, *r)
+	}
+	p.Empty = len(p.Rows) == 0
+	return v.render("Overview", "overview.html", p)
+}
+
+// figures counts the records of the period of v.
+func (h *Handler) figures(v *view) (*figures, error) {
+	var (
+		n   figures
+		err error
+		f   = audit.Filter{Since: v.period.Since, Until: v.period.Until}
+	)
+	if n.Total, err = h.total(v, f); err != nil {
+		return nil, err
+	}
+	if n.Chart, err = h.chart(v, f); err != nil {
+		return nil, err
+	}
+	hosts := f
+	hosts.Limit = maxHosts + 1
+	all, err := h.options.Records.Sums(v.ctx(), hosts, audit.ByHost)
+	if err != nil {
+		return nil, err
+	}
+	n.Hosts, n.MoreHosts = min(len(all), maxHosts), len(all) > maxHosts
+	n.Slow = slowest(all)
+	hosts.Reasons = []policy.Reason{policy.ReasonRobotsUnreachable}
+	if all, err = h.options.Records.Sums(v.ctx(), hosts, audit.ByHost); err != nil {
+		return nil, err
+	}
+	n.Unreachable = len(all)
+	f.Decisions, f.Limit = []policy.Outcome{policy.Deny, policy.WouldDeny}, rankRows
+	for _, list := range []ranking{
+		{Title: "Most blocked hosts", Dimension: audit.ByHost},
+		{Title: "Most blocked crawlers", Dimension: audit.ByAgent},
+		{Title: "Rules that block most", Dimension: audit.ByRule},
+	} {
+		sums, err := h.options.Records.Sums(v.ctx(), f, list.Dimension)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range sums {
+			list.Rows = append(list.Rows, rank{s.Values[0], s.Requests, int(100 * s.Requests / max(1, sums[0].Requests))})
+		}
+		n.Lists = append(n.Lists, list)
+	}
+	return &n, nil
+}
+
+// slowest returns the hosts for which requests waited longest on average, of those that are visited most.
+func slowest(all []audit.Sum) (slow []audit.Sum) {
+	mean := func(s audit.Sum) time.Duration { return s.Waited / time.Duration(max(1, s.Requests)) }
+	for _, s := range all {
+		if mean(s) < leastWait {
+			continue
+		}
+		at := len(slow)
+		for at > 0 && mean(slow[at-1]) < mean(s) {
+			at--
+		}
+		if at < rankRows {
+			slow = append(slow[:at], append([]audit.Sum{s}, slow[at:]...)...)
+			slow = slow[:min(len(slow), rankRows)]
+		}
+	}
+	return slow
+}
+
+// chart returns the timeline of f, with a point for each step.
+func (h *Handler) chart(v *view, f audit.Filter) (c chart, err error) {
+	until := v.period.end(v.now)
+	if f.Since, err = h.begin(v, f, until); err != nil {
+		return c, err
+	}
+	step := chartStep(until.Sub(f.Since))
+	f.Since, f.Until = f.Since.Truncate(step), until.Truncate(time.Minute).Add(time.Minute)
+	points, err := h.options.Records.Timeline(v.ctx(), f, step)
+	if err != nil {
+		return c, err
+	}
+	c.Step = int64(step / time.Second)
+	at := make(map[int64]map[policy.Outcome]int64, len(points))
+	for _, p := range points {
+		at[p.Time.Unix()] = p.Decisions
+	}
+	for t := f.Since; t.Before(f.Until); t = t.Add(step) {
+		d := at[t.Unix()]
+		c.Times = append(c.Times, t.Unix())
+		for i, n := range []int64{
+			d[policy.Allow] + d[policy.Exempt], d[policy.Throttle] + d[policy.WouldThrottle], d[policy.Deny] + d[policy.WouldDeny], d[policy.Error],
+		} {
+			c.Series[i] = append(c.Series[i], n)
+		}
+	}
+	return c, nil
+}
+
+// begin returns the time of the first record of f, so that a chart of the first days is not empty for the most part. An
+// hour is the least.
+func (h *Handler) begin(v *view, f audit.Filter, until time.Time) (time.Time, error) {
+	since := f.Since
+	f.Limit = 1
+	for r, err := range h.options.Records.Records(v.ctx(), f) {
+		if err != nil {
+			return since, err
+		}
+		if begin := r.Time.Truncate(time.Hour); begin.After(since) {
+			since = begin
+		}
+	}
+	if hour := until.Add(-time.Hour); since.After(hour) && f.Since.Before(hour) {
+		since = hour
+	}
+	return since, nil
+}
+
+// chartStep returns the width of a bar: a length that people know.
+func chartStep(span time.Duration) time.Duration {
+	for _, step := range []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 6 * time.Hour} {
+		if span/step <= chartPoints {
+			return step
+		}
+	}
+	return max(24*time.Hour, (span / chartPoints).Truncate(24*time.Hour))
+}
+
+// overviewCache keeps figures for a moment, so that their cost does not grow with the number of readers.
+type overviewCache struct {
+	mu   sync.Mutex // held while figures are counted: others wait for them
+	kept map[string]keptFigures
+}
+
+type keptFigures struct {
+	*figures
+	until time.Time
+}
+
+// figuresAge is how old figures may be; longer, if it takes long to count them.
+const figuresAge = 2 * time.Second
+
+// get returns the figures of the period of v.
+func (c *overviewCache) get(v *view, count func(*view) (*figures, error)) (*figures, error) {
+	key := v.period.Query().Encode()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if kept, ok := c.kept[key]; ok && v.now.Before(kept.until) {
+		return kept.figures, nil
+	}
+	begin := time.Now()
+	n, err := count(v)
+	if err != nil {
+		return nil, err
+	}
+	for key, kept := range c.kept {
+		if !v.now.Before(kept.until) {
+			delete(c.kept, key)
+		}
+	}
+	if c.kept == nil {
+		c.kept = make(map[string]keptFigures)
+	}
+	c.kept[key] = keptFigures{n, time.Now().Add(max(figuresAge, 10*time.Since(begin)))}
+	return n, nil
+}

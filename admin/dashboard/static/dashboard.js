@@ -1,0 +1,180 @@
+// What changes while a page of the dashboard is open: new rows, figures, charts, the drawer, keys.
+"use strict";
+(() => {
+  const $ = (selector, root = document) => root.querySelector(selector);
+  const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
+  document.documentElement.classList.add("script");
+
+  // Times are written in the zone of the server; show them in that of the browser.
+  const shown = {
+    clock: new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" }),
+    date: new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium", hourCycle: "h23" }),
+  };
+  const localise = (root) => {
+    for (const t of $$("time[data-show]", root)) t.textContent = shown[t.dataset.show].format(new Date(t.dateTime));
+  };
+
+  // Live updates.
+  let paused = false;
+  const pause = (on) => {
+    paused = on;
+    const button = $("#pause");
+    button.textContent = on ? "Resume" : "Pause";
+    button.setAttribute("aria-pressed", on);
+  };
+  let streams = [];
+  const listen = () => {
+    streams.forEach((s) => s.close());
+    streams = $$("[data-live]").map((body) => {
+      const s = new EventSource(body.dataset.live);
+      s.addEventListener("row", (e) => arrive(body, e.data));
+      return s;
+    });
+  };
+  let waiting = [];
+  const arrive = (body, html) => {
+    if ("reload" in body.dataset) return location.reload();
+    if (paused) return;
+    const row = document.createElement("tbody");
+    row.innerHTML = html;
+    const tr = row.firstElementChild;
+    if (!tr || $(`[data-id="${CSS.escape(tr.dataset.id)}"]`, body)) return;
+    const button = $("#new");
+    if (button && scrollY > 120) {
+      waiting.push(tr);
+      if (waiting.length > body.dataset.most) waiting.shift();
+      button.textContent = `${waiting.length} new`;
+      button.hidden = false;
+      return;
+    }
+    insert(body, tr);
+  };
+  const insert = (body, tr) => {
+    localise(tr);
+    tr.classList.add("fresh");
+    body.prepend(tr);
+    while (body.rows.length > body.dataset.most) body.lastElementChild.remove();
+  };
+  const showNew = () => {
+    const body = $("#live");
+    waiting.splice(0).forEach((tr) => insert(body, tr));
+    $("#new").hidden = true;
+    scrollTo({ top: 0 });
+  };
+  setInterval(() => {
+    if (paused || document.hidden) return;
+    for (const part of $$("[hx-trigger=refresh]")) htmx.trigger(part, "refresh");
+  }, 5000);
+  setInterval(() => {
+    for (const c of $$("[data-countdown]")) {
+      const s = Math.max(0, Math.round((Date.parse(c.dataset.countdown) - Date.now()) / 1000));
+      const h = Math.floor(s / 3600), m = Math.floor(s / 60) % 60;
+      c.textContent = "in " + (h ? `${h} h ${m} m` : m ? `${m} m ${s % 60} s` : `${s} s`);
+    }
+  }, 1000);
+
+  // Charts. Colours come from the stylesheet, so that they follow the scheme.
+  const colour = (name) => {
+    const probe = document.createElement("i");
+    probe.style.color = `var(--${name})`;
+    document.body.append(probe);
+    const c = getComputedStyle(probe).color;
+    probe.remove();
+    return c;
+  };
+  const names = ["allowed", "throttled", "blocked", "failed"];
+  const tones = ["allowed", "delayed", "blocked", "error"];
+  const charts = new Map();
+  const draw = () => {
+    for (const [figure, plot] of charts) if (!figure.isConnected) { plot.destroy(); charts.delete(figure); }
+    for (const figure of $$("[data-chart]")) timeline(figure);
+  };
+  const timeline = (figure) => {
+    const { step, times, series } = JSON.parse(figure.dataset.chart);
+    // Each series is drawn over the one before: the sums of the rest make a stack.
+    const stack = series.map((_, i) => times.map((_, t) => series.slice(i).reduce((sum, s) => sum + s[t], 0)));
+    const data = [times, ...stack];
+    const width = figure.clientWidth - 16;
+    figure.series = series;
+    const old = charts.get(figure);
+    if (old && old.step === step) { old.setSize({ width, height: 200 }); old.setData(data); return; }
+    old?.destroy();
+    $(".tip", figure)?.remove();
+    const tip = document.createElement("div");
+    tip.className = "tip";
+    tip.hidden = true;
+    const axis = { stroke: colour("muted"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
+    const bars = uPlot.paths.bars({ size: [0.8, 24] });
+    const plot = new uPlot({
+      width, height: 200, legend: { show: false },
+      cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false } },
+      scales: { x: { time: true }, y: { range: (_, min, max) => [0, Math.max(4, max * 1.05)] } },
+      axes: [{ ...axis, grid: { show: false } }, { ...axis, size: 56, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 1e6, 1e7] }],
+      series: [{}, ...tones.map((t) => ({ fill: colour(t), width: 0, paths: bars, points: { show: false } }))],
+      hooks: {
+        setCursor: [(u) => {
+          const i = u.cursor.idx;
+          tip.hidden = i == null || u.cursor.left < 0;
+          if (tip.hidden) return;
+          const at = new Date(u.data[0][i] * 1000).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short", hourCycle: "h23" });
+          tip.textContent = `${at}: ` + names.map((n, s) => `${figure.series[s][i].toLocaleString()} ${n}`).join(", ");
+          tip.style.left = Math.min(u.cursor.left + 64, figure.clientWidth - tip.offsetWidth - 8) + "px";
+          tip.style.top = "0";
+        }],
+        setSelect: [(u) => {
+          if (u.select.width < 8) return;
+          const time = (left) => new Date(u.posToVal(left, "x") * 1000).toISOString().replace(/\.\d+/, "");
+          const q = new URLSearchParams({ since: time(u.select.left), until: time(u.select.left + u.select.width) });
+          location.search = q;
+        }],
+      },
+    }, data, figure);
+    plot.step = step;
+    plot.over.addEventListener("click", () => {
+      const i = plot.cursor.idx;
+      if (i == null || plot.select.width > 8) return;
+      const time = (s) => new Date(s * 1000).toISOString().replace(/\.\d+/, "");
+      location.href = figure.dataset.link + "?" + new URLSearchParams({ since: time(times[i]), until: time(times[i] + step) });
+    });
+    figure.append(tip);
+    charts.set(figure, plot);
+  };
+  const redraw = () => { for (const [figure, plot] of charts) { plot.destroy(); charts.delete(figure); } draw(); };
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  let resized;
+  addEventListener("resize", () => { clearTimeout(resized); resized = setTimeout(draw, 100); });
+
+  // Keys.
+  const rows = () => $$("main tbody tr[data-id]");
+  const move = (by) => {
+    const all = rows(), at = all.findIndex((tr) => tr.classList.contains("chosen"));
+    const next = all[Math.max(0, Math.min(all.length - 1, at + by))];
+    if (!next) return;
+    all[at]?.classList.remove("chosen");
+    next.classList.add("chosen");
+    next.scrollIntoView({ block: "nearest" });
+    $("a", next).focus({ preventScroll: true });
+  };
+  const keys = {
+    "/": () => $(".search input").focus(),
+    "?": () => $("#keys").showModal(),
+    p: () => pause(!paused),
+    j: () => move(1),
+    k: () => move(-1),
+  };
+  ["/", "/decisions", "/hosts", "/check", "/clients", "/settings"].forEach((path, i) => { keys[i + 1] = () => { location.href = path; }; });
+  addEventListener("keydown", (e) => {
+    if (e.ctrlKey || e.metaKey || e.altKey || e.target.closest("input, textarea, select, dialog[open]")) return;
+    const act = keys[e.key];
+    if (act) { e.preventDefault(); act(); }
+  });
+
+  addEventListener("DOMContentLoaded", () => {
+    localise(document);
+    draw();
+    listen();
+    $("#pause").addEventListener("click", () => pause(!paused));
+    $("#new")?.addEventListener("click", showNew);
+    document.addEventListener("htmx:after:swap", () => { localise(document); draw(); });
+  });
+})();

@@ -59,8 +59,8 @@ type Reader interface {
 	// File returns the robots.txt on which r rests, with its body, or ErrNoFile.
 	File(ctx context.Context, r *Record) (*File, error)
 
-	// Files returns the versions of the robots.txt of all origins of a canonical host without their bodies, the oldest
-	// first.
+	// Files returns the versions of the robots.txt of all origins of a canonical host without their bodies, in order of
+	// their first fetches.
 	Files(ctx context.Context, host string) ([]File, error)
 
 	// Body returns the body with this SHA-256, in lower-case hexadecimal, or ErrNoFile, or ErrChanged.
@@ -70,9 +70,10 @@ type Reader interface {
 	Policy(ctx context.Context, sha256 string) ([]byte, error)
 }
 
-// File is a version of the robots.txt of an origin. A version ends if the body, the status or the state changes.
+// File is a version of the robots.txt of an origin. A version begins with a fetch whose body, status, state or redirects
+// differ from the version before. So a file that returns to an earlier text has one more version.
 type File struct {
-	robots.Answer           // of the first fetch that gave it
+	robots.Answer           // of the first fetch; a 304 that validates a version belongs to it
 	State         string    // see robots.Snapshot.State
 	Header        string    // fields about the type, version and lifetime of the response, as lines of HTTP/1.1
 	Size          int       // of the body, in bytes

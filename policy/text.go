@@ -267,6 +267,9 @@ func (p *Policy) Client(name string) (Client, bool) {
 	return p.options.Clients[i], true
 }
 
+// Usage returns Options.Usage.
+func (p *Policy) Usage() Usage { return p.options.Usage }
+
 // Queries returns Options.Queries.
 func (p *Policy) Queries() string { return p.options.Queries }
 

@@ -8,6 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,21 +21,25 @@ import (
 	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
 
-// fileKey identifies a version of a robots.txt.
+// fileKey identifies the result of a fetch of a robots.txt.
 type fileKey struct {
 	origin, sha256 string
 	status         int64
 	state          string
+	fetched        int64
 }
+
+// period has the arrival of the first and the last record that a process has noted for a file, in microseconds.
+type period struct{ first, last int64 }
 
 // evidenceCache has the evidence that is in the tables. Records.mu guards it.
 type evidenceCache struct {
-	files    map[fileKey]int64 // the time of a recent last_seen, in microseconds
-	policies map[string]int64  // the day of used
+	files    map[fileKey]period
+	policies map[string]int64 // the day of used
 }
 
 func newEvidenceCache() evidenceCache {
-	return evidenceCache{files: make(map[fileKey]int64), policies: make(map[string]int64)}
+	return evidenceCache{files: make(map[fileKey]period), policies: make(map[string]int64)}
 }
 
 func (c *evidenceCache) forget() { *c = newEvidenceCache() }
@@ -74,26 +81,34 @@ func (b *batch) addPolicy(ctx context.Context, tx *sql.Tx, p *policy.Policy, day
 }
 
 const (
-	addFileSQL = `INSERT INTO files (hash, used, origin, host, sha256, status, state, availability, flags, truncated, content_type,
-	redirects, header, cause, fetched, size, first_seen, last_seen) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (hash) DO UPDATE SET used = max(files.used, excluded.used), last_seen = max(files.last_seen, excluded.last_seen)`
+	addFileSQL = `INSERT INTO files (used, origin, host, sha256, status, state, availability, flags, truncated, content_type,
+	redirects, header, cause, fetched, size, first_seen, last_seen) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	// findFileSQL finds the version to which a fetch belongs if same is 1: the last one that began before. A copy that stays
+	// in use after a failure has the time of its own fetch, so versions can begin at the same time.
+	findFileSQL = `SELECT id, same FROM (SELECT id, fetched, CASE WHEN sha256 = ? AND status = ? AND state = ? AND redirects = ?
+	THEN 1 ELSE 0 END AS same FROM files WHERE origin = ? AND fetched <= ?) AS f
+	ORDER BY fetched DESC, CASE WHEN fetched = ? THEN same ELSE 0 END DESC, id DESC LIMIT 1`
+	fileSeenSQL = "UPDATE files SET used = max(used, ?), first_seen = min(first_seen, ?), last_seen = max(last_seen, ?) WHERE id = ?"
+
 	bodyUsedSQL      = "UPDATE bodies SET used = max(used, ?) WHERE sha256 = ?"
 	addRecordBodySQL = "INSERT INTO bodies (sha256, used, client, deflated, body) VALUES (?, ?, ?, ?, ?)"
 )
 
+// addFile keeps the version of snap, and notes that e refers to it. It writes last_seen once a minute: see lastSeen.
 func (b *batch) addFile(ctx context.Context, tx *sql.Tx, e *audit.Entry, snap *robots.Snapshot) error {
-	key := fileKey{snap.Origin.String(), snap.SHA256, int64(snap.Status), snap.State()}
-	at := e.ID.Time()
-	seen, ok := b.known.files[key]
-	if ok && at.UnixMicro()-seen < seenEvery {
+	key := fileKey{
+		snap.Origin.String(), snap.SHA256, fileStatus(snap.Status, snap.State()), snap.State(), micros(snap.Fetched),
+	}
+	at := e.ID.Time().UnixMicro()
+	seen, known := b.known.files[key]
+	if known && at >= seen.first && at-seen.last < seenEvery {
 		return nil
 	}
-	day := dayOf(at)
-	_, err := tx.ExecContext(ctx, addFileSQL, hashOfValues([]any{key.origin, key.sha256, key.status, key.state}), day, key.origin,
-		snap.Origin.Host(), key.sha256, key.status, key.state, int64(snap.Availability), snap.Flags.String(), snap.Truncated,
-		snap.ContentType, listText(audit.MaskedURLs(snap.Redirects)), headerLines(snap), snap.Cause, micros(snap.Fetched), len(snap.Body), at.UnixMicro(),
-		at.UnixMicro())
-	if err != nil {
+	if !known {
+		seen = period{at, at}
+	}
+	day := dayOf(e.ID.Time())
+	if err := b.addVersion(ctx, tx, key, snap, at, day); err != nil {
 		return err
 	}
 	if snap.SHA256 != "" {
@@ -104,8 +119,39 @@ func (b *batch) addFile(ctx context.Context, tx *sql.Tx, e *audit.Entry, snap *r
 	if len(b.known.files) >= maxKnown {
 		clear(b.known.files)
 	}
-	b.known.files[key] = at.UnixMicro()
+	b.known.files[key] = period{min(seen.first, at), max(seen.last, at)}
 	return nil
+}
+
+// addVersion adds a version that begins with snap, unless snap belongs to the version before.
+func (b *batch) addVersion(ctx context.Context, tx *sql.Tx, key fileKey, snap *robots.Snapshot, at, day int64) error {
+	redirects := listText(audit.MaskedURLs(snap.Redirects))
+	var id int64
+	var same bool
+	err := tx.QueryRowContext(
+		ctx, findFileSQL, key.sha256, key.status, key.state, redirects, key.origin, key.fetched, key.fetched,
+	).Scan(&id, &same)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	if same {
+		_, err = tx.ExecContext(ctx, fileSeenSQL, day, at, at, id)
+		return err
+	}
+	_, err = tx.ExecContext(
+		ctx, addFileSQL, day, key.origin, snap.Origin.Host(), key.sha256, key.status, key.state, int64(snap.Availability),
+		snap.Flags.String(), snap.Truncated, snap.ContentType, redirects, headerLines(snap), snap.Cause, key.fetched,
+		len(snap.Body), at, at,
+	)
+	return err
+}
+
+// fileStatus returns the status of a version. A 304 belongs to the version that it validates.
+func fileStatus(status int, state string) int64 {
+	if status == http.StatusNotModified && state != "stale" {
+		return http.StatusOK
+	}
+	return int64(status)
 }
 
 // headerLines returns the header fields of the response that say what the file is and for how long it may be used.
@@ -259,11 +305,56 @@ func scanFile(rows *sql.Rows) (f audit.File, err error) {
 	return f, err
 }
 
-// Files returns the versions of the robots.txt of all origins of a canonical host without their bodies, the oldest
-// first.
-func (r *Records) Files(ctx context.Context, host string) ([]audit.File, error) {
-	files, err := list(ctx, r.read, scanFile, "SELECT "+fileColumns+" FROM files WHERE host = ? ORDER BY first_seen, id", host)
-	return files, r.fail("listing the robots.txt files of "+host, err)
+// Files returns the versions of the robots.txt of all origins of a canonical host without their bodies, in order of their
+// first fetches.
+func (r *Records) Files(ctx context.Context, host string) (files []audit.File, err error) {
+	defer func() { err = r.fail("listing the robots.txt files of "+host, err) }()
+	rows, err := list(ctx, r.read, scanFile, "SELECT "+fileColumns+" FROM files WHERE host = ? ORDER BY fetched, first_seen, id", host)
+	if err != nil {
+		return nil, err
+	}
+	latest := make(map[origin.Origin]int) // index in files
+	for i := range rows {
+		f := &rows[i]
+		if f.LastSeen, err = r.lastSeen(ctx, f, rows[i+1:]); err != nil {
+			return nil, err
+		}
+		if at, ok := latest[f.Origin]; ok && sameVersion(&files[at], f) { // its first record was written later
+			files[at].LastSeen = f.LastSeen
+			continue
+		}
+		latest[f.Origin] = len(files)
+		files = append(files, *f)
+	}
+	return files, nil
+}
+
+func sameVersion(a, b *audit.File) bool {
+	return a.SHA256 == b.SHA256 && a.Status == b.Status && a.State == b.State && slices.Equal(a.Redirects, b.Redirects)
+}
+
+const lastSeenSQL = `SELECT coalesce(max(r.id), 0) FROM records r JOIN verdicts v ON v.id = r.verdict
+WHERE r.target IN (SELECT id FROM targets WHERE scheme = ? AND host = ? AND port = ?) AND r.id > ? AND r.id < ?
+	AND v.robots_sha256 = ? AND v.robots_state = ? AND v.robots_fetched_at >= ? AND v.robots_fetched_at < ?
+	AND CASE WHEN v.robots_status = 304 AND v.robots_state <> 'stale' THEN 200 ELSE v.robots_status END = ?`
+
+// lastSeen returns the arrival of the last record that refers to f, of which the table has the minute. later are the
+// files after f.
+func (r *Records) lastSeen(ctx context.Context, f *audit.File, later []audit.File) (time.Time, error) {
+	end := int64(math.MaxInt64)
+	next := slices.IndexFunc(later, func(n audit.File) bool { return n.Origin == f.Origin && n.Fetched.After(f.Fetched) })
+	if next >= 0 {
+		end = micros(later[next].Fetched)
+	}
+	var last audit.ID
+	err := r.read.QueryRowContext(
+		ctx, lastSeenSQL, f.Origin.Scheme(), f.Origin.Host(), int64(f.Origin.Port()), int64(audit.IDAt(f.LastSeen)),
+		int64(audit.IDAt(f.LastSeen.Add(time.Duration(seenEvery)*time.Microsecond))), f.SHA256, f.State, micros(f.Fetched), end, int64(f.Status),
+	).Scan((*int64)(&last))
+	if err != nil || last == 0 {
+		return f.LastSeen, err
+	}
+	return last.Time(), nil
 }
 
 // File returns the robots.txt on which rec rests, with its body, or audit.ErrNoFile.
@@ -286,10 +377,13 @@ func (r *Records) File(ctx context.Context, rec *audit.Record) (*audit.File, err
 	return f, err
 }
 
-// filesOf returns the file of rec if it is that of the origin.
+// filesOf returns the version of the file of an origin on which rec rests: the last that began before the fetch, or else
+// another one with the same text.
 func (r *Records) filesOf(ctx context.Context, rec *audit.Record, origin string) ([]audit.File, error) {
-	hash := hashOfValues([]any{origin, rec.RobotsSHA256, int64(rec.RobotsStatus), rec.RobotsState})
-	return list(ctx, r.read, scanFile, "SELECT "+fileColumns+" FROM files WHERE hash = ?", hash)
+	return list(ctx, r.read, scanFile, "SELECT "+fileColumns+` FROM files
+		WHERE origin = ? AND sha256 = ? AND status = ? AND state = ?
+		ORDER BY CASE WHEN fetched <= ? THEN 0 ELSE 1 END, fetched DESC, id DESC LIMIT 1`,
+		origin, rec.RobotsSHA256, fileStatus(rec.RobotsStatus, rec.RobotsState), rec.RobotsState, micros(rec.RobotsFetchedAt))
 }
 
 // Policy returns the text of the policy with this SHA-256, in lower-case hexadecimal, or audit.ErrNoPolicy.

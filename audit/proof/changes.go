@@ -12,6 +12,7 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 
 	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/policy"
 )
 
 // Change is a version of the robots.txt of an origin, and its difference to the version before.
@@ -41,7 +42,8 @@ type Line struct {
 
 // Changes returns all versions of the robots.txt files of f.Host, a host and not a pattern, the newest of each origin
 // first. It judges the recorded requests that f selects by each version, without exemptions, interventions and modes,
-// to count how many of them each change decides otherwise. f.Since and f.Until select requests, not versions.
+// to count how many of them each change decides otherwise. Preferences count if the policy of the request enforced them
+// and is kept. f.Since and f.Until select requests, not versions.
 func Changes(ctx context.Context, r audit.Reader, f audit.Filter) ([]Change, error) {
 	files, err := r.Files(ctx, f.Host)
 	if err != nil {
@@ -53,21 +55,28 @@ func Changes(ctx context.Context, r audit.Reader, f audit.Filter) ([]Change, err
 		name := files[i].Origin.String()
 		h := byOrigin[name]
 		if h == nil {
-			h = &history{origin: name}
+			h = &history{origin: name, known: map[judgeKey]*judge{}}
 			byOrigin[name], histories = h, append(histories, h)
 		}
 		if err := h.add(ctx, r, &files[i]); err != nil {
 			return nil, err
 		}
 	}
+	usage := usages{}
 	for rec, err := range r.Records(ctx, f) {
 		if err != nil {
 			return nil, err
 		}
-		if h := byOrigin[originOf(rec)]; h != nil {
-			if err := h.judge(rec); err != nil {
-				return nil, err
-			}
+		h := byOrigin[originOf(rec)]
+		if h == nil {
+			continue
+		}
+		u, err := usage.of(ctx, r, rec.PolicySHA256)
+		if err == nil {
+			err = h.judge(rec, u)
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	var changes []Change
@@ -78,12 +87,42 @@ func Changes(ctx context.Context, r audit.Reader, f audit.Filter) ([]Change, err
 	return changes, nil
 }
 
+// usages are those of policies, by their SHA-256.
+type usages map[string]policy.Usage
+
+func (u usages) of(ctx context.Context, r audit.Reader, sha string) (policy.Usage, error) {
+	if usage, ok := u[sha]; ok || sha == "" {
+		return usage, nil
+	}
+	text, err := r.Policy(ctx, sha)
+	if errors.Is(err, audit.ErrNoPolicy) {
+		u[sha] = policy.UsageRecord
+		return policy.UsageRecord, nil
+	}
+	if err != nil {
+		return policy.UsageRecord, err
+	}
+	p, err := policy.Parse(text)
+	if err != nil {
+		return policy.UsageRecord, fmt.Errorf("the policy %s: %w", sha, err)
+	}
+	u[sha] = p.Usage()
+	return p.Usage(), nil
+}
+
 // history has the versions of one origin, the oldest first.
 type history struct {
 	origin  string
 	changes []Change
-	judges  []*judge // of the changes; nil without a body
-	last    []byte   // body
+	judges  []*judge            // of the changes; nil without a body
+	known   map[judgeKey]*judge // a file that returns to an earlier text is judged once
+	last    []byte              // body
+}
+
+// judgeKey identifies what a judge decides by.
+type judgeKey struct {
+	sha256, state string
+	status        int
 }
 
 // add adds the next version.
@@ -96,10 +135,12 @@ func (h *history) add(ctx context.Context, r audit.Reader, f *audit.File) error 
 	if f.SHA256 != "" {
 		f.Body, err = r.Body(ctx, f.SHA256)
 	}
-	var j *judge
+	key := judgeKey{f.SHA256, f.State, f.Status}
+	j := h.known[key]
 	switch {
-	case err == nil:
+	case err == nil && j == nil:
 		j, err = newJudge(f)
+		h.known[key] = j
 	case errors.Is(err, audit.ErrNoFile):
 		c.Missing, err = true, nil
 	}
@@ -117,13 +158,13 @@ func (h *history) add(ctx context.Context, r audit.Reader, f *audit.File) error 
 }
 
 // judge judges rec by all versions.
-func (h *history) judge(rec *audit.Record) error {
+func (h *history) judge(rec *audit.Record, usage policy.Usage) error {
 	before := false
 	for i, j := range h.judges {
 		if j == nil {
 			continue
 		}
-		allowed, err := j.allows(rec)
+		allowed, err := j.allows(rec, usage)
 		if errors.Is(err, errUnjudged) {
 			return nil
 		}

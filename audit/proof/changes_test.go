@@ -10,6 +10,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/audit/proof"
 	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/robots"
 )
 
@@ -94,5 +95,63 @@ func TestChanges(t *testing.T) {
 	}
 	if want := "--- version 1\n+++ version 2\n@@ -1,2 +1,4 @@\n User-agent: *\n Disallow: /private/\n+Disallow: /search?q=\n+--- version 1\n"; texts[4] != want {
 		t.Errorf("the diff of version 2 is\n%swant\n%s", texts[4], want)
+	}
+}
+
+// A file that returns to an earlier text has a version more, and its difference is that to the version before.
+func TestChangesBackAndForth(t *testing.T) {
+	m := &memory{
+		files: []audit.File{file(t, "open", 0), file(t, "closed", 10), file(t, "open", 20), file(t, "other", 30)},
+		bodies: map[string]string{
+			"open": "User-agent: *\nAllow: /\n", "closed": "User-agent: *\nDisallow: /\n", "other": "User-agent: *\nDisallow: /new\n",
+		},
+		records: []audit.Record{get(1, "/"), get(2, "/new")},
+	}
+	got, err := proof.Changes(t.Context(), m, audit.Filter{})
+	if err != nil || len(got) != 4 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	for i, want := range []struct {
+		removed          string
+		refused, allowed int64
+	}{{"Allow: /", 1, 0}, {"Disallow: /", 0, 2}, {"Allow: /", 2, 0}} {
+		c := got[i]
+		if len(c.Removed) != 1 || c.Removed[0].Text != want.removed || c.Judged != 2 || c.Refused != want.refused || c.Allowed != want.allowed {
+			t.Errorf("version %d: %+v", c.Version, c)
+		}
+	}
+}
+
+// Preferences count for the requests whose policy enforced them.
+func TestChangesOfPreferences(t *testing.T) {
+	enforce, err := policy.New(policy.Options{Usage: policy.UsageEnforce})
+	if err != nil {
+		t.Fatal(err)
+	}
+	record, err := policy.New(policy.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	train := func(p *policy.Policy) func(*audit.Record) {
+		return func(r *audit.Record) { r.Purpose, r.PolicySHA256 = "train-ai", p.SHA256() }
+	}
+	m := &memory{
+		files: []audit.File{file(t, "one", 0), file(t, "two", 10)},
+		bodies: map[string]string{
+			"one": "User-agent: *\nAllow: /\n", "two": "User-agent: *\nContent-Signal: ai-train=no\nAllow: /\n",
+		},
+		policies: map[string][]byte{enforce.SHA256(): enforce.Text(), record.SHA256(): record.Text()},
+		records: []audit.Record{
+			get(1, "/", train(enforce)), get(2, "/", train(record)),
+			get(3, "/", train(enforce), func(r *audit.Record) { r.Purpose = "search" }),
+			get(4, "/", train(enforce), func(r *audit.Record) { r.PolicySHA256 = "lost" }),
+		},
+	}
+	got, err := proof.Changes(t.Context(), m, audit.Filter{})
+	if err != nil || len(got) != 2 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if got[0].Judged != 4 || got[0].Refused != 1 {
+		t.Errorf("version 2 would refuse %d of %d requests, want 1 of 4", got[0].Refused, got[0].Judged)
 	}
 }

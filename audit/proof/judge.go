@@ -14,23 +14,42 @@ import (
 )
 
 // judge decides what a version of a robots.txt says about recorded requests, without exemptions, interventions and
-// modes: as policy.Policy.Judge does under an empty configuration.
+// modes: as policy.Policy.Judge does under a configuration that sets no more than the usage.
 type judge struct {
-	snap   *robots.Snapshot
-	policy *policy.Policy
+	snap     *robots.Snapshot
+	policies [2]*policy.Policy // by their policy.Usage
+
+	judged  audit.ID // the last record
+	allowed bool
+	err     error
 }
 
 // newJudge returns a judge by f, which must have its body.
 func newJudge(f *audit.File) (*judge, error) {
-	p, err := policy.New(policy.Options{Mode: policy.Enforce})
-	return &judge{robots.NewSnapshot(f.Answer), p}, err
+	j := &judge{snap: robots.NewSnapshot(f.Answer)}
+	for usage := range j.policies {
+		p, err := policy.New(policy.Options{Mode: policy.Enforce, Usage: policy.Usage(usage)})
+		if err != nil {
+			return nil, err
+		}
+		j.policies[usage] = p
+	}
+	return j, nil
 }
 
 // errUnjudged marks records that no robots.txt decides: those of other requests than GET /path at an origin.
 var errUnjudged = errors.New("the record has no request that a robots.txt decides")
 
-// allows reports whether the file permits the request of r.
-func (j *judge) allows(r *audit.Record) (bool, error) {
+// allows reports whether the file permits the request of r under usage.
+func (j *judge) allows(r *audit.Record, usage policy.Usage) (bool, error) {
+	if j.judged != r.ID || r.ID == 0 {
+		j.allowed, j.err = j.judge(r, usage)
+		j.judged = r.ID
+	}
+	return j.allowed, j.err
+}
+
+func (j *judge) judge(r *audit.Record, usage policy.Usage) (bool, error) {
 	o, err := newOrigin(r)
 	if err != nil {
 		return false, errUnjudged
@@ -40,13 +59,13 @@ func (j *judge) allows(r *audit.Record) (bool, error) {
 		return false, fmt.Errorf("record %s: %w", r.ID, err)
 	}
 	req := policy.Request{
-		Client: policy.Client{Name: r.Client, Dialect: &dialect}, Origin: o, Target: target(r),
+		Client: policy.Client{Name: r.Client, Dialect: &dialect, Purpose: policy.Purpose(r.Purpose)}, Origin: o, Target: target(r),
 		UserAgent: cmp.Or(r.SentUserAgent, r.UserAgent), Tunnel: r.Via == audit.Tunnel,
 	}
 	if r.ProductToken != "" && r.ProductToken != "*" {
 		req.Client.ProductToken = r.ProductToken
 	}
-	return j.policy.Judge(req, j.snap, time.Time{}).Action == policy.Forward, nil
+	return j.policies[usage].Judge(req, j.snap, time.Time{}).Action == policy.Forward, nil
 }
 
 func newOrigin(r *audit.Record) (origin.Origin, error) { return origin.New(r.Scheme, r.Host, r.Port) }

@@ -12,9 +12,10 @@ import (
 // memory is an audit.Reader of some records. Methods that it does not have panic.
 type memory struct {
 	audit.Reader
-	records []audit.Record
-	files   []audit.File
-	bodies  map[string]string
+	records  []audit.Record
+	files    []audit.File
+	bodies   map[string]string
+	policies map[string][]byte
 }
 
 func (m *memory) Records(_ context.Context, f audit.Filter) iter.Seq2[*audit.Record, error] {
@@ -40,4 +41,11 @@ func (m *memory) Body(_ context.Context, sha string) ([]byte, error) {
 		return []byte(body), nil
 	}
 	return nil, audit.ErrNoFile
+}
+
+func (m *memory) Policy(_ context.Context, sha string) ([]byte, error) {
+	if text, ok := m.policies[sha]; ok {
+		return text, nil
+	}
+	return nil, audit.ErrNoPolicy
 }

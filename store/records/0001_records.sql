@@ -65,15 +65,18 @@ CREATE TABLE hours (
 ) STRICT, WITHOUT ROWID;
 
 
--- A version of the robots.txt of an origin. first_seen and last_seen are microseconds since 1970.
+-- A version of the robots.txt of an origin. It begins with a fetch whose text, status, state or redirects differ from the
+-- version before. fetched is the time of its first fetch, first_seen and last_seen are the arrival of records that refer to
+-- it, in microseconds since 1970; last_seen is exact to a minute.
 CREATE TABLE files (
-	id INTEGER PRIMARY KEY AUTOINCREMENT, hash BLOB NOT NULL UNIQUE, used INTEGER NOT NULL,
+	id INTEGER PRIMARY KEY AUTOINCREMENT, used INTEGER NOT NULL,
 	origin TEXT NOT NULL, host TEXT NOT NULL, sha256 TEXT NOT NULL, status INTEGER NOT NULL, state TEXT NOT NULL,
 	availability INTEGER NOT NULL, flags TEXT NOT NULL, truncated INTEGER NOT NULL, content_type TEXT NOT NULL,
 	redirects TEXT NOT NULL, header TEXT NOT NULL, cause TEXT NOT NULL, fetched INTEGER NOT NULL, size INTEGER NOT NULL,
 	first_seen INTEGER NOT NULL, last_seen INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX files_by_host ON files (host);
+CREATE INDEX files_by_fetch ON files (origin, fetched);
 
 -- client is charged for the bytes of the body; shares sums them up.
 CREATE TABLE bodies (

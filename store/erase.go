@@ -1,8 +1,10 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -27,6 +29,7 @@ type Erased struct {
 	Number      int64 `json:"erasure"` // 0: nothing was erased
 	Records     int   `json:"records"`
 	Overwritten bool  `json:"overwritten"` // the file and its log have no copies of the erased bytes
+	Policies    int   `json:"policies"`    // texts that other records rest on, and that name the client
 }
 
 // errNoClient keeps Erase from removing all records.
@@ -47,7 +50,8 @@ func (r *Records) Erasable(ctx context.Context, o EraseOptions) ([]audit.ID, err
 }
 
 // Erase removes the records of a client, their part of the counts, and texts that no other record has: the client's name,
-// addresses, tags and User-Agents. Their hashes stay, and the erasure is kept with its reason, so that audit/seal can
+// addresses, tags and User-Agents, and the policies by which it was judged. Policies of other records stay, with the names
+// of all clients of their time. The hashes of the records stay, and the erasure is kept with its reason, so that audit/seal can
 // tell an erasure from a removal. It works in small steps, after it has written the erasure; if it fails, call it again.
 // At its end it rewrites the file, unless o.Keep, since SQLite leaves copies of what it moves; writers wait meanwhile.
 //
@@ -71,6 +75,9 @@ func (r *Records) Erase(ctx context.Context, o EraseOptions) (e Erased, err erro
 		e.Records += len(part)
 	}
 	if err = r.eraseTexts(ctx, candidates); err != nil {
+		return e, err
+	}
+	if e.Policies, err = r.policiesNaming(ctx, o.Client); err != nil {
 		return e, err
 	}
 	if o.Keep {
@@ -101,14 +108,16 @@ func (r *Records) addErasure(ctx context.Context, o EraseOptions, ids []audit.ID
 
 // erasedTexts are rows of dictionaries that erased records had. They go if no other record has them.
 type erasedTexts struct {
-	client           string // whose name also goes from the bodies that it is charged for, if it has no records left
-	askers, outcomes map[int64]bool
-	names            map[string]bool
+	client string // whose name also goes from the bodies that it is charged for, if it has no records left
+	names  map[string]bool
+
+	askers, outcomes, verdicts map[int64]bool
 }
 
 func newErasedTexts(o EraseOptions) *erasedTexts {
 	return &erasedTexts{
-		client: o.Client, askers: make(map[int64]bool), outcomes: make(map[int64]bool), names: make(map[string]bool),
+		client: o.Client, names: make(map[string]bool),
+		askers: make(map[int64]bool), outcomes: make(map[int64]bool), verdicts: make(map[int64]bool),
 	}
 }
 
@@ -162,8 +171,8 @@ func (b *batch) uncount(ctx context.Context, tx *sql.Tx, w *row, texts *erasedTe
 	if err != nil {
 		return err
 	}
-	texts.askers[w.asker], texts.outcomes[w.outcome] = true, true
-	texts.names[rec.Client], texts.names[rec.Agent] = true, true
+	texts.askers[w.asker], texts.outcomes[w.outcome], texts.verdicts[w.verdict] = true, true, true
+	texts.names[rec.Client], texts.names[rec.Agent], texts.names[audit.RuleText(rec.RuleLine, rec.Rule)] = true, true, true
 	if rec.Via == audit.Robots {
 		return nil
 	}
@@ -197,6 +206,12 @@ func (r *Records) eraseTexts(ctx context.Context, texts *erasedTexts) error {
 		if err := dropUnused(ctx, tx, "outcomes", "outcome", texts.outcomes); err != nil {
 			return err
 		}
+		if err := dropUnused(ctx, tx, "verdicts", "verdict", texts.verdicts); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, dropPoliciesSQL); err != nil {
+			return err
+		}
 		if err := r.dischargeClient(ctx, tx, texts.client); err != nil {
 			return err
 		}
@@ -207,6 +222,39 @@ func (r *Records) eraseTexts(ctx context.Context, texts *erasedTexts) error {
 		}
 		return nil
 	})
+}
+
+// dropPoliciesSQL removes the policies on which no record rests.
+const dropPoliciesSQL = `DELETE FROM policies WHERE sha256 NOT IN
+	(SELECT policy_sha256 FROM verdicts WHERE id IN (SELECT verdict FROM records))`
+
+// policiesNaming counts the policies that have client as a text.
+func (r *Records) policiesNaming(ctx context.Context, client string) (n int, err error) {
+	if client == "" {
+		return 0, nil
+	}
+	var name strings.Builder
+	e := json.NewEncoder(&name)
+	e.SetEscapeHTML(false) // as policy.Policy.Text has it
+	if err := e.Encode(client); err != nil {
+		return 0, err
+	}
+	quoted := []byte(strings.TrimSuffix(name.String(), "\n"))
+	rows, err := r.read.QueryContext(ctx, "SELECT body FROM policies")
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	var text sql.RawBytes
+	for rows.Next() {
+		if err := rows.Scan(&text); err != nil {
+			return 0, err
+		}
+		if bytes.Contains(text, quoted) {
+			n++
+		}
+	}
+	return n, rows.Err()
 }
 
 // dropUnused removes rows of a dictionary to which no record refers. It reads all records once.
@@ -266,7 +314,7 @@ var errLogInUse = errors.New("another process reads the file, so its log keeps c
 
 func (r *Records) overwrite(ctx context.Context) error {
 	if r.postgres != nil {
-		_, err := r.write.ExecContext(ctx, "VACUUM (FULL) records, askers, outcomes, names, hours, minutes, bodies, shares")
+		_, err := r.write.ExecContext(ctx, "VACUUM (FULL) records, askers, outcomes, verdicts, policies, names, hours, minutes, bodies, shares")
 		return err
 	}
 	if _, err := r.write.ExecContext(ctx, "VACUUM"); err != nil {

@@ -3,12 +3,14 @@ package store
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"testing"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/audit/seal"
+	"github.com/robotsproxy/robotsproxy/policy"
 )
 
 // TestErase erases a client. Its name, tag and path are not in any byte of the file and its log, the other client's
@@ -62,6 +64,46 @@ func TestErase(t *testing.T) {
 	s.seal(t)
 	if r := s.verify(t); !r.Sound() || r.ErasuresUnsealed != 0 || r.Sealed != 1501 {
 		t.Errorf("after the next seal: %+v", r)
+	}
+}
+
+func TestErasePolicies(t *testing.T) { onEach(t, checkErasePolicies) }
+
+// A policy stays while a record rests on it, and Erase says if such a policy names the client.
+func checkErasePolicies(t *testing.T, open opener) {
+	r := open(t, RecordsOptions{})
+	ctx := context.Background()
+	var policies []*policy.Policy
+	for _, mode := range []policy.Mode{policy.Enforce, policy.Report} {
+		p, err := policy.New(policy.Options{Mode: mode, Clients: []policy.Client{{Name: "lab<7>"}, {Name: "news"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		policies = append(policies, p)
+	}
+	entries := crawl(4, 1, time.Minute)
+	for i := range entries {
+		entries[i].Client = "lab<7>"
+		entries[i].SetPolicy(policies[i/2])
+	}
+	entries[3].Client = "news"
+	writeAll(t, r, entries)
+	e, err := r.Erase(ctx, EraseOptions{Client: "lab<7>", Reason: "asked"})
+	if err != nil || e.Records != 3 || e.Policies != 1 {
+		t.Errorf("Erase = %+v, %v", e, err)
+	}
+	if _, err := r.Policy(ctx, policies[0].SHA256()); !errors.Is(err, audit.ErrNoPolicy) {
+		t.Errorf("the policy of erased records: %v", err)
+	}
+	if _, err := r.Policy(ctx, policies[1].SHA256()); err != nil {
+		t.Errorf("the policy of a record: %v", err)
+	}
+	e, err = r.Erase(ctx, EraseOptions{Client: "news", Reason: "asked"})
+	if err != nil || e.Policies != 0 {
+		t.Errorf("Erase = %+v, %v", e, err)
+	}
+	if n := scanOne(t, r, "SELECT (SELECT count(*) FROM policies) + (SELECT count(*) FROM verdicts)"); n != 0 {
+		t.Errorf("%d policies and verdicts are left", n)
 	}
 }
 

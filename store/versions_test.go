@@ -39,8 +39,15 @@ func checkVersionsInOrder(t *testing.T, open opener) {
 		body   string
 		change func(*audit.Entry)
 	}{
-		{"A", nil}, {"B", nil}, {"A", nil}, {"A", nil}, {"A", func(e *audit.Entry) { e.Evidence.Robots.Status = 304 }},
-		{"C", nil}, {"C", move}, {"C", func(e *audit.Entry) { move(e); stale(e) }}, {"C", move},
+		{"A", nil},
+		{"B", nil},
+		{"A", nil},
+		{"A", nil},
+		{"A", func(e *audit.Entry) { e.Evidence.Robots.Status = 304 }},
+		{"C", nil},
+		{"C", move},
+		{"C", func(e *audit.Entry) { move(e); stale(e) }},
+		{"C", move},
 	} {
 		entries[i] = fetchOf(t, entries[i], f.body, f.change)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 
@@ -20,7 +21,9 @@ func newAuditDossier(std stdio) *cobra.Command {
 		Short: "Write one zip that answers the complaint of a site's owner",
 		Long: `Write one zip with all requests for a host, the robots.txt files that were in force, the proof of their spacing, and a page
 that explains them to a reader who does not know robotsproxy. The page needs no network. The same records give the same
-bytes.`,
+bytes.
+
+The exit status is 4, and no file is written, if no request for the host is recorded at any time.`,
 		Example: `  robotsproxy audit dossier a.example --since 30d
   robotsproxy audit dossier a.example --since 2026-11-01 --until 2026-11-08 -o complaint-812.zip`,
 	}
@@ -38,6 +41,9 @@ bytes.`,
 		return nil
 	})
 	c.answer(func(ctx context.Context, records audit.Reader, _ []string) error {
+		if err := checkKnown(ctx, records, c.filter.Host); err != nil {
+			return err
+		}
 		if out.path == "" {
 			out.path = "dossier-" + strings.ReplaceAll(c.filter.Host, ":", "_") + ".zip"
 		}
@@ -59,6 +65,15 @@ bytes.`,
 		return err
 	})
 	return cmd
+}
+
+// checkKnown returns an error if nothing is recorded about a host, at any time.
+func checkKnown(ctx context.Context, records audit.Reader, host string) error {
+	f := audit.Filter{Host: host, Vias: []audit.Via{audit.Plain, audit.Intercepted, audit.Tunnel, audit.Robots}, Limit: 1}
+	for _, err := range records.Records(ctx, f) {
+		return err
+	}
+	return &exitError{exitUnknown, fmt.Errorf("no request for %s is recorded, at any time: robotsproxy audit top hosts lists the hosts", host)}
 }
 
 // lastSeal returns the last checkpoint of the records as a file of a dossier, if they are sealed.

@@ -90,7 +90,8 @@ func newAuditErase(std stdio) *cobra.Command {
 		Use:   "erase --client NAME --reason TEXT",
 		Short: "Erase the records of one client",
 		Long: `Erase the records of a client, its part of the counts, and its name, addresses, tags and User-Agents. The file is then
-rewritten, so that no copy of an erased byte is left in it; writers wait meanwhile.
+rewritten, so that no copy of an erased byte is left in it; writers wait meanwhile. A policy text that names the client
+stays if records of other clients rest on it; the command says how many there are.
 
 The seals stay verifiable: the hashes of the records stay, and the time, the reason, the operator and the number of records
 are kept and sealed. The reason must not name the client. JSON lines, exports, logs and backups are not touched.`,
@@ -155,6 +156,10 @@ func (c *auditCommand) erase(ctx context.Context, cfg *config.Config, o store.Er
 	}
 	fmt.Fprintf(c.std.out, "Erased %s records. The next robotsproxy audit seal confirms it as erasure %d.\n",
 		auditview.Number(int64(e.Records)), e.Number)
+	if e.Policies > 0 {
+		c.say("robotsproxy: policy texts that name the client stay, since records of other clients rest on them: %s."+
+			" Each goes with the last of these records; new ones name the clients of the configuration.", auditview.Number(int64(e.Policies)))
+	}
 	c.warnOfLines(cfg)
 	return nil
 }

@@ -35,6 +35,8 @@ type Options struct {
 
 	Interventions admin.Interventions // if nil, hosts can not be stopped, slowed or bypassed
 	Exemptions    admin.Exemptions    // if nil, exemptions can not be added
+	Judge         Judge               // if nil, no URL can be checked
+	Settings      func() Settings     // if nil, the zero Settings
 }
 
 // Handler serves the pages. It is safe for concurrent use.
@@ -64,6 +66,9 @@ func (h *Handler) Register(mux *http.ServeMux) {
 	read := func(pattern string, show func(*view) error) { mux.Handle("GET "+pattern, h.reading(show)) }
 	read("/{$}", h.overview)
 	read("/decisions", h.decisions)
+	read("/check", h.check)
+	read("/clients", h.clients)
+	read("/settings", h.settings)
 	mux.Handle("GET /live", h.readable(http.HandlerFunc(h.live)))
 	mux.HandleFunc("GET /signin", h.signInForm)
 	mux.Handle("POST /signin", h.crossOrigin.Handler(http.HandlerFunc(h.signIn)))

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -97,7 +98,7 @@ type frame struct {
 	Mode    string
 	Search  string // text of the search field
 	Period  period
-	Periods []period
+	Periods []period // empty on a page without a period
 	URL     *url.URL
 	Signed  bool
 	Banners []banner
@@ -128,8 +129,12 @@ func (h *Handler) show(w http.ResponseWriter, r *http.Request, status int, title
 		f.Mode, f.Banners = state.Mode, h.banners(state, now)
 	}
 	f.Period, _ = readPeriod(r.URL.Query(), now) // faulty only on the page that says so
-	f.Periods = periods(r.URL.Query(), now)
-	f.Search = searchText(r.URL.Query())
+	if slices.Contains([]string{"/", "/decisions", "/hosts", "/clients"}, f.Current) {
+		f.Periods = periods(r.URL.Query(), now)
+	}
+	if f.Current == "/decisions" {
+		f.Search = searchText(r.URL.Query())
+	}
 	var b bytes.Buffer
 	if err := pages[name].ExecuteTemplate(&b, root, f); err != nil {
 		http.Error(w, "dashboard: "+err.Error(), http.StatusInternalServerError)

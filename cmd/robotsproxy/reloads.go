@@ -10,6 +10,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -33,6 +34,14 @@ type reloads struct {
 
 	mu     sync.Mutex  // held by reload
 	failed atomic.Bool // the last reload did
+	last   atomic.Pointer[lastReload]
+}
+
+// lastReload is the result of a reload.
+type lastReload struct {
+	at      time.Time
+	changes []settings.Change
+	err     error
 }
 
 // gauge returns the gauge of the last reload.
@@ -91,6 +100,7 @@ func (s *service) reload(why string) ([]settings.Change, error) {
 	defer s.notify(systemd.Ready)
 	changes, err := s.tryReload()
 	s.failed.Store(err != nil)
+	s.last.Store(&lastReload{time.Now(), changes, err})
 	if err != nil {
 		s.logFaults(why, err)
 		return nil, err
@@ -172,11 +182,15 @@ func (s *service) logChanges(why string, changes []settings.Change) {
 // reloadFor is reload for the admin API.
 func (s *service) reloadFor(why string) ([]admin.Change, error) {
 	changes, err := s.reload(why)
+	return adminChanges(changes), err
+}
+
+func adminChanges(changes []settings.Change) []admin.Change {
 	all := make([]admin.Change, len(changes))
 	for i, c := range changes {
 		all[i] = admin.Change{Key: c.Key, Text: c.String(), Restart: c.Restart}
 	}
-	return all, err
+	return all
 }
 
 func newReload(std stdio) *cobra.Command {

@@ -250,14 +250,6 @@ func (s *service) newAdmin(metrics *admin.Metrics) error {
 	return nil
 }
 
-// newDashboard returns the pages of the admin listener.
-func (s *service) newDashboard(token string) (*dashboard.Handler, error) {
-	return dashboard.New(dashboard.Options{
-		Token: token, Version: buildVersion(), Records: s.components.kept, Live: &s.live, State: s.state,
-		Store: string(s.cfg.Audit.Store), Interventions: s.components.interventions, Exemptions: s.components.exemptions,
-	})
-}
-
 // newPAC returns the handler of the PAC file on the admin listener.
 func newPAC(cfg *config.Config, proxyListener net.Listener) http.Handler {
 	address := onboarding.ProxyAddress(proxyListener.Addr())

@@ -82,6 +82,8 @@
     probe.remove();
     return c;
   };
+  const hour = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+  const day = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
   const names = ["allowed", "throttled", "blocked", "failed"];
   const tones = ["allowed", "delayed", "blocked", "error"];
   const charts = new Map();
@@ -109,7 +111,7 @@
       width, height: 200, legend: { show: false },
       cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false } },
       scales: { x: { time: true }, y: { range: (_, min, max) => [0, Math.max(4, max * 1.05)] } },
-      axes: [{ ...axis, grid: { show: false } }, { ...axis, size: 56, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 1e6, 1e7] }],
+      axes: [{ ...axis, grid: { show: false }, values: (_, at, __, ___, step) => at.map((s) => (step < 86400 ? hour : day).format(s * 1000)) }, { ...axis, size: 56, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 1e6, 1e7] }],
       series: [{}, ...tones.map((t) => ({ fill: colour(t), width: 0, paths: bars, points: { show: false } }))],
       hooks: {
         setCursor: [(u) => {

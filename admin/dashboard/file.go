@@ -1,0 +1,61 @@
+package dashboard
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/robotsproxy/robotsproxy/internal/safetext"
+)
+
+// line is a line of a robots.txt. The zero value stands for lines that are left out.
+type line struct {
+	N     int
+	Text  string
+	Class string // comment, hit, or "hit allow"
+}
+
+// maxLine bounds the text of a line, in bytes.
+const maxLine = 400
+
+// fileLines returns the lines of a robots.txt, of which hit decided. If around is not negative, it returns only so many
+// lines before and after it, and the line group.
+func fileLines(body []byte, hit, group int, allow bool, around int) (lines []line) {
+	n, left := 0, false
+	body = bytes.TrimPrefix(body, []byte("\ufeff"))
+	for text := range strings.SplitSeq(lineEnds.Replace(string(body)), "\n") {
+		n++
+		if around >= 0 && (n < hit-around || n > hit+around) && n != group {
+			if !left && n < hit {
+				lines = append(lines, line{})
+			}
+			left = true
+			continue
+		}
+		left = false
+		l := line{N: n, Text: safetext.Text(strings.ReplaceAll(cutBytes(text, maxLine), "\t", "    "))}
+		switch {
+		case n == hit && allow:
+			l.Class = "hit allow"
+		case n == hit:
+			l.Class = "hit"
+		case strings.HasPrefix(strings.TrimSpace(text), "#"):
+			l.Class = "comment"
+		}
+		lines = append(lines, l)
+	}
+	if last := len(lines) - 1; last >= 0 && lines[last].N == n && lines[last].Text == "" && n > 1 {
+		lines = lines[:last] // after the last end of line
+	}
+	return lines
+}
+
+// lineEnds are all forms of EOL (RFC 9309 section 2.2).
+var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")
+
+// cutBytes returns the first n bytes of s, and a mark if there are more.
+func cutBytes(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "…"
+}

@@ -144,6 +144,8 @@ func causeText(name string) string {
 		return "an earlier response took longer than the operator allows a request to hold back others, or was a lasting connection"
 	case proof.CauseOff:
 		return "an earlier request was exempt from all rules by the operator"
+	case proof.CauseNoDelay:
+		return "a crawler for which the site sets no delay had its turn at the same moment, and was faster"
 	case proof.CauseSpread:
 		return "the proxy's instances could not agree on turns for a while, and each kept a longer delay"
 	case "max_crawl_delay":

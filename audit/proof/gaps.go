@@ -46,7 +46,13 @@ const (
 	CauseReleased = "released" // an earlier request gave back its place before its end: release_after, a WebSocket or a tunnel
 	CauseOff      = "off"      // an earlier request was in mode off, and not paced
 	CauseSpread   = "spread"   // the instances could not share the lane, and each kept a longer Delay
+	// CauseNoDelay: requests of a crawler without a Delay had their places right after this one, and overtook it on the
+	// way. The gap since all others is long enough.
+	CauseNoDelay = "no-delay"
 )
+
+// together is the longest time by which requests that had their places at one moment are sent apart.
+const together = 100 * time.Millisecond
 
 // resolution is the precision of the times in records.
 const resolution = time.Microsecond
@@ -265,6 +271,10 @@ func (s *sending) gap() Gap {
 	if g.Required > 0 && g.Length < g.Required-resolution {
 		g.Cause = s.cause(counted)
 	}
+	if g.Violation() && s.place == held && l.settledBefore(s) {
+		g.Cause = CauseNoDelay
+		return g
+	}
 	sure := s.place == held && g.Required > 0 && s.deviation == "" && !s.fromStart && !l.counted.inexact &&
 		l.counted.instance == s.instance()
 	g.Contradiction = sure && g.Recorded > counted+resolution
@@ -301,6 +311,26 @@ type lane struct {
 	used    bool
 	all     mark // of all requests, until they ended
 	counted mark // of those that the lane knew, until they gave back their places
+
+	settled mark       // of all but recent, until they ended
+	recent  []*sending // without a Delay, and sent within together
+}
+
+// settledBefore reports whether the gap before s is long enough without the recent requests.
+func (l *lane) settledBefore(s *sending) bool {
+	l.settle(s.sent)
+	return len(l.recent) > 0 && s.since(&l.settled) >= s.required-resolution
+}
+
+// settle moves the requests that are not recent any more at a time.
+func (l *lane) settle(now time.Time) {
+	l.recent = slices.DeleteFunc(l.recent, func(s *sending) bool {
+		old := s.sent.Before(now.Add(-together))
+		if old {
+			l.settled.extend(s, s.ended, "")
+		}
+		return old
+	})
 }
 
 // mark is the latest use of a lane.
@@ -327,6 +357,12 @@ func (l *lane) use(s *sending) {
 		cause = CauseReleased
 	}
 	l.all.extend(s, s.ended, cause)
+	l.settle(s.sent)
+	if s.place == held && s.required == 0 {
+		l.recent = append(l.recent, s)
+	} else {
+		l.settled.extend(s, s.ended, cause)
+	}
 	switch s.place {
 	case held:
 		l.counted.extend(s, s.released, "")

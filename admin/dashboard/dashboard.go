@@ -33,10 +33,13 @@ type Options struct {
 	State   func() admin.State // of the proxy; if nil, the zero State
 	Store   string             // audit.store, for the text of a page without records
 
-	Interventions admin.Interventions // if nil, hosts can not be stopped, slowed or bypassed
-	Exemptions    admin.Exemptions    // if nil, exemptions can not be added
-	Judge         Judge               // if nil, no URL can be checked
-	Settings      func() Settings     // if nil, the zero Settings
+	Interventions admin.Interventions    // if nil, hosts can not be stopped, slowed or bypassed
+	Exemptions    admin.Exemptions       // if nil, exemptions can not be added
+	Files         admin.Files            // the robots.txt files in force; if nil, no page shows them
+	History       admin.History          // required with Files
+	Lane          func(host string) Lane // of a canonical host, now; if nil, no queue is shown
+	Judge         Judge                  // if nil, no URL can be checked
+	Settings      func() Settings        // if nil, the zero Settings
 }
 
 // Handler serves the pages. It is safe for concurrent use.
@@ -66,6 +69,8 @@ func (h *Handler) Register(mux *http.ServeMux) {
 	read := func(pattern string, show func(*view) error) { mux.Handle("GET "+pattern, h.reading(show)) }
 	read("/{$}", h.overview)
 	read("/decisions", h.decisions)
+	read("/hosts", h.hosts)
+	read("/hosts/{host}", h.host)
 	read("/check", h.check)
 	read("/clients", h.clients)
 	read("/settings", h.settings)

@@ -59,3 +59,26 @@ func cutBytes(s string, n int) string {
 	}
 	return strings.ToValidUTF8(s[:n], "") + "…"
 }
+
+// diffLines returns the lines of a difference in the unified format.
+func diffLines(text string) (lines []line) {
+	for l := range strings.Lines(text) {
+		class := ""
+		switch l[0] {
+		case '+':
+			class = "added"
+		case '-':
+			class = "removed"
+		case '@', 'd':
+			class = "gap"
+		}
+		if len(lines) == maxDiff {
+			return append(lines, line{Text: "…\n", Class: "gap"})
+		}
+		lines = append(lines, line{Text: safetext.Text(cutBytes(strings.TrimRight(l, "\r\n"), maxLine)) + "\n", Class: class})
+	}
+	return lines
+}
+
+// maxDiff bounds the lines of a difference.
+const maxDiff = 500

@@ -29,6 +29,10 @@ var functions = template.FuncMap{
 	"link":     link,
 	"percent":  percent,
 	"json":     asJSON,
+	"orders": func() map[string]string {
+		return map[string]string{"requests": "Most requests", "blocked": "Most blocked", "waited": "Longest waits", "host": "By name"}
+	},
+	"diffLines": diffLines,
 }
 
 // asJSON returns v for an attribute of an element.

@@ -16,7 +16,8 @@ func (s *service) newDashboard(token string) (*dashboard.Handler, error) {
 	return dashboard.New(dashboard.Options{
 		Token: token, Version: buildVersion(), Records: s.components.kept, Live: &s.live, State: s.state,
 		Store: string(s.cfg.Audit.Store), Interventions: s.components.interventions, Exemptions: s.components.exemptions,
-		Judge: judge{s.components}, Settings: s.settings,
+		Files: s.components.files, History: history{s.components.pastFiles(), s.components.files.Unsaved},
+		Lane: judge{s.components}.lane, Judge: judge{s.components}, Settings: s.settings,
 	})
 }
 
@@ -46,6 +47,16 @@ func (j judge) Wait(host string, delay time.Duration) time.Duration {
 		wait += max(0, lane.Last.Add(delay).Sub(now))
 	}
 	return max(wait, lane.PausedUntil.Sub(now)).Truncate(100 * time.Millisecond)
+}
+
+// lane returns the queue of a host.
+func (j judge) lane(host string) dashboard.Lane {
+	key, ok := j.lastLane(j.control.config(), host)
+	if !ok {
+		return dashboard.Lane{}
+	}
+	v, _ := j.limiter.Peek(key)
+	return dashboard.Lane{Waiting: v.Waiting, InFlight: v.InFlight, Floor: v.Floor, PausedUntil: v.PausedUntil, PauseSource: string(v.PauseSource)}
 }
 
 // settings returns how the proxy runs.

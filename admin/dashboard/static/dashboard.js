@@ -90,6 +90,7 @@
   const draw = () => {
     for (const [figure, plot] of charts) if (!figure.isConnected) { plot.destroy(); charts.delete(figure); }
     for (const figure of $$("[data-chart]")) timeline(figure);
+    for (const figure of $$("[data-spacing]")) spacing(figure);
   };
   const timeline = (figure) => {
     const { step, times, series } = JSON.parse(figure.dataset.chart);
@@ -138,6 +139,45 @@
       const time = (s) => new Date(s * 1000).toISOString().replace(/\.\d+/, "");
       location.href = figure.dataset.link + "?" + new URLSearchParams({ since: time(times[i]), until: time(times[i] + step) });
     });
+    figure.append(tip);
+    charts.set(figure, plot);
+  };
+  // The gaps between requests, as dots on a logarithmic scale, and the required Delay as a line.
+  const spacing = (figure) => {
+    const { times, gaps, required, kinds } = JSON.parse(figure.dataset.spacing);
+    const of = (kind) => gaps.map((g, i) => (kinds[i] === kind ? g : null));
+    const width = figure.clientWidth - 16;
+    const old = charts.get(figure);
+    if (old) { old.setSize({ width, height: 240 }); return; }
+    const axis = { stroke: colour("muted"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
+    const dots = (tone, size) => ({ stroke: colour(tone), paths: () => null, points: { show: true, size, fill: colour(tone), width: 0 } });
+    const decades = (_, at) => at.map((s) => (Math.abs(Math.log10(s) - Math.round(Math.log10(s))) < 1e-6 ? s : null));
+    const seconds = (s) => (s >= 1 ? `${s} s` : `${Math.round(s * 1000)} ms`);
+    const all = [...gaps, ...required].filter((s) => s > 0);
+    const low = Math.min(...all) / 1.5, high = Math.max(...all) * 1.5;
+    const tip = document.createElement("div");
+    tip.className = "tip";
+    tip.hidden = true;
+    const plot = new uPlot({
+      width, height: 240, legend: { show: false }, cursor: { y: false, points: { show: false } },
+      scales: { x: { time: true }, y: { distr: 3, range: [low, high] } },
+      axes: [
+        { ...axis, grid: { show: false }, values: (_, at, __, ___, step) => at.map((s) => (step < 86400 ? hour : day).format(s * 1000)) },
+        { ...axis, size: 64, grid: { ...axis.grid, filter: decades }, values: (_, at) => at.map((s) => (s == null ? "" : seconds(s))), filter: decades },
+      ],
+      series: [{}, { stroke: colour("text"), width: 1.5, dash: [4, 3], paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } }, dots("accent", 5), dots("delayed", 5), dots("blocked", 8)],
+      hooks: {
+        setCursor: [(u) => {
+          const i = u.cursor.idx;
+          tip.hidden = i == null || u.cursor.left < 0;
+          if (tip.hidden) return;
+          const words = ["", ", too short", ", shorter with a cause"];
+          tip.textContent = `${shown.date.format(times[i] * 1000)}: ${seconds(+gaps[i].toFixed(3))} of ${seconds(+required[i].toFixed(3))} required${words[kinds[i]]}`;
+          tip.style.left = Math.min(u.cursor.left + 64, figure.clientWidth - tip.offsetWidth - 8) + "px";
+          tip.style.top = "0";
+        }],
+      },
+    }, [times, required, of(0), of(2), of(1)], figure);
     figure.append(tip);
     charts.set(figure, plot);
   };

@@ -1,0 +1,118 @@
+package dashboard
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/admin"
+	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/robots"
+)
+
+// oneFile has one robots.txt, of a.example.
+type oneFile struct {
+	admin.Files
+	admin.History
+}
+
+func (oneFile) Own(string) []admin.OwnFile { return nil }
+
+func (oneFile) Origins(_ context.Context, host string, _ int) ([]origin.Origin, error) {
+	o, err := origin.Parse("http://" + host)
+	return []origin.Origin{o}, err
+}
+
+func (oneFile) Peek(_ context.Context, o origin.Origin) (*robots.Snapshot, error) {
+	if o.Host() != "a.example" {
+		return nil, robots.ErrNoSnapshot
+	}
+	return robots.NewSnapshot(robots.Answer{Origin: o, Availability: robots.Found, Status: 200, Body: robotsBody, Fetched: time.Now()}), nil
+}
+
+// spacedRecords returns a store with requests for a host that have a Delay of two seconds and these gaps, in seconds.
+func spacedRecords(t *testing.T, gaps ...float64) audit.Reader {
+	t.Helper()
+	records, _ := keptRecords(t, 3)
+	at := time.Now().Add(-time.Hour).Truncate(time.Microsecond)
+	var ids audit.Sequence
+	var entries []audit.Entry
+	for i, gap := range append([]float64{0}, gaps...) {
+		at = at.Add(time.Duration(gap * float64(time.Second)))
+		r := newRecord(ids.Next(at), 3*i+1)
+		r.Host, r.SentAt, r.EndedAt, r.PacingMode = "slow.example", at, at, "local"
+		r.DelayRequired, r.DelaySource = audit.Millis(2*time.Second), "crawl-delay"
+		entries = append(entries, audit.Entry{Record: r})
+	}
+	if err := records.Write(t.Context(), entries); err != nil {
+		t.Fatal(err)
+	}
+	return records
+}
+
+func TestHosts(t *testing.T) {
+	files := oneFile{}
+	server := serve(t, Options{
+		Records: spacedRecords(t, 2, 3, 1), Files: files, History: files,
+		Lane: func(string) Lane {
+			return Lane{Waiting: 14, PausedUntil: time.Now().Add(time.Minute), PauseSource: "retry-after"}
+		},
+	})
+	for path, want := range map[string][]string{
+		"/hosts":              {"a.example", "slow.example", "1 of 3 blocked", "retry-after", "2 s", "found"},
+		"/hosts?host=slow":    {"slow.example"},
+		"/hosts?host=none":    {"No host with none in its name"},
+		"/hosts/a.example":    {`<li data-n="3">Disallow: /private/`, "No two requests", "Version 1", "14", "paused until"},
+		"/hosts/slow.example": {"1 of 3 gaps were too short", "&#34;gaps&#34;:[2,3,1]", "&#34;kinds&#34;:[0,0,1]", "2 s between requests (crawl-delay)"},
+		"/hosts/A.Example.":   {"<h1>a.example</h1>"},
+	} {
+		resp, page := get(t, server.URL+path)
+		if resp.StatusCode != http.StatusOK || strings.Contains(page, hostile) {
+			t.Errorf("%s: %s, or a script", path, resp.Status)
+		}
+		for _, text := range want {
+			if !strings.Contains(page, text) {
+				t.Errorf("%s: the page does not contain %q\n%s", path, text, page)
+			}
+		}
+	}
+	if _, page := get(t, server.URL+"/hosts?host=slow"); strings.Contains(page, ">a.example<") {
+		t.Error("a host that is not searched for")
+	}
+	for path, status := range map[string]int{"/hosts?sort=x": 400, "/hosts/a%20b": 400, "/hosts/other.example": 404} {
+		if resp, _ := get(t, server.URL+path); resp.StatusCode != status {
+			t.Errorf("%s: %s, want %d", path, resp.Status, status)
+		}
+	}
+}
+
+func TestMix(t *testing.T) {
+	row := hostRow{Sum: audit.Sum{Requests: 100, Blocked: 50, Failed: 1, Throttled: 20}}
+	sum := 0
+	for _, part := range row.Mix() {
+		if part.X != sum {
+			t.Errorf("part %+v begins at %d, want %d", part, part.X, sum)
+		}
+		sum += part.Width
+	}
+	if sum < 56 || sum > 60 {
+		t.Errorf("the parts have a width of %d, want about 60", sum)
+	}
+}
+
+func TestDiffLines(t *testing.T) {
+	lines := diffLines("diff a b\n@@ -1 +1 @@\n-Disallow: /a\n+Disallow: /b\x1b\n same\n")
+	var classes []string
+	for _, l := range lines {
+		classes = append(classes, l.Class)
+		if strings.Contains(l.Text, "\x1b") {
+			t.Errorf("%q has a control character", l.Text)
+		}
+	}
+	if got := strings.Join(classes, ","); got != "gap,gap,removed,added," {
+		t.Errorf("classes %s", got)
+	}
+}

@@ -138,14 +138,8 @@ func (o Options) write() (writtenText, error) {
 		i.Since, i.Until = i.Since.UTC(), i.Until.UTC()
 		d.Interventions = append(d.Interventions, i)
 	}
-	var text bytes.Buffer
-	e := json.NewEncoder(&text)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	if err := e.Encode(d); err != nil {
-		return writtenText{}, fmt.Errorf("policy: writing it as text: %w", err)
-	}
-	return newText(text.Bytes()), nil
+	text, err := d.write()
+	return newText(text), err
 }
 
 func nameOf[T fmt.Stringer](setting *T) string {

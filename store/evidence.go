@@ -81,14 +81,16 @@ func (b *batch) addPolicy(ctx context.Context, tx *sql.Tx, p *policy.Policy, day
 }
 
 const (
-	addFileSQL = `INSERT INTO files (used, origin, host, sha256, status, state, availability, flags, truncated, content_type,
-	redirects, header, cause, fetched, size, first_seen, last_seen) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	// findFileSQL finds the version to which a fetch belongs if same is 1: the last one that began before. A copy that stays
-	// in use after a failure has the time of its own fetch, so versions can begin at the same time.
-	findFileSQL = `SELECT id, same FROM (SELECT id, fetched, CASE WHEN sha256 = ? AND status = ? AND state = ? AND redirects = ?
-	THEN 1 ELSE 0 END AS same FROM files WHERE origin = ? AND fetched <= ?) AS f
+	addFileSQL = `INSERT INTO files (used, origin, host, sha256, status, state, availability, flags, truncated,
+	content_type, redirects, header, cause, fetched, size, first_seen, last_seen)
+	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	// findFileSQL finds the version to which a fetch belongs if same is 1: the last one that began before. A copy that
+	// stays in use after a failure has the time of its own fetch, so versions can begin at the same time.
+	findFileSQL = `SELECT id, same FROM (SELECT id, fetched, CASE WHEN sha256 = ? AND status = ? AND state = ?
+	AND redirects = ? THEN 1 ELSE 0 END AS same FROM files WHERE origin = ? AND fetched <= ?) AS f
 	ORDER BY fetched DESC, CASE WHEN fetched = ? THEN same ELSE 0 END DESC, id DESC LIMIT 1`
-	fileSeenSQL = "UPDATE files SET used = max(used, ?), first_seen = min(first_seen, ?), last_seen = max(last_seen, ?) WHERE id = ?"
+	fileSeenSQL = `UPDATE files SET used = max(used, ?), first_seen = min(first_seen, ?), last_seen = max(last_seen, ?)
+	WHERE id = ?`
 
 	bodyUsedSQL      = "UPDATE bodies SET used = max(used, ?) WHERE sha256 = ?"
 	addRecordBodySQL = "INSERT INTO bodies (sha256, used, client, deflated, body) VALUES (?, ?, ?, ?, ?)"

@@ -19,6 +19,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/audit/export"
 	"github.com/robotsproxy/robotsproxy/audit/proof"
+	"github.com/robotsproxy/robotsproxy/policy"
 )
 
 // Options say what a dossier is about.
@@ -27,6 +28,7 @@ type Options struct {
 	Since, Until time.Time // of arrival of the requests; if zero, all
 	Operator     string    // who operates the proxy, and how to reach them; if empty, the page does not say
 	Gaps         []Gap     // times in which requests were not recorded
+	Removals     []Removal // of records that arrived in the period
 	Extra        []Extra   // more files
 }
 
@@ -36,6 +38,13 @@ type Gap struct {
 	Records      int64
 }
 
+// Removal is an erasure or a pruning of records, of any host.
+type Removal struct {
+	Time    time.Time
+	Records int64
+	About   string // a sentence for the page: which records, and why they were removed
+}
+
 // Extra is a file that another package makes.
 type Extra struct {
 	Name  string // in the zip
@@ -43,7 +52,7 @@ type Extra struct {
 	Write func(ctx context.Context, w io.Writer) error
 }
 
-// Write writes a dossier. It reads the records of the host six times, in memory that does not grow with their number.
+// Write writes a dossier. It reads the records of the host seven times, in memory that does not grow with their number.
 func Write(ctx context.Context, w io.Writer, r audit.Reader, o Options) error {
 	f, err := gather(ctx, r, o)
 	if err != nil {
@@ -58,14 +67,20 @@ func Write(ctx context.Context, w io.Writer, r audit.Reader, o Options) error {
 			return err
 		})
 	}
+	if f.Total.Disallowed > 0 {
+		b.file(ignoredPath, func(w io.Writer) error {
+			_, err := export.Write(w, export.CSV, f.ignored(r.Records(ctx, o.filter())))
+			return err
+		})
+	}
 	b.json("spacing.json", f.Spacing)
 	b.json("replay.json", f.Replay)
 	for _, v := range f.Versions {
-		b.file(v.Path, func(w io.Writer) error { return writeBytes(w, v.body) })
+		b.file(v.Path, func(w io.Writer) error { return writeBytes(w, v.Body) })
 		b.file(v.HeaderPath, func(w io.Writer) error { return writeBytes(w, []byte(v.header())) })
 	}
 	for _, sha := range f.Policies {
-		b.policy(ctx, r, sha)
+		b.policy(ctx, r, sha, o.Host, f.ClientNames)
 	}
 	for _, e := range o.Extra {
 		b.file(e.Name, func(w io.Writer) error { return e.Write(ctx, w) })
@@ -108,13 +123,17 @@ func (b *bundle) json(name string, v any) {
 	})
 }
 
-// policy writes the text of a policy, if it is kept.
-func (b *bundle) policy(ctx context.Context, r audit.Reader, sha string) {
+// policy writes the part of a policy that concerns a host and some clients, if the policy is kept.
+func (b *bundle) policy(ctx context.Context, r audit.Reader, sha, host string, clients []string) {
 	text, err := r.Policy(ctx, sha)
 	if err != nil {
 		return // facts.Policies has only those that were there
 	}
-	b.file(policyPath(sha), func(w io.Writer) error { return writeBytes(w, text) })
+	part, err := policy.Reduce(text, host, clients)
+	if err != nil {
+		part = []byte("This policy is not shown, since it cannot be reduced to what concerns the host: " + err.Error() + ".\n")
+	}
+	b.file(policyPath(sha), func(w io.Writer) error { return writeBytes(w, part) })
 }
 
 func policyPath(sha string) string { return "policies/" + sha + ".txt" }
@@ -138,8 +157,7 @@ type version struct {
 	Path, HeaderPath string
 	Until            time.Time // when the next version was seen; zero: it is the last one
 	Deciders         []decider // the rules of this version that decided
-	body             []byte
-	Missing          bool // the body is not kept
+	Missing          bool      // the body is not kept
 }
 
 // decider is a line that decided.
@@ -149,10 +167,10 @@ type decider struct {
 	Requests map[string]int64 // by the word for the outcome
 }
 
-func newVersion(f audit.File, number int, body []byte) *version {
+func newVersion(f audit.File, number int, missing bool) *version {
 	name := fmt.Sprintf("%s-%s-%d-version-%d", f.Origin.Scheme(), fileName(f.Origin.Host()), f.Origin.Port(), number)
 	return &version{
-		File: f, Number: number, body: body,
+		File: f, Number: number, Missing: missing,
 		Path: path.Join("robots", name+".txt"), HeaderPath: path.Join("robots", name+".response.txt"),
 	}
 }
@@ -184,18 +202,33 @@ type facts struct {
 	First, Last time.Time // arrival of the first and the last request
 	Total       tally
 	Own         int64 // requests of the proxy itself, for robots.txt
+	Crawlers    int64 // labels of User-Agents, as audit summary counts them
 	Clients     []client
+	ClientNames []string
 	Notes       []note // deviations, interventions and exemptions
+	Ignored     []note // why requests were sent although robots.txt disallows them
 	Paths       []audit.Sum
 	Versions    []*version
 	Policies    []string // SHA-256 of those that are kept
 	Lost        []string // evidence that is not kept
 	Open        int64    // records without an end
 	Instances   []int
-	Latest      []*audit.Record // the last requests
-	Spacing     *proof.SpacingReport
-	Replay      *proof.ReplayReport
-	Gaps        *series
-	Timeline    []audit.Point
+	Latest      []request     // the last requests
 	Step        time.Duration // of Timeline
+
+	LatestIgnored []request // the last ones that were sent although robots.txt disallows them
+
+	Spacing  *proof.SpacingReport
+	Replay   *proof.ReplayReport
+	Gaps     *series
+	Timeline []audit.Point
+
+	files *robotsFiles
+}
+
+// request is a request on the page.
+type request struct {
+	*audit.Record
+	Outcome string
+	Cause   string // why it was sent although robots.txt disallows it
 }

@@ -30,6 +30,7 @@ type memory struct {
 	records []audit.Record // in order of their IDs
 	files   []audit.File
 	bodies  map[string]string
+	policy  []byte // of the hashes that begin with b
 }
 
 func (m *memory) Record(context.Context, audit.ID) (*audit.Record, error) {
@@ -98,7 +99,7 @@ func (m *memory) Body(_ context.Context, sha string) ([]byte, error) {
 
 func (m *memory) Policy(_ context.Context, sha string) ([]byte, error) {
 	if strings.HasPrefix(sha, "b") {
-		return []byte("mode: enforce\n"), nil
+		return m.policy, nil
 	}
 	return nil, audit.ErrNoPolicy
 }
@@ -255,5 +256,115 @@ func TestEmptyDossier(t *testing.T) {
 		if !strings.Contains(files["index.html"], text) {
 			t.Errorf("the page lacks %q", text)
 		}
+	}
+}
+
+// Requests that were sent although robots.txt disallows them are counted, and listed with their cause.
+func TestDossierOfDisallowedRequests(t *testing.T) {
+	m := crawl(t, 40)
+	for i := range m.files {
+		m.files[i].Availability = robots.Found
+	}
+	modes := map[int]func(*audit.Record){
+		1: func(r *audit.Record) { r.Mode, r.Decision, r.Reason = "report", policy.WouldDeny, policy.ReasonReport },
+		2: func(r *audit.Record) { // its file is that of the second half, and was read before
+			r.Mode, r.Reason, r.RobotsSHA256, r.RobotsState, r.RobotsStatus = "off", policy.ReasonOff, "", "", 0
+		},
+		4: func(r *audit.Record) {
+			r.Decision, r.Reason, r.Exemption = policy.Exempt, policy.ReasonExemption, "allow a.example/private/: contract 17 (legal)"
+		},
+		6: func(r *audit.Record) {
+			r.Mode, r.Decision, r.Reason = "report", policy.WouldDeny, policy.ReasonReport
+			r.Intervention = "bypass a.example by ops: migration"
+		},
+		8: func(r *audit.Record) { // a deny entry of the operator, not of robots.txt
+			r.Path, r.Mode, r.Decision, r.Reason, r.Exemption = "/open", "report", policy.WouldDeny, policy.ReasonReport, "deny a.example/open: careful (ops)"
+		},
+		9:  func(r *audit.Record) { r.Mode, r.Decision, r.Reason = "report", policy.Error, policy.ReasonUpstream },
+		11: func(r *audit.Record) { r.Path = "/open" },
+	}
+	var want []string
+	for i, change := range modes {
+		r := &m.records[i]
+		r.Decision, r.Reason, r.Path, r.RuleLine, r.Rule = policy.Allow, "", fmt.Sprintf("/private/%d", i), 3, "Disallow: /private/"
+		r.SentAt = r.Time
+		if change(r); r.Path != "/open" {
+			want = append(want, r.Path)
+		}
+	}
+	_, files := write(t, m, dossier.Options{Host: "a.example"})
+	page, list := files["index.html"], files["sent-although-disallowed.csv"]
+	for _, text := range []string{
+		"5 requests were sent although robots.txt disallows them", "<td>mode report</td>", "<td>mode off</td>",
+		"<td>exemption</td><td class=\"long\"><bdi>allow a.example/private/: contract 17 (legal)</bdi>",
+		"<td>bypass</td><td class=\"long\"><bdi>bypass a.example by ops: migration</bdi>", "disallowed, but sent: 3 requests",
+	} {
+		if !strings.Contains(page, text) {
+			t.Errorf("the page lacks %q", text)
+		}
+	}
+	exceptions, _, _ := strings.Cut(page[strings.Index(page, `<h2 id="exceptions">`):], "<h2>Gaps")
+	for _, path := range want {
+		if !strings.Contains(exceptions, path+"<") || !strings.Contains(list, path+",") {
+			t.Errorf("%s is not listed", path)
+		}
+	}
+	if n := strings.Count(list, "\n"); n != 6 {
+		t.Errorf("the list has %d lines, want 6:\n%s", n, list)
+	}
+}
+
+// A policy in a dossier has nothing of other hosts and clients.
+func TestPolicyOfDossier(t *testing.T) {
+	m := crawl(t, 20)
+	p, err := policy.New(policy.Options{
+		Clients:    []policy.Client{{Name: "news-team"}, {Name: "secret-client"}},
+		Exemptions: []policy.Exemption{{Host: "secret.example", Effect: policy.EffectDeny, Reason: "dispute", Owner: "legal"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.policy = p.Text()
+	_, files := write(t, m, dossier.Options{Host: "a.example"})
+	text := files["policies/"+strings.Repeat("b", 64)+".txt"]
+	if !strings.Contains(text, "news-team") || strings.Contains(text, "secret") || strings.Contains(text, "dispute") {
+		t.Errorf("the policy is\n%s", text)
+	}
+	m.policy = []byte("secret: true\n")
+	_, files = write(t, m, dossier.Options{Host: "a.example"})
+	if text := files["policies/"+strings.Repeat("b", 64)+".txt"]; !strings.HasPrefix(text, "This policy is not shown") || strings.Contains(text, "secret") {
+		t.Errorf("the policy is\n%s", text)
+	}
+}
+
+// A dossier names the erasures and prunes that its period lacks.
+func TestRemovalsOfDossier(t *testing.T) {
+	o := dossier.Options{Host: "a.example", Removals: []dossier.Removal{{Time: began, About: "12 records were erased: \x1bticket 9."}}}
+	_, files := write(t, crawl(t, 20), o)
+	if text := "On 2026-11-02 08:00:00 UTC, 12 records were erased: %1Bticket 9."; !strings.Contains(files["index.html"], text) {
+		t.Errorf("the page lacks %q", text)
+	}
+	if strings.Contains(files["index.html"], "None: each request has an end") {
+		t.Error("the page says that nothing is missing")
+	}
+}
+
+// A robots.txt that changes at each fetch does not make the page long.
+func TestDossierOfManyVersions(t *testing.T) {
+	m := crawl(t, 20)
+	first := m.files[0]
+	m.files = nil
+	for i := range 300 {
+		f := first
+		f.SHA256, f.FirstSeen, f.Fetched = strings.Repeat(fmt.Sprint(i%2+1), 64), began.Add(time.Duration(i)*time.Second), began.Add(time.Duration(i)*time.Second)
+		m.files = append(m.files, f)
+	}
+	_, files := write(t, m, dossier.Options{Host: "a.example"})
+	page := files["index.html"]
+	if !strings.Contains(page, "200 older versions of robots.txt are in the folder") || strings.Count(page, "/robots.txt</bdi>, version") != 100 {
+		t.Error("the page does not have the last 100 versions")
+	}
+	if _, ok := files["robots/https-a.example-443-version-1.txt"]; !ok {
+		t.Error("version 1 is missing")
 	}
 }

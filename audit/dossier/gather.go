@@ -22,12 +22,17 @@ const (
 	maxLatest   = 200
 	maxPaths    = 25
 	maxPolicies = 1000
-	maxSteps    = 120 // of the timeline
+	maxNames    = 10_000 // of clients
+	maxTexts    = 100    // of robots.txt files
+	maxSteps    = 120    // of the timeline
 )
 
 // tally counts requests by their outcome.
 type tally struct {
 	Requests, Fetched, Refused, Delayed, Failed, Local int64
+
+	Disallowed int64 // sent although robots.txt disallows them
+	Unknown    int64 // sent, and no robots.txt is kept that could decide
 
 	Waited time.Duration
 	Bytes  int64
@@ -36,13 +41,14 @@ type tally struct {
 // The words for the outcome of a request.
 const (
 	fetched = "fetched" // sent to the site
+	ignored = "ignored" // sent to the site although robots.txt disallows it
 	refused = "refused" // not sent
 	delayed = "delayed" // told to come back later, and not sent
 	failed  = "failed"  // sent without an answer, or not sent because of a fault
 	local   = "local"   // answered without the site: a robots.txt
 )
 
-func outcome(r *audit.Record) string {
+func outcome(r *audit.Record, v verdict) string {
 	switch {
 	case r.Decision == policy.Deny:
 		return refused
@@ -52,13 +58,22 @@ func outcome(r *audit.Record) string {
 		return failed
 	case r.SentAt.IsZero():
 		return local
+	case v == disallowed:
+		return ignored
 	}
 	return fetched
 }
 
-func (t *tally) add(r *audit.Record) {
+func (t *tally) add(r *audit.Record, v verdict) {
 	t.Requests++
-	switch outcome(r) {
+	switch {
+	case !isSent(r):
+	case v == disallowed:
+		t.Disallowed++
+	case v == unknown:
+		t.Unknown++
+	}
+	switch outcome(r, v) {
 	case refused:
 		t.Refused++
 	case delayed:
@@ -95,13 +110,16 @@ type gathering struct {
 	facts
 	clients  map[[4]string]*client
 	notes    map[[2]string]*note
+	causes   map[[2]string]*note
 	deciders map[deciderKey]int64
 	policies map[string]bool
-	versions map[string]bool // SHA-256 of the robots.txt files
+	lost     map[string]bool // SHA-256 of the robots.txt files that are not kept
+	agents   map[string]bool
+	names    map[string]bool // of clients
 }
 
 type deciderKey struct {
-	sha     string
+	version *version
 	line    int
 	rule    string
 	outcome string
@@ -109,25 +127,39 @@ type deciderKey struct {
 
 func gather(ctx context.Context, r audit.Reader, o Options) (*facts, error) {
 	g := &gathering{
-		clients: map[[4]string]*client{}, notes: map[[2]string]*note{}, deciders: map[deciderKey]int64{},
-		policies: map[string]bool{}, versions: map[string]bool{},
+		clients: map[[4]string]*client{}, notes: map[[2]string]*note{}, causes: map[[2]string]*note{},
+		deciders: map[deciderKey]int64{}, policies: map[string]bool{}, lost: map[string]bool{}, agents: map[string]bool{},
+		names: map[string]bool{},
+	}
+	var err error
+	if g.files, err = newRobotsFiles(ctx, r, o.Host); err != nil {
+		return nil, err
 	}
 	for rec, err := range r.Records(ctx, o.filter()) {
 		if err != nil {
 			return nil, err
 		}
-		g.add(rec)
+		if err := g.add(rec); err != nil {
+			return nil, err
+		}
 	}
 	g.Clients = slices.SortedFunc(values(g.clients), func(a, b client) int {
 		return cmp.Or(cmp.Compare(b.Requests, a.Requests), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UserAgent, b.UserAgent),
 			cmp.Compare(a.Purpose, b.Purpose), cmp.Compare(a.Group, b.Group))
 	})
-	g.Notes = slices.SortedFunc(values(g.notes), func(a, b note) int {
+	g.Notes, g.Ignored = sortedNotes(g.notes), sortedNotes(g.causes)
+	g.Crawlers = int64(len(g.agents))
+	g.ClientNames = slices.Sorted(maps.Keys(g.names))
+	slices.Sort(g.Instances)
+	g.addVersions(o)
+	err = errors.Join(g.addPolicies(ctx, r), g.addSums(ctx, r, o), g.addSpacing(ctx, r, o), g.addReplay(ctx, r, o))
+	return &g.facts, err
+}
+
+func sortedNotes(notes map[[2]string]*note) []note {
+	return slices.SortedFunc(values(notes), func(a, b note) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(b.Requests, a.Requests), cmp.Compare(a.Text, b.Text))
 	})
-	slices.Sort(g.Instances)
-	err := errors.Join(g.addVersions(ctx, r, o), g.addPolicies(ctx, r), g.addSums(ctx, r, o), g.addSpacing(ctx, r, o), g.addReplay(ctx, r, o))
-	return &g.facts, err
 }
 
 func values[K comparable, V any](m map[K]*V) func(yield func(V) bool) {
@@ -140,11 +172,11 @@ func values[K comparable, V any](m map[K]*V) func(yield func(V) bool) {
 	}
 }
 
-func (g *gathering) add(r *audit.Record) {
+func (g *gathering) add(r *audit.Record) error {
 	if r.Via == audit.Robots {
 		g.Own++
-	} else {
-		g.addRequest(r)
+	} else if err := g.addRequest(r); err != nil {
+		return err
 	}
 	if r.EndedAt.IsZero() {
 		g.Open++
@@ -155,8 +187,10 @@ func (g *gathering) add(r *audit.Record) {
 	if r.PolicySHA256 != "" && len(g.policies) < maxPolicies {
 		g.policies[r.PolicySHA256] = true
 	}
-	if r.RobotsSHA256 != "" && len(g.versions) < maxPolicies {
-		g.versions[r.RobotsSHA256] = true
+	if r.RobotsSHA256 != "" && len(g.lost) < maxPolicies {
+		if v := g.files.of(r); v == nil || v.Missing {
+			g.lost[r.RobotsSHA256] = true
+		}
 	}
 	for d := range strings.SplitSeq(r.Deviation, ",") {
 		g.note("deviation", d, r)
@@ -165,27 +199,64 @@ func (g *gathering) add(r *audit.Record) {
 		g.note("intervention", strings.TrimSpace(i), r)
 	}
 	g.note("exemption", r.Exemption, r)
+	return nil
 }
 
-func (g *gathering) addRequest(r *audit.Record) {
+func (g *gathering) addRequest(r *audit.Record) error {
+	v, err := g.files.verdict(r)
+	if err != nil {
+		return err
+	}
 	if g.First.IsZero() {
 		g.First = r.Time
 	}
 	g.Last = r.Time
-	g.Total.add(r)
-	g.client(r).add(r)
-	if len(g.Latest) == maxLatest {
-		g.Latest = slices.Delete(g.Latest, 0, 1)
+	g.Total.add(r, v)
+	g.client(r).add(r, v)
+	g.agents[r.Agent] = true
+	if len(g.names) < maxNames {
+		g.names[r.Client] = true
 	}
 	kept := *r
-	g.Latest = append(g.Latest, &kept)
-	if r.Rule == "" {
-		return
+	shown := request{&kept, outcome(r, v), ""}
+	if v == disallowed && isSent(r) {
+		kind, text := ignoredBy(r)
+		addNote(g.causes, kind, text, r)
+		shown.Cause = strings.TrimSuffix(kind+": "+text, ": ")
+		addLatest(&g.LatestIgnored, shown)
 	}
-	key := deciderKey{r.RobotsSHA256, r.RuleLine, r.Rule, outcome(r)}
+	addLatest(&g.Latest, shown)
+	if r.Rule == "" {
+		return nil
+	}
+	key := deciderKey{g.files.of(r), r.RuleLine, r.Rule, outcome(r, v)}
 	if _, known := g.deciders[key]; known || len(g.deciders) < maxDeciders {
 		g.deciders[key]++
 	}
+	return nil
+}
+
+// addLatest adds r, in place of the first one if there are maxLatest.
+func addLatest(list *[]request, r request) {
+	if len(*list) == maxLatest {
+		*list = slices.Delete(*list, 0, 1)
+	}
+	*list = append(*list, r)
+}
+
+// ignoredBy returns why a request was sent although robots.txt disallows it.
+func ignoredBy(r *audit.Record) (kind, text string) {
+	switch {
+	case r.Exemption != "" && r.Decision != policy.WouldDeny: // else an entry denies too
+		return "exemption", r.Exemption
+	case strings.Contains(r.Intervention, string(policy.Bypass)):
+		return "bypass", r.Intervention
+	case r.Mode == policy.Off.String():
+		return "mode off", ""
+	case r.Mode == policy.Report.String():
+		return "mode report", ""
+	}
+	return "no recorded cause", ""
 }
 
 // client returns the crawler of r, with the User-Agent that the site saw. Beyond maxClients all share one.
@@ -204,66 +275,49 @@ func (g *gathering) client(r *audit.Record) *client {
 }
 
 func (g *gathering) note(kind, text string, r *audit.Record) {
-	if text == "" {
-		return
+	if text != "" {
+		addNote(g.notes, kind, text, r)
 	}
+}
+
+func addNote(notes map[[2]string]*note, kind, text string, r *audit.Record) {
 	key := [2]string{kind, text}
-	n := g.notes[key]
-	if n == nil && len(g.notes) >= maxNotes {
+	n := notes[key]
+	if n == nil && len(notes) >= maxNotes {
 		key = [2]string{kind, "(all others)"}
-		n = g.notes[key]
+		n = notes[key]
 	}
 	if n == nil {
 		n = &note{Kind: key[0], Text: key[1], First: r.Time}
-		g.notes[key] = n
+		notes[key] = n
 	}
 	n.Requests++
 	n.Last = r.Time
 }
 
 // addVersions adds the versions of robots.txt that were in force in the period.
-func (g *gathering) addVersions(ctx context.Context, r audit.Reader, o Options) error {
-	files, err := r.Files(ctx, o.Host)
-	if err != nil {
-		return err
-	}
-	last := map[string]*version{}
-	for _, f := range files {
-		if !o.Until.IsZero() && !f.FirstSeen.Before(o.Until) {
+func (g *gathering) addVersions(o Options) {
+	for _, v := range g.files.all {
+		ended := !v.Until.IsZero() && !v.LastSeen.After(v.Until) && v.LastSeen.Before(o.Since)
+		begins := !o.Until.IsZero() && !v.FirstSeen.Before(o.Until)
+		if ended || begins {
 			continue
 		}
-		number := 1
-		before := last[f.Origin.String()]
-		if before != nil {
-			number, before.Until = before.Number+1, f.FirstSeen
-		}
-		body, err := r.Body(ctx, f.SHA256)
-		if err != nil && f.SHA256 != "" && !errors.Is(err, audit.ErrNoFile) {
-			return err
-		}
-		v := newVersion(f, number, body)
-		v.Missing = f.SHA256 != "" && err != nil
-		delete(g.versions, f.SHA256)
-		v.Deciders = g.decidersOf(f.SHA256)
-		last[f.Origin.String()] = v
+		v.Deciders = g.decidersOf(v)
 		g.Versions = append(g.Versions, v)
 	}
-	g.Versions = slices.DeleteFunc(g.Versions, func(v *version) bool {
-		return !v.Until.IsZero() && !v.LastSeen.After(v.Until) && v.LastSeen.Before(o.Since)
-	})
-	for _, sha := range slices.Sorted(maps.Keys(g.versions)) {
+	for _, sha := range slices.Sorted(maps.Keys(g.lost)) {
 		g.Lost = append(g.Lost, "the robots.txt with the SHA-256 "+sha)
 	}
 	slices.SortStableFunc(g.Versions, func(a, b *version) int {
 		return cmp.Or(cmp.Compare(a.Origin.String(), b.Origin.String()), cmp.Compare(b.Number, a.Number))
 	})
-	return nil
 }
 
-// decidersOf returns the rules of a robots.txt that decided, in order of their lines.
-func (g *gathering) decidersOf(sha string) (deciders []decider) {
+// decidersOf returns the rules of a version that decided, in order of their lines.
+func (g *gathering) decidersOf(v *version) (deciders []decider) {
 	for key, n := range g.deciders {
-		if key.sha != sha {
+		if key.version != v {
 			continue
 		}
 		i := slices.IndexFunc(deciders, func(d decider) bool { return d.Line == key.line && d.Rule == key.rule })

@@ -25,7 +25,7 @@ var pageText string
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"n": auditview.Number, "d": auditview.Duration, "ms": func(m audit.Millis) string { return seconds(time.Duration(m)) },
 	"t": moment, "clock": func(t time.Time) string { return auditview.Moment(t, nil) }, "safe": safetext.Text, "bytes": byteCount, "url": auditview.URL, "why": auditview.Why,
-	"crawler": auditview.Crawler, "outcome": outcome, "wide": func(n int) int64 { return int64(n) }, "cause": causeText, "plural": plural,
+	"crawler": auditview.Crawler, "wide": func(n int) int64 { return int64(n) }, "cause": causeText, "ignored": ignoredText, "plural": plural,
 }).Parse(pageText))
 
 // page is what the template shows.
@@ -39,6 +39,7 @@ type page struct {
 	Causes   []cause
 	Files    []proofFile
 	Texts    []versionText
+	Hidden   int64 // versions that are not in Texts
 }
 
 // cause is a deviation of gaps.
@@ -62,10 +63,12 @@ func writePage(w io.Writer, f *facts, o Options) error {
 	for _, name := range slices.Sorted(maps.Keys(f.Spacing.Deviations)) {
 		p.Causes = append(p.Causes, cause{name, f.Spacing.Deviations[name]})
 	}
-	for _, v := range f.Versions {
+	for _, v := range f.Versions[:min(len(f.Versions), maxTexts)] {
 		p.Texts = append(p.Texts, newVersionText(v))
 	}
+	p.Hidden = int64(len(f.Versions) - len(p.Texts))
 	slices.Reverse(p.Latest)
+	slices.Reverse(p.LatestIgnored)
 	return pageTemplate.Execute(w, &p)
 }
 
@@ -131,6 +134,21 @@ func byteCount(n int64) string {
 	return fmt.Sprintf("%.1f GB", float64(n)/1e9)
 }
 
+// ignoredText explains why requests were sent although robots.txt disallows them.
+func ignoredText(kind string) string {
+	switch kind {
+	case "exemption":
+		return "an entry of the operator permits these requests"
+	case "bypass":
+		return "the operator had suspended the rules for a time"
+	case "mode report":
+		return "the operator had set the proxy to report only, so it noted that robots.txt disallows the request, and sent it"
+	case "mode off":
+		return "the operator had switched the rules off. The proxy read no robots.txt for these requests; they are compared with the last one that it had read before"
+	}
+	return ""
+}
+
 // causeText explains a deviation of a gap or of a request.
 func causeText(name string) string {
 	switch name {
@@ -170,8 +188,11 @@ func files(f *facts, o Options) []proofFile {
 		}
 		list = append(list, proofFile{v.Path, about}, proofFile{v.HeaderPath, "Where that robots.txt came from: redirects, status and response header."})
 	}
+	if f.Total.Disallowed > 0 {
+		list = append(list, proofFile{ignoredPath, "The requests that were sent although robots.txt disallows them, with the fields of requests.csv. mode, exemption and intervention say why."})
+	}
 	for _, sha := range f.Policies {
-		list = append(list, proofFile{policyPath(sha), "The operator's policy when requests with this policy_sha256 were decided. The SHA-256 of the file is its name."})
+		list = append(list, proofFile{policyPath(sha), "The part of the operator's policy that concerns this host and its crawlers, when requests with this policy_sha256 were decided. It decides about these requests as the whole policy does. Entries for other hosts and crawlers are left out, so its own SHA-256 is another one; the operator has the whole, and replay.json was made with it."})
 	}
 	for _, e := range o.Extra {
 		list = append(list, proofFile{e.Name, e.About})
@@ -265,8 +286,8 @@ func newVersionText(v *version) versionText {
 		}
 		deciding[d.Line] = strings.TrimPrefix(deciding[d.Line]+"; "+d.words(), "; ")
 	}
-	lines := strings.Split(strings.TrimSuffix(lineEnds.Replace(string(v.body)), "\n"), "\n")
-	if len(v.body) == 0 {
+	lines := strings.Split(strings.TrimSuffix(lineEnds.Replace(string(v.Body)), "\n"), "\n")
+	if len(v.Body) == 0 {
 		return t
 	}
 	gap := false
@@ -290,7 +311,7 @@ func newVersionText(v *version) versionText {
 func (d *decider) words() string {
 	var parts []string
 	for _, kind := range []struct{ outcome, word string }{
-		{refused, "refused"}, {fetched, "permitted"}, {delayed, "permitted, later told to come back"}, {failed, "permitted, then failed"}, {local, "permitted"},
+		{refused, "refused"}, {ignored, "disallowed, but sent:"}, {fetched, "permitted"}, {delayed, "permitted, later told to come back"}, {failed, "permitted, then failed"}, {local, "permitted"},
 	} {
 		if n := d.Requests[kind.outcome]; n > 0 {
 			parts = append(parts, kind.word+" "+plural(n, "request"))

@@ -55,7 +55,7 @@ func Changes(ctx context.Context, r audit.Reader, f audit.Filter) ([]Change, err
 		name := files[i].Origin.String()
 		h := byOrigin[name]
 		if h == nil {
-			h = &history{origin: name, known: map[judgeKey]*judge{}}
+			h = &history{origin: name, known: map[judgeKey]*Judge{}}
 			byOrigin[name], histories = h, append(histories, h)
 		}
 		if err := h.add(ctx, r, &files[i]); err != nil {
@@ -114,8 +114,8 @@ func (u usages) of(ctx context.Context, r audit.Reader, sha string) (policy.Usag
 type history struct {
 	origin  string
 	changes []Change
-	judges  []*judge            // of the changes; nil without a body
-	known   map[judgeKey]*judge // a file that returns to an earlier text is judged once
+	judges  []*Judge            // of the changes; nil without a body
+	known   map[judgeKey]*Judge // a file that returns to an earlier text is judged once
 	last    []byte              // body
 }
 
@@ -139,7 +139,7 @@ func (h *history) add(ctx context.Context, r audit.Reader, f *audit.File) error 
 	j := h.known[key]
 	switch {
 	case err == nil && j == nil:
-		j, err = newJudge(f)
+		j, err = NewJudge(f)
 		h.known[key] = j
 	case errors.Is(err, audit.ErrNoFile):
 		c.Missing, err = true, nil
@@ -164,8 +164,8 @@ func (h *history) judge(rec *audit.Record, usage policy.Usage) error {
 		if j == nil {
 			continue
 		}
-		allowed, err := j.allows(rec, usage)
-		if errors.Is(err, errUnjudged) {
+		allowed, err := j.Allows(rec, usage)
+		if errors.Is(err, ErrUnjudged) {
 			return nil
 		}
 		if err != nil {

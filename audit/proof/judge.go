@@ -13,9 +13,9 @@ import (
 	"github.com/robotsproxy/robotsproxy/rules"
 )
 
-// judge decides what a version of a robots.txt says about recorded requests, without exemptions, interventions and
-// modes: as policy.Policy.Judge does under a configuration that sets no more than the usage.
-type judge struct {
+// Judge decides what a version of a robots.txt says about recorded requests, without exemptions, interventions and
+// modes: as policy.Policy.Judge does under a configuration that sets no more than the usage. It is for one goroutine.
+type Judge struct {
 	snap     *robots.Snapshot
 	policies [2]*policy.Policy // by their policy.Usage
 
@@ -24,9 +24,9 @@ type judge struct {
 	err     error
 }
 
-// newJudge returns a judge by f, which must have its body.
-func newJudge(f *audit.File) (*judge, error) {
-	j := &judge{snap: robots.NewSnapshot(f.Answer)}
+// NewJudge returns a judge by f, which must have its body.
+func NewJudge(f *audit.File) (*Judge, error) {
+	j := &Judge{snap: robots.NewSnapshot(f.Answer)}
 	for usage := range j.policies {
 		p, err := policy.New(policy.Options{Mode: policy.Enforce, Usage: policy.Usage(usage)})
 		if err != nil {
@@ -37,11 +37,11 @@ func newJudge(f *audit.File) (*judge, error) {
 	return j, nil
 }
 
-// errUnjudged marks records that no robots.txt decides: those of other requests than GET /path at an origin.
-var errUnjudged = errors.New("the record has no request that a robots.txt decides")
+// ErrUnjudged marks records that no robots.txt decides: those of other requests than GET /path at an origin.
+var ErrUnjudged = errors.New("the record has no request that a robots.txt decides")
 
-// allows reports whether the file permits the request of r under usage.
-func (j *judge) allows(r *audit.Record, usage policy.Usage) (bool, error) {
+// Allows reports whether the file permits the request of r under usage, or returns ErrUnjudged.
+func (j *Judge) Allows(r *audit.Record, usage policy.Usage) (bool, error) {
 	if j.judged != r.ID || r.ID == 0 {
 		j.allowed, j.err = j.judge(r, usage)
 		j.judged = r.ID
@@ -49,10 +49,10 @@ func (j *judge) allows(r *audit.Record, usage policy.Usage) (bool, error) {
 	return j.allowed, j.err
 }
 
-func (j *judge) judge(r *audit.Record, usage policy.Usage) (bool, error) {
+func (j *Judge) judge(r *audit.Record, usage policy.Usage) (bool, error) {
 	o, err := newOrigin(r)
 	if err != nil {
-		return false, errUnjudged
+		return false, ErrUnjudged
 	}
 	dialect, err := rules.ParseDialect(cmp.Or(r.Dialect, rules.DialectRFC9309.String()))
 	if err != nil {

@@ -3,6 +3,7 @@
 //
 // # Commands
 //
+//	robotsproxy demo                   show the proxy at work on sample sites, with its dashboard
 //	robotsproxy serve                  run the proxy, without a configuration on 127.0.0.1:3128
 //	eval "$(robotsproxy env)"          send the programs of this shell through it, HTTPS included
 //	robotsproxy run -- scrapy crawl news

@@ -51,7 +51,7 @@ func newRoot(std stdio) *cobra.Command {
 	root.SetVersionTemplate("robotsproxy {{.Version}}\n")
 	root.SetHelpCommand(newHelp())
 	root.AddCommand(
-		newServe(std), newRun(std), newEnv(std), newHealthcheck(std), newCheck(std), newLint(std),
+		newServe(std), newRun(std), newDemo(std), newEnv(std), newHealthcheck(std), newCheck(std), newLint(std),
 		newAudit(std), newCacheCommand(std), newCA(std),
 		newStop(std), newSlow(std), newBypass(std), newResume(std), newInterventions(std), newExemptCommand(std),
 		newStatus(std), newUpgrade(std), newValidate(std), newConfigCommand(std), newReload(std), newVersion(std),

@@ -15,6 +15,7 @@ type State struct {
 	Waiting int    // of these, requests that wait for their host's pace
 	Tunnels int    // open tunnels and WebSockets
 	Records RecordCounts
+	Fetches int // of robots.txt files, that wait to begin
 }
 
 // RecordCounts are the numbers of records since the start.

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -55,15 +56,19 @@ func keptRecords(t *testing.T, n int) (*store.Records, []audit.ID) {
 
 var robotsBody = []byte("# " + hostile + "\nUser-agent: *\nDisallow: /private/\nCrawl-delay: 2\n")
 
-func newRecord(id audit.ID, i int) audit.Record {
+// newSnapshot returns the robots.txt of all records.
+var newSnapshot = sync.OnceValue(func() *robots.Snapshot {
 	o, err := origin.Parse("http://a.example")
 	if err != nil {
 		panic(err)
 	}
 	sum := sha256.Sum256(robotsBody)
-	snap := &robots.Snapshot{Answer: robots.Answer{
+	return &robots.Snapshot{Answer: robots.Answer{
 		Origin: o, Availability: robots.Found, Status: 200, Body: robotsBody, SHA256: hex.EncodeToString(sum[:]), Fetched: time.Now().Truncate(time.Microsecond),
 	}}
+})
+
+func newRecord(id audit.ID, i int) audit.Record {
 	at := id.Time()
 	r := audit.Record{
 		ID: id, Time: at, Client: "news", Agent: "NewsBot", UserAgent: hostile, Method: "GET", Host: "a.example", Scheme: "http", Port: 80,
@@ -74,7 +79,7 @@ func newRecord(id audit.ID, i int) audit.Record {
 		r.Path = fmt.Sprintf("/private/%d", i)
 		d.Outcome, d.Reason, d.Verdict = policy.Deny, policy.ReasonRobots, rules.Verdict{Line: 3, Rule: "Disallow: /private/"}
 	}
-	r.SetDecision(d, snap)
+	r.SetDecision(d, newSnapshot())
 	r.EndedAt, r.Status = at, 200
 	return r
 }

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -15,12 +16,35 @@ const pageRows = 100
 
 // decisionsPage is the data of decisions.html.
 type decisionsPage struct {
+	Tabs   []tab
 	Chips  []chip
 	Rows   []audit.Record
 	Total  audit.Sum // of the filter and the period
 	Older  string    // URL of the next page; empty on the last
 	Newest bool      // the first page, to which requests are added
 	Live   string    // URL of their stream
+}
+
+// tab is a usual filter by decision.
+type tab struct {
+	Text, URL string
+	Current   bool
+}
+
+// tabs returns the usual filters by decision, with the other parameters of a URL.
+func tabs(q url.Values) (all []tab) {
+	for _, t := range []struct{ text, decisions string }{
+		{"All", ""}, {"Blocked", "deny,would_deny"}, {"Throttled", "throttle,would_throttle"}, {"Failed", "error"}, {"Exempt", "exempt"},
+	} {
+		next := maps.Clone(q)
+		next.Del("after")
+		next.Del("decision")
+		if t.decisions != "" {
+			next.Set("decision", t.decisions)
+		}
+		all = append(all, tab{t.text, "/decisions?" + next.Encode(), strings.Join(q["decision"], ",") == t.decisions})
+	}
+	return all
 }
 
 // chip is one filter.
@@ -51,7 +75,7 @@ func (h *Handler) decisionsPage(v *view) (*decisionsPage, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &decisionsPage{Chips: chips(v.URL), Newest: f.After == 0 && f.Until.IsZero(), Live: "/live?" + filters(q).Encode()}
+	p := &decisionsPage{Tabs: tabs(q), Chips: chips(v.URL), Newest: f.After == 0 && f.Until.IsZero(), Live: "/live?" + filters(q).Encode()}
 	if p.Total, err = h.total(v, f); err != nil {
 		return nil, err
 	}

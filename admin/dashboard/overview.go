@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ type overviewPage struct {
 	Listen string // the proxy's URL, for the first lines to paste
 	Active int
 	Rows   []audit.Record // the last requests
+	Queues map[string]int // of the slow hosts, now
 }
 
 // figures are the counts of a period.
@@ -25,8 +27,18 @@ type figures struct {
 	Unreachable int  // of the hosts
 	Chart       chart
 	Lists       []ranking
-	Slow        []audit.Sum // hosts by the time that was waited for them
+	Slow        []slowHost
 }
+
+// slowHost is a host for which requests wait long.
+type slowHost struct {
+	audit.Sum
+	Delay time.Duration // of its last request
+	P95   time.Duration // of the waits of its last requests
+}
+
+// waitRows is the number of requests of which P95 is taken.
+const waitRows = 200
 
 // ranking is a list of the values of a dimension that were blocked most.
 type ranking struct {
@@ -66,12 +78,12 @@ func (h *Handler) overview(v *view) error {
 	if p.figures, err = h.overviews.get(v, h.figures); err != nil {
 		return err
 	}
-	f := audit.Filter{Newest: true, Limit: overviewRows}
-	for r, err := range h.options.Records.Records(v.ctx(), f) {
-		if err != nil {
-			return err
-		}
-		p.Rows = append(p.Rows, *r)
+	if p.Rows, err = h.lastOf(v, audit.Filter{}, overviewRows); err != nil {
+		return err
+	}
+	p.Queues = make(map[string]int)
+	for _, s := range p.Slow {
+		p.Queues[s.Values[0]] = h.lane(s.Values[0]).Waiting
 	}
 	p.Empty = len(p.Rows) == 0
 	return v.render("Overview", "overview.html", p)
@@ -97,7 +109,9 @@ func (h *Handler) figures(v *view) (*figures, error) {
 		return nil, err
 	}
 	n.Hosts, n.MoreHosts = min(len(all), maxHosts), len(all) > maxHosts
-	n.Slow = slowest(all)
+	if n.Slow, err = h.slowHosts(v, slowest(all)); err != nil {
+		return nil, err
+	}
 	hosts.Reasons = []policy.Reason{policy.ReasonRobotsUnreachable}
 	if all, err = h.options.Records.Sums(v.ctx(), hosts, audit.ByHost); err != nil {
 		return nil, err
@@ -138,6 +152,31 @@ func slowest(all []audit.Sum) (slow []audit.Sum) {
 		}
 	}
 	return slow
+}
+
+// slowHosts adds the waits of the last requests to sums.
+func (h *Handler) slowHosts(v *view, sums []audit.Sum) (all []slowHost, err error) {
+	for _, s := range sums {
+		rows, err := h.lastOf(v, audit.Filter{Since: v.period.Since, Until: v.period.Until, Host: s.Values[0]}, waitRows)
+		if err != nil {
+			return nil, err
+		}
+		host := slowHost{Sum: s}
+		var waits []time.Duration
+		for i := range rows {
+			if i == 0 {
+				host.Delay = time.Duration(rows[i].DelayRequired)
+			}
+			if !rows[i].SentAt.IsZero() {
+				waits = append(waits, time.Duration(rows[i].Waited))
+			}
+		}
+		if slices.Sort(waits); len(waits) > 0 {
+			host.P95 = waits[(len(waits)-1)*95/100]
+		}
+		all = append(all, host)
+	}
+	return all, nil
 }
 
 // chart returns the timeline of f, with a point for each step.

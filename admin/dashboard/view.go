@@ -157,6 +157,9 @@ func (h *Handler) banners(state admin.State, now time.Time) (all []banner) {
 	if n := state.Records.Lost; n > 0 {
 		all = append(all, banner{Text: fmt.Sprintf("The audit has a gap: %s requests since the start were not recorded.", number(n))})
 	}
+	if n := state.Fetches; n > 0 {
+		all = append(all, banner{Text: fmt.Sprintf("%s fetches of robots.txt wait to begin; the requests for their hosts wait too.", number(n))})
+	}
 	if h.options.Interventions == nil {
 		return all
 	}

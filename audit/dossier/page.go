@@ -210,9 +210,9 @@ func writeReadme(w io.Writer, f *facts, o Options) error {
 	b.WriteString("Open index.html in a browser. It needs no network.\n\n" +
 		"These files were made by robotsproxy (https://github.com/robotsproxy/robotsproxy) from its records, with\n\n" +
 		"    " + command(o) + "\n\n" +
-		"robotsproxy stands between crawlers and web sites. It reads robots.txt, refuses what that disallows, keeps the delay\n" +
-		"between requests, and writes a record of each decision before it sends or answers anything. The same records give the\n" +
-		"same files, byte by byte.\n")
+		"robotsproxy stands between crawlers and web sites. It reads robots.txt, refuses what that disallows unless its\n" +
+		"operator decides otherwise, keeps the delay between requests, and writes a record of each decision before it sends or\n" +
+		"answers anything. The same records give the same files, byte by byte.\n")
 	for _, file := range files(f, o) {
 		fmt.Fprintf(&b, "\n%s\n%s", file.Name, wrap(safetext.Text(file.About)))
 	}

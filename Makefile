@@ -1,6 +1,6 @@
 # Every target works on a fresh machine with Go; "make" alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help run build test lint fmt bench soak crash fuzz check
+.PHONY: help run build test lint fmt bench soak crash fuzz check vendor-web
 
 GO       ?= go
 TOOL     := $(GO) tool -modfile=tools/go.mod
@@ -9,7 +9,7 @@ LDFLAGS  := -s -w -X main.version=$(VERSION)
 FUZZTIME ?= 10s
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: ## run the proxy with no configuration: 127.0.0.1:3128
 	$(GO) run ./cmd/robotsproxy serve
@@ -38,6 +38,9 @@ soak: ## full load for 10 minutes (SOAK_TIME), the cost of a thousand waiting cl
 
 crash: ## kill the program ten times for each durability (CRASHES), and look for decisions that are missing
 	CRASHES=$${CRASHES:-10} $(GO) test -count=1 -v -run '^TestCrash' ./cmd/robotsproxy
+
+vendor-web: ## fetch the scripts of the dashboard from npm again, and record their SHA-256
+	tools/vendor-web
 
 fuzz: ## fuzz every target for FUZZTIME (10s)
 	@for package in $$($(GO) list ./...); do \

@@ -364,3 +364,21 @@ func TestStatic(t *testing.T) {
 		t.Errorf("a file that does not exist: %s", resp.Status)
 	}
 }
+
+// The files of others are those that vendor.txt names.
+func TestVendored(t *testing.T) {
+	n := 0
+	for l := range strings.Lines(string(statics["vendor.txt"])) {
+		f := strings.Fields(l)
+		if len(f) != 4 {
+			t.Fatalf("vendor.txt has the line %q", l)
+		}
+		n++
+		if sum := sha256.Sum256(statics[f[1]]); hex.EncodeToString(sum[:]) != f[0] {
+			t.Errorf("%s has another SHA-256 than vendor.txt; make vendor-web fetches it again", f[1])
+		}
+	}
+	if n != 3 {
+		t.Errorf("vendor.txt names %d files, want 3", n)
+	}
+}

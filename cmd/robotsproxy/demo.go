@@ -34,8 +34,8 @@ func newDemo(std stdio) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show the proxy at work: sample sites, a crawl of them, and the dashboard",
-		Long: `Show the proxy at work, without a configuration and without the internet. The demo runs sample sites, a proxy with
-its dashboard, both on free ports of 127.0.0.1, and three crawlers that ignore robots.txt. After the first crawl it
+		Long: `Show the proxy at work, without a configuration and without the internet. The demo runs sample sites, a proxy
+with its dashboard, both on free ports of 127.0.0.1, and three crawlers that ignore robots.txt. After the first crawl it
 prints a summary and commands to try. The crawl then goes on slowly, until an interrupt.
 
 All data is in a temporary folder, which is removed at the end. A proxy that runs already, its data and the certificates
@@ -78,6 +78,11 @@ var demoCrawlers = []struct {
 const demoPause = 3 * time.Second
 
 func (d *demo) run(ctx context.Context) (err error) {
+	// Before there is a folder to remove. A terminal that is closed ends the demo too.
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
+	defer stop()
+	drain, abort, release := stopSignals(ctx)
+	defer release()
 	web, err := sampleweb.Start()
 	if err != nil {
 		return err
@@ -92,24 +97,24 @@ func (d *demo) run(ctx context.Context) (err error) {
 	if err := d.start(web.URL(), early); err != nil {
 		return err
 	}
-	// Without a terminal any more, the data folder is removed too.
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
-	defer stop()
-	drain, abort, release := stopSignals(ctx)
-	defer release()
-	drain, end := context.WithCancel(drain)
 	early.release(d.banner())
+	return d.serve(drain, abort)
+}
+
+// serve serves and crawls until drain ends, or, with --once, to the end of the first crawl.
+func (d *demo) serve(drain, abort context.Context) error {
 	if d.open {
 		go d.openDashboard()
 	}
+	ctx, end := context.WithCancel(drain)
 	var crawl sync.WaitGroup
 	crawl.Go(func() {
-		d.crawl(drain)
+		d.crawl(ctx)
 		if d.once {
 			end()
 		}
 	})
-	err = d.service.run(drain, abort)
+	err := d.service.run(ctx, abort)
 	end()
 	crawl.Wait()
 	return err

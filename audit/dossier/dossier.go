@@ -10,6 +10,7 @@ import (
 	"archive/zip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -59,7 +60,7 @@ func Write(ctx context.Context, w io.Writer, r audit.Reader, o Options) error {
 		return err
 	}
 	b := &bundle{zip: zip.NewWriter(w), at: f.Last}
-	b.file("index.html", func(w io.Writer) error { return writePage(w, f, o) })
+	b.file("index.html", func(w io.Writer) error { return writePage(ctx, w, f, o) })
 	b.file("README.txt", func(w io.Writer) error { return writeReadme(w, f, o) })
 	for _, format := range []export.Format{export.CSV, export.JSONL} {
 		b.file("requests."+string(format), func(w io.Writer) error {
@@ -69,14 +70,17 @@ func Write(ctx context.Context, w io.Writer, r audit.Reader, o Options) error {
 	}
 	if f.Total.Disallowed > 0 {
 		b.file(ignoredPath, func(w io.Writer) error {
-			_, err := export.Write(w, export.CSV, f.ignored(r.Records(ctx, o.filter())))
+			_, err := export.Write(w, export.CSV, f.ignored(ctx, r.Records(ctx, o.filter())))
 			return err
 		})
 	}
 	b.json("spacing.json", f.Spacing)
 	b.json("replay.json", f.Replay)
 	for _, v := range f.Versions {
-		b.file(v.Path, func(w io.Writer) error { return writeBytes(w, v.Body) })
+		b.file(v.Path, func(w io.Writer) error {
+			body, err := f.files.body(ctx, v)
+			return errors.Join(err, writeBytes(w, body))
+		})
 		b.file(v.HeaderPath, func(w io.Writer) error { return writeBytes(w, []byte(v.header())) })
 	}
 	for _, sha := range f.Policies {

@@ -139,7 +139,7 @@ func gather(ctx context.Context, r audit.Reader, o Options) (*facts, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := g.add(rec); err != nil {
+		if err := g.add(ctx, rec); err != nil {
 			return nil, err
 		}
 	}
@@ -172,10 +172,10 @@ func values[K comparable, V any](m map[K]*V) func(yield func(V) bool) {
 	}
 }
 
-func (g *gathering) add(r *audit.Record) error {
+func (g *gathering) add(ctx context.Context, r *audit.Record) error {
 	if r.Via == audit.Robots {
 		g.Own++
-	} else if err := g.addRequest(r); err != nil {
+	} else if err := g.addRequest(ctx, r); err != nil {
 		return err
 	}
 	if r.EndedAt.IsZero() {
@@ -202,8 +202,8 @@ func (g *gathering) add(r *audit.Record) error {
 	return nil
 }
 
-func (g *gathering) addRequest(r *audit.Record) error {
-	v, err := g.files.verdict(r)
+func (g *gathering) addRequest(ctx context.Context, r *audit.Record) error {
+	v, err := g.files.verdict(ctx, r)
 	if err != nil {
 		return err
 	}

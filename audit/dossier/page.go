@@ -2,6 +2,7 @@ package dossier
 
 import (
 	"cmp"
+	"context"
 	_ "embed"
 	"fmt"
 	"html/template"
@@ -52,7 +53,7 @@ type cause struct {
 type proofFile struct{ Name, About string }
 
 // writePage writes index.html.
-func writePage(w io.Writer, f *facts, o Options) error {
+func writePage(ctx context.Context, w io.Writer, f *facts, o Options) error {
 	o.Gaps = slices.DeleteFunc(slices.Clone(o.Gaps), func(g Gap) bool {
 		return g.Ended.Before(o.Since) || !o.Until.IsZero() && g.Began.After(o.Until)
 	})
@@ -64,7 +65,11 @@ func writePage(w io.Writer, f *facts, o Options) error {
 		p.Causes = append(p.Causes, cause{name, f.Spacing.Deviations[name]})
 	}
 	for _, v := range f.Versions[:min(len(f.Versions), maxTexts)] {
-		p.Texts = append(p.Texts, newVersionText(v))
+		body, err := f.files.body(ctx, v)
+		if err != nil {
+			return err
+		}
+		p.Texts = append(p.Texts, newVersionText(v, body))
 	}
 	p.Hidden = int64(len(f.Versions) - len(p.Texts))
 	slices.Reverse(p.Latest)
@@ -276,7 +281,7 @@ const (
 var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n") // RFC 9309 section 2.2
 
 // newVersionText returns the first lines of v, and all lines that decided.
-func newVersionText(v *version) versionText {
+func newVersionText(v *version, body []byte) versionText {
 	t := versionText{version: v}
 	deciding := map[int]string{}
 	for _, d := range v.Deciders {
@@ -286,8 +291,8 @@ func newVersionText(v *version) versionText {
 		}
 		deciding[d.Line] = strings.TrimPrefix(deciding[d.Line]+"; "+d.words(), "; ")
 	}
-	lines := strings.Split(strings.TrimSuffix(lineEnds.Replace(string(v.Body)), "\n"), "\n")
-	if len(v.Body) == 0 {
+	lines := strings.Split(strings.TrimSuffix(lineEnds.Replace(string(body)), "\n"), "\n")
+	if len(body) == 0 {
 		return t
 	}
 	gap := false

@@ -5,17 +5,32 @@ import (
 	"errors"
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/audit/proof"
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
-// robotsFiles are the versions of the robots.txt of a host, which say what they disallow.
+// robotsFiles are the versions of the robots.txt of a host, which say what they disallow. Their bodies are read when they
+// are needed: a site may have a new one for each fetch.
 type robotsFiles struct {
+	reader audit.Reader
 	all    []*version // in order of their first fetches
-	bodies map[string][]byte
 	judges map[*version]*proof.Judge
+	asked  fetchKey // by of
+	found  *version
+}
+
+// maxJudges bounds the versions that are parsed in memory.
+const maxJudges = 32
+
+// fetchKey identifies the fetch on which a record rests.
+type fetchKey struct {
+	scheme, host  string
+	port          uint16
+	sha256, state string
+	fetched       time.Time
 }
 
 // newRobotsFiles reads the versions of the robots.txt of a host.
@@ -24,46 +39,47 @@ func newRobotsFiles(ctx context.Context, r audit.Reader, host string) (*robotsFi
 	if err != nil {
 		return nil, err
 	}
-	f := &robotsFiles{bodies: map[string][]byte{}, judges: map[*version]*proof.Judge{}}
+	f := &robotsFiles{reader: r, judges: map[*version]*proof.Judge{}}
 	last := map[string]*version{}
+	missing := map[string]bool{"": false}
 	for _, file := range files {
 		number := 1
 		before := last[file.Origin.String()]
 		if before != nil {
 			number, before.Until = before.Number+1, file.FirstSeen
 		}
-		missing := false
-		if file.SHA256 != "" {
-			file.Body, missing, err = f.body(ctx, r, file.SHA256)
-			if err != nil {
+		if _, known := missing[file.SHA256]; !known {
+			_, err := r.Body(ctx, file.SHA256)
+			if err != nil && !errors.Is(err, audit.ErrNoFile) {
 				return nil, err
 			}
+			missing[file.SHA256] = err != nil
 		}
-		v := newVersion(file, number, missing)
+		v := newVersion(file, number, missing[file.SHA256])
 		last[file.Origin.String()] = v
 		f.all = append(f.all, v)
 	}
 	return f, nil
 }
 
-// body reads a body once: a file may return to an earlier one.
-func (f *robotsFiles) body(ctx context.Context, r audit.Reader, sha string) (body []byte, missing bool, err error) {
-	body, known := f.bodies[sha]
-	if !known {
-		body, err = r.Body(ctx, sha)
-		switch {
-		case err == nil:
-			body = append([]byte{}, body...) // not nil if it is empty
-		case !errors.Is(err, audit.ErrNoFile):
-			return nil, false, err
-		}
-		f.bodies[sha] = body
+// body returns the body of v, which is empty if it is not kept.
+func (f *robotsFiles) body(ctx context.Context, v *version) ([]byte, error) {
+	if v.SHA256 == "" || v.Missing {
+		return nil, nil
 	}
-	return body, body == nil, nil
+	return f.reader.Body(ctx, v.SHA256)
 }
 
 // of returns the version on which r rests, or nil if it is not kept.
-func (f *robotsFiles) of(r *audit.Record) (found *version) {
+func (f *robotsFiles) of(r *audit.Record) *version {
+	key := fetchKey{r.Scheme, r.Host, r.Port, r.RobotsSHA256, r.RobotsState, r.RobotsFetchedAt}
+	if key != f.asked {
+		f.asked, f.found = key, f.find(r)
+	}
+	return f.found
+}
+
+func (f *robotsFiles) find(r *audit.Record) (found *version) {
 	for _, v := range slices.Backward(f.all) {
 		if v.SHA256 != r.RobotsSHA256 || v.State != r.RobotsState || !v.isOf(r) {
 			continue
@@ -103,11 +119,11 @@ const (
 
 // verdict returns what robots.txt says about a request, with its preferences if the policy enforced them. It is
 // computed anew for requests in mode report or off, whose decision may have another cause.
-func (f *robotsFiles) verdict(r *audit.Record) (verdict, error) {
+func (f *robotsFiles) verdict(ctx context.Context, r *audit.Record) (verdict, error) {
 	enforced := r.Mode == policy.Enforce.String()
 	switch {
 	case r.RobotsState == "":
-		return f.judge(f.before(r), policy.UsageRecord, r)
+		return f.judge(ctx, f.before(r), policy.UsageRecord, r)
 	case r.Decision == policy.Exempt, enforced && r.Exemption != "":
 		return disallowed, nil
 	case r.Decision == policy.Allow && r.Reason == policy.ReasonReport: // without a robots.txt, no request is permitted
@@ -115,7 +131,7 @@ func (f *robotsFiles) verdict(r *audit.Record) (verdict, error) {
 	case enforced, r.Decision == policy.Allow:
 		return permitted, nil
 	}
-	v, err := f.judge(f.of(r), policy.UsageEnforce, r)
+	v, err := f.judge(ctx, f.of(r), policy.UsageEnforce, r)
 	if v == unknown && r.Decision == policy.WouldDeny && r.Exemption == "" {
 		v = disallowed
 	}
@@ -123,18 +139,15 @@ func (f *robotsFiles) verdict(r *audit.Record) (verdict, error) {
 }
 
 // judge returns the verdict of v, which may be nil.
-func (f *robotsFiles) judge(v *version, usage policy.Usage, r *audit.Record) (verdict, error) {
+func (f *robotsFiles) judge(ctx context.Context, v *version, usage policy.Usage, r *audit.Record) (verdict, error) {
 	if v == nil || v.Missing {
 		return unknown, nil
 	}
-	if f.judges[v] == nil {
-		j, err := proof.NewJudge(&v.File)
-		if err != nil {
-			return unknown, err
-		}
-		f.judges[v] = j
+	j, err := f.judgeBy(ctx, v)
+	if err != nil {
+		return unknown, err
 	}
-	allowed, err := f.judges[v].Allows(r, usage)
+	allowed, err := j.Allows(r, usage)
 	switch {
 	case errors.Is(err, proof.ErrUnjudged):
 		return unknown, nil
@@ -146,6 +159,27 @@ func (f *robotsFiles) judge(v *version, usage policy.Usage, r *audit.Record) (ve
 	return disallowed, nil
 }
 
+// judgeBy returns the judge by v.
+func (f *robotsFiles) judgeBy(ctx context.Context, v *version) (*proof.Judge, error) {
+	if j := f.judges[v]; j != nil {
+		return j, nil
+	}
+	file := v.File
+	var err error
+	if file.Body, err = f.body(ctx, v); err != nil {
+		return nil, err
+	}
+	j, err := proof.NewJudge(&file)
+	if err != nil {
+		return nil, err
+	}
+	if len(f.judges) >= maxJudges {
+		clear(f.judges)
+	}
+	f.judges[v] = j
+	return j, nil
+}
+
 // isSent reports whether r is a request for a page that was sent to the site.
 func isSent(r *audit.Record) bool {
 	return r.Via != audit.Robots && !r.SentAt.IsZero() && r.Path != "/robots.txt"
@@ -155,12 +189,14 @@ func isSent(r *audit.Record) bool {
 const ignoredPath = "sent-although-disallowed.csv"
 
 // ignored returns the records of requests that were sent although robots.txt disallows them.
-func (f *facts) ignored(records iter.Seq2[*audit.Record, error]) iter.Seq2[*audit.Record, error] {
+func (f *facts) ignored(
+	ctx context.Context, records iter.Seq2[*audit.Record, error],
+) iter.Seq2[*audit.Record, error] {
 	return func(yield func(*audit.Record, error) bool) {
 		for r, err := range records {
 			v := unknown
 			if err == nil && isSent(r) {
-				v, err = f.files.verdict(r)
+				v, err = f.files.verdict(ctx, r)
 			}
 			if (err != nil || v == disallowed) && !yield(r, err) || err != nil {
 				return

@@ -1,0 +1,172 @@
+package seal
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/robotsproxy/robotsproxy/audit"
+)
+
+// point is a size of the tree at which its root must be that of a checkpoint.
+type point struct {
+	*Checkpoint
+	aside bool
+}
+
+// points returns the sizes at which the tree is compared, in order.
+func (v *verifier) points() []point {
+	var points []point
+	for _, c := range v.seals {
+		points = append(points, point{c, false})
+	}
+	for _, c := range v.aside {
+		points = append(points, point{c, true})
+	}
+	sort.SliceStable(points, func(i, j int) bool { return points[i].Size < points[j].Size })
+	return points
+}
+
+// checkTree computes the root of the tree at the size of each checkpoint. All come from the same leaves, so a checkpoint
+// with the computed root extends each one before. One with another root is reported with its range, and the next is not,
+// since it covers the same leaves.
+func (v *verifier) checkTree(ctx context.Context) error {
+	w := walk{v: v, points: v.points(), erasures: make(map[int64]tlog.Hash)}
+	for tile, err := range v.log.Tiles(ctx, TileQuery{}) {
+		if err != nil {
+			return err
+		}
+		if !w.tile(tile) {
+			break
+		}
+	}
+	w.end()
+	v.erasures = w.erasures
+	return nil
+}
+
+// walk goes over all leaves in order.
+type walk struct {
+	v        *verifier
+	points   []point // not yet reached
+	tree     tree
+	erasures map[int64]tlog.Hash
+
+	since   idHash
+	partial bool  // since lacks leaves that were removed
+	begin   int64 // size of the checkpoint before
+	low     audit.ID
+	high    audit.ID
+	broken  bool // a root was wrong
+}
+
+// tile adds a tile. It reports false after a gap, or if there is nothing left to compare.
+func (w *walk) tile(t *Tile) bool {
+	if t.N*tileSize != w.tree.size {
+		w.fault(fmt.Sprintf("the hashes from number %d to %d are missing", w.tree.size+1, t.N*tileSize))
+		return false
+	}
+	if t.Data == nil && len(t.Root) == tlog.HashSize {
+		w.v.report.Pruned += tileSize
+		w.skip(t)
+		return len(w.points) > 0
+	}
+	leaves, err := t.Leaves()
+	if err != nil {
+		w.fault(fmt.Sprintf("the hashes from number %d on are damaged", w.tree.size+1))
+		return false
+	}
+	for _, leaf := range leaves {
+		if len(w.points) == 0 {
+			return false
+		}
+		w.leaf(leaf)
+	}
+	return true
+}
+
+// skip adds a tile of which only the root is kept.
+func (w *walk) skip(t *Tile) {
+	w.partial = true
+	w.tree.addTile(tlog.Hash(t.Root))
+	for len(w.points) > 0 && w.points[0].Size < w.tree.size {
+		p := w.points[0]
+		w.points = w.points[1:]
+		w.v.report.add(Fault{Kind: BadTree, Detail: fmt.Sprintf(
+			"the checkpoint of %s cannot be compared: its hashes were removed after their records were pruned", stamp(p.Ended))})
+	}
+	w.compare()
+}
+
+func (w *walk) leaf(leaf Leaf) {
+	w.tree.add(leaf.Hash)
+	w.since.add(leaf)
+	if leaf.Kind == erasureKind {
+		w.erasures[leaf.ID] = leaf.Hash
+	} else {
+		id := audit.ID(leaf.ID)
+		if w.low == 0 {
+			w.low = id
+		}
+		w.low, w.high = min(w.low, id), max(w.high, id)
+	}
+	w.compare()
+}
+
+// compare compares the tree with the checkpoints of its size.
+func (w *walk) compare() {
+	for len(w.points) > 0 && w.points[0].Size == w.tree.size {
+		p := w.points[0]
+		w.points = w.points[1:]
+		switch {
+		case w.broken:
+		case p.Root != w.tree.root() && p.aside:
+			w.broken = true
+			w.v.report.add(Fault{Kind: BadCheckpoint, Detail: fmt.Sprintf(
+				"the checkpoint of %s that was given away is of another tree: %s", stamp(p.Ended), w.rangeText())})
+		case p.Root != w.tree.root():
+			w.fault("hashes were changed with their records: " + w.rangeText())
+		case !p.aside && !w.partial && p.IDs != w.since.sum():
+			w.fault("the ids beside the hashes were changed: " + w.rangeText())
+		}
+		if !p.aside {
+			w.since, w.partial, w.begin, w.low, w.high = idHash{}, false, w.tree.size, 0, 0
+		}
+	}
+}
+
+// rangeText describes the leaves since the checkpoint before.
+func (w *walk) rangeText() string {
+	if w.low == 0 {
+		return fmt.Sprintf("hash %d to %d", w.begin+1, w.tree.size)
+	}
+	return fmt.Sprintf("at least one of the %d from %s (%s) to %s (%s)", w.tree.size-w.begin,
+		w.low, stamp(w.low.Time()), w.high, stamp(w.high.Time()))
+}
+
+func (w *walk) fault(detail string) {
+	w.broken = true
+	w.v.report.add(Fault{Kind: BadTree, ID: w.low, Detail: detail})
+}
+
+// end reports the checkpoints for which there are too few leaves.
+func (w *walk) end() {
+	for _, p := range w.points {
+		if w.broken {
+			return
+		}
+		w.broken = true
+		detail := fmt.Sprintf("%d hashes are kept and the checkpoint of %s covers %d: the last ones were removed",
+			w.tree.size, stamp(p.Ended), p.Size)
+		kind := BadTree
+		if p.aside {
+			kind = BadCheckpoint
+		}
+		w.v.report.add(Fault{Kind: kind, Detail: detail})
+	}
+}
+
+func stamp(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }

@@ -271,3 +271,63 @@ func copyOf(t *testing.T, path string) ([]byte, error) {
 	}
 	return os.ReadFile(to)
 }
+
+// TestRemovedCheckpoints removes checkpoints by SQL, to hide what was done to the records that they cover.
+func TestRemovedCheckpoints(t *testing.T) {
+	const (
+		last       = "DELETE FROM seal_checkpoints WHERE size = (SELECT max(size) FROM seal_checkpoints)"
+		all        = "DELETE FROM seal_checkpoints"
+		change     = "; UPDATE records SET path = '/other' WHERE id = ?"
+		remove     = "; DELETE FROM records WHERE id = ?"
+		cutHashes  = "; UPDATE seal_tiles SET data = substr(data, 1, 88 * 41), root = NULL WHERE n = 2; DELETE FROM seal_tiles WHERE n > 2"
+		resetState = "; UPDATE seal_state SET size = 600, next = 1"
+	)
+	for _, row := range []struct {
+		name, sql string
+		given     bool // compare with the last checkpoint, which was given away
+		want      []seal.FaultKind
+	}{
+		{"last", last, false, []seal.FaultKind{seal.RemovedCheckpoint}},
+		{"last, given", last, true, []seal.FaultKind{seal.RemovedCheckpoint}},
+		{"last with a change", last + change, false, []seal.FaultKind{seal.RemovedCheckpoint, seal.Changed}},
+		{"last with a change, given", last + change, true, []seal.FaultKind{seal.RemovedCheckpoint, seal.Changed}},
+		{"last with a removal", last + remove, false, []seal.FaultKind{seal.RemovedCheckpoint, seal.Removed}},
+		{"last with a removal, given", last + remove, true, []seal.FaultKind{seal.RemovedCheckpoint, seal.Removed}},
+		{"last with its hashes", last + cutHashes, false, []seal.FaultKind{seal.RemovedCheckpoint, seal.BadTree}},
+		{"last with its hashes and a removal, given", last + cutHashes + resetState + remove, true, []seal.FaultKind{seal.BadCheckpoint}},
+		{"last with a change of the state", last + "; UPDATE seal_state SET next = 1" + change, false, []seal.FaultKind{seal.Changed}},
+		{"all", all, false, []seal.FaultKind{seal.RemovedCheckpoint}},
+		{"all, given", all, true, []seal.FaultKind{seal.RemovedCheckpoint}},
+		{"all with a change", all + change, false, []seal.FaultKind{seal.RemovedCheckpoint, seal.Changed}},
+		{"all with a removal, given", all + remove, true, []seal.FaultKind{seal.RemovedCheckpoint, seal.Removed}},
+		{"all with a change of the state", all + "; UPDATE seal_state SET next = 0" + change, false, []seal.FaultKind{seal.Changed}},
+		{"all seals, given", all + "; DELETE FROM seal_tiles; DELETE FROM seal_state" + remove, true, []seal.FaultKind{seal.BadCheckpoint}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			s := newSealed(t, 600)
+			s.crawl(t, 100)
+			c, err := seal.Seal(context.Background(), s.records, s.key, seal.Options{Wait: -1})
+			if err != nil || c.Size != 700 {
+				t.Fatalf("%+v, %v", c, err)
+			}
+			if r := s.verify(t); !r.Sound() || r.Sealed != 700 {
+				t.Fatalf("before: %+v", r)
+			}
+			s.tamper(t, row.sql, int64(s.ids[650]))
+			again := openRecords(t, RecordsOptions{Path: s.path, ReadOnly: true}) // its caches are empty
+			o := seal.VerifyOptions{Keys: []seal.Verifier{s.key.Public()}}
+			if row.given {
+				o.Checkpoints = []string{c.Note}
+			}
+			r, err := seal.Verify(context.Background(), again, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, kind := range row.want {
+				if r.Counts[kind] != 1 {
+					t.Errorf("it found %v %+v, want %s once", r.Counts, r.Faults, kind)
+				}
+			}
+		})
+	}
+}

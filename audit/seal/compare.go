@@ -17,15 +17,13 @@ type kept struct {
 	id    audit.ID
 	hash  tlog.Hash
 	ended time.Time
-	leaf  Leaf  // its last one; the kind is zero if it has none
+	leaf  Leaf  // its last one that a checkpoint covers; the kind is zero if it has none
 	n     int64 // number of leaf
+	other Leaf  // its last one that no checkpoint covers
 }
 
 // records compares all records with their leaves, in windows.
 func (v *verifier) records(ctx context.Context) error {
-	if len(v.seals) == 0 {
-		return nil
-	}
 	var done int64
 	for after := audit.ID(0); ; {
 		window, last, err := v.window(ctx, after)
@@ -74,7 +72,7 @@ func (v *verifier) compare(ctx context.Context, window []kept, after, last audit
 		}
 		for i, leaf := range leaves {
 			n := tile.N*tileSize + int64(i)
-			if id := audit.ID(leaf.ID); leaf.Kind == erasureKind || id <= after || id > last || n >= v.size {
+			if id := audit.ID(leaf.ID); leaf.Kind == erasureKind || id <= after || id > last || n >= v.leaves {
 				continue
 			}
 			if err := v.match(ctx, window, leaf, n); err != nil {
@@ -94,8 +92,12 @@ func (v *verifier) compare(ctx context.Context, window []kept, after, last audit
 func (v *verifier) match(ctx context.Context, window []kept, leaf Leaf, n int64) error {
 	id := audit.ID(leaf.ID)
 	i, found := sort.Find(len(window), func(i int) int { return compare(id, window[i].id) })
-	if found {
+	switch {
+	case found && n < v.size:
 		window[i].leaf, window[i].n = leaf, n
+		return nil
+	case found:
+		window[i].other = leaf
 		return nil
 	}
 	if v.gone(id) {
@@ -128,18 +130,21 @@ func (v *verifier) gone(id audit.ID) bool {
 	return false
 }
 
-// judge compares a record with its leaf.
+// judge compares a record with its leaves. One that no checkpoint covers was written by a seal that did not end, or its
+// checkpoint was removed: it proves a change, and nothing else.
 func (v *verifier) judge(ctx context.Context, k *kept) error {
-	cut := v.last().Ended
+	changed := k.leaf.Kind != 0 && k.hash != k.leaf.Hash
 	switch {
-	case k.leaf.Kind == 0 && (k.ended.IsZero() || k.ended.After(cut)),
-		k.leaf.Kind == openKind && k.hash != k.leaf.Hash && k.ended.After(v.sealed(k.n).Ended):
+	case k.other.Kind == recordKind && k.hash != k.other.Hash:
+		return v.fault(ctx, Changed, k, k.other)
+	case k.leaf.Kind == 0 && (k.ended.IsZero() || k.ended.After(v.cut)),
+		k.leaf.Kind == openKind && changed && k.ended.After(v.sealed(k.n).Ended):
 		v.report.Unsealed++
 		return nil
 	case k.leaf.Kind == 0:
-		return v.fault(ctx, Inserted, k)
-	case k.hash != k.leaf.Hash:
-		return v.fault(ctx, Changed, k)
+		return v.fault(ctx, Inserted, k, k.leaf)
+	case changed:
+		return v.fault(ctx, Changed, k, k.leaf)
 	}
 	v.report.Sealed++
 	if by := v.sealed(k.n); by.before != nil && !k.ended.IsZero() && k.ended.Before(by.before.Ended) {
@@ -157,15 +162,16 @@ type covering struct {
 	before *Checkpoint
 }
 
+// sealed returns the checkpoint that covers leaf n, which is less than v.size.
 func (v *verifier) sealed(n int64) covering {
 	i := sort.Search(len(v.seals), func(i int) bool { return v.seals[i].Size > n })
 	if i == 0 {
-		return covering{v.seals[0], nil}
+		return covering{v.seals[0].Checkpoint, nil}
 	}
-	return covering{v.seals[i], v.seals[i-1]}
+	return covering{v.seals[i].Checkpoint, v.seals[i-1].Checkpoint}
 }
 
-func (v *verifier) fault(ctx context.Context, kind FaultKind, k *kept) error {
+func (v *verifier) fault(ctx context.Context, kind FaultKind, k *kept, leaf Leaf) error {
 	f := Fault{Kind: kind, ID: k.id}
 	if v.report.Counts[kind] < keptFaults {
 		r, err := v.log.Record(ctx, k.id)
@@ -174,7 +180,7 @@ func (v *verifier) fault(ctx context.Context, kind FaultKind, k *kept) error {
 		}
 		f.Record = r
 		if kind == Changed && r != nil {
-			v.changed = append(v.changed, mismatch{len(v.report.Faults), r, k.leaf.Hash})
+			v.changed = append(v.changed, mismatch{len(v.report.Faults), r, leaf.Hash})
 		}
 	}
 	v.report.add(f)

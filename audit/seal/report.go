@@ -14,12 +14,14 @@ const (
 	BadSignature  FaultKind = "signature"  // a checkpoint is not signed by the key, or damaged
 	BadTree       FaultKind = "tree"       // hashes between two checkpoints were changed, removed or inserted
 	BadCheckpoint FaultKind = "checkpoint" // the tree does not contain a checkpoint that was given away
-	BadErasure    FaultKind = "erasure"    // an erasure was changed, removed, or made up
-	Changed       FaultKind = "changed"
-	Swapped       FaultKind = "swapped" // two records have exchanged their contents
-	Removed       FaultKind = "removed"
-	Inserted      FaultKind = "inserted" // a record ended before a checkpoint that does not cover it
-	BadText       FaultKind = "text"     // a body of a robots.txt or a policy does not have its SHA-256
+	// RemovedCheckpoint: the log does not keep a checkpoint that it had.
+	RemovedCheckpoint FaultKind = "checkpoint-removed"
+	BadErasure        FaultKind = "erasure" // an erasure was changed, removed, or made up
+	Changed           FaultKind = "changed"
+	Swapped           FaultKind = "swapped" // two records have exchanged their contents
+	Removed           FaultKind = "removed"
+	Inserted          FaultKind = "inserted" // a record ended before a checkpoint that does not cover it
+	BadText           FaultKind = "text"     // a body of a robots.txt or a policy does not have its SHA-256
 )
 
 // Fault is one finding of Verify.
@@ -40,6 +42,7 @@ type Report struct {
 	Last        time.Time `json:"last_seal,omitzero"` // records that ended before it are sealed
 	Sealed      int64     `json:"sealed"`             // records that are kept and agree with their leaves
 	Unsealed    int64     `json:"not_yet_sealed"`     // kept, and newer than the last checkpoint
+	Unsigned    int64     `json:"hashes_not_signed"`  // leaves after the last checkpoint
 	Pruned      int64     `json:"pruned"`             // leaves of records that were pruned
 	Erased      int64     `json:"erased"`             // leaves of records that were erased
 	Late        int64     `json:"late"`               // sealed by a later checkpoint than the one that should cover them
@@ -61,9 +64,6 @@ func (r *Report) Sound() bool { return len(r.Counts) == 0 }
 const keptFaults = 20
 
 func (r *Report) add(f Fault) {
-	if r.Counts == nil {
-		r.Counts = make(map[FaultKind]int64)
-	}
 	r.Counts[f.Kind]++
 	if r.Counts[f.Kind] <= keptFaults {
 		r.Faults = append(r.Faults, f)

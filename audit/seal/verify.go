@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -28,14 +29,19 @@ type VerifyOptions struct {
 // Verify compares the records with the tree, and the tree with the checkpoints. It needs memory for some 10,000
 // records. The proxy may run meanwhile: what it adds is not yet sealed.
 func Verify(ctx context.Context, log Log, o VerifyOptions) (*Report, error) {
-	v := &verifier{log: log, options: o, report: &Report{}}
+	v := &verifier{log: log, options: o, report: &Report{
+		Keys: []string{}, Faults: []Fault{}, Counts: make(map[FaultKind]int64),
+	}}
 	for _, k := range o.Keys {
 		v.report.Keys = append(v.report.Keys, k.Name())
 	}
-	for _, step := range []func(context.Context) error{v.checkpoints, v.given, v.checkTree, v.loadErasures, v.records, v.hidden, v.texts} {
+	for _, step := range []func(context.Context) error{v.checkpoints, v.given, v.checkState, v.checkTree, v.loadErasures, v.records, v.hidden, v.texts} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
+	}
+	if len(v.seals) == 0 && v.report.Sound() {
+		return nil, ErrNothingSealed
 	}
 	v.findSwaps()
 	v.sort()
@@ -47,24 +53,27 @@ type verifier struct {
 	options VerifyOptions
 	report  *Report
 
-	seals    []*Checkpoint // that are well signed, in order of their sizes
-	aside    []*Checkpoint // that were given away
-	size     int64         // leaves that the last of seals covers
+	state    State
+	seals    []point   // that are well signed, in order of their sizes
+	size     int64     // leaves that the last of seals covers
+	leaves   int64     // leaves that are compared
+	cut      time.Time // records that ended before it have leaves
 	erasures map[int64]tlog.Hash
 	pruned   audit.ID
 	erased   []audit.ID // in order
 	changed  []mismatch // for findSwaps
 }
 
-func (v *verifier) last() *Checkpoint { return v.seals[len(v.seals)-1] }
-
-// checkpoints checks the signatures.
-func (v *verifier) checkpoints(ctx context.Context) error {
+// checkpoints reads the state and the checkpoints of the log, and checks their signatures.
+func (v *verifier) checkpoints(ctx context.Context) (err error) {
+	if v.state, err = v.log.SealState(ctx); err != nil { // before the checkpoints, so that they are not older
+		return err
+	}
 	notes, err := v.log.Checkpoints(ctx)
 	if err != nil {
 		return err
 	}
-	if len(notes) == 0 && len(v.options.Checkpoints) == 0 {
+	if len(notes) == 0 && len(v.options.Checkpoints) == 0 && v.state.Size == 0 {
 		return ErrNothingSealed
 	}
 	for i, text := range notes {
@@ -73,24 +82,41 @@ func (v *verifier) checkpoints(ctx context.Context) error {
 			v.report.add(Fault{Kind: BadSignature, Detail: fmt.Sprintf("checkpoint %d of %d: %v", i+1, len(notes), err)})
 			continue
 		}
-		v.seals = append(v.seals, c)
+		v.seals = append(v.seals, point{c, false})
 	}
-	sort.SliceStable(v.seals, func(i, j int) bool { return v.seals[i].Size < v.seals[j].Size })
 	v.report.Checkpoints = len(v.seals)
-	if len(v.seals) > 0 {
-		v.size, v.report.Last = v.last().Size, v.last().Ended
-	}
 	return nil
 }
 
-// given reads the checkpoints that were given away.
+// given adds the checkpoints that were given away, unless the log has them.
 func (v *verifier) given(context.Context) error {
 	for _, text := range v.options.Checkpoints {
 		c, err := OpenCheckpoint(text, v.options.Keys...)
 		if err != nil {
 			return fmt.Errorf("the checkpoint that was given: %w", err)
 		}
-		v.aside = append(v.aside, c)
+		if !slices.ContainsFunc(v.seals, func(p point) bool { return p.Size == c.Size && p.Root == c.Root }) {
+			v.seals = append(v.seals, point{c, true})
+		}
+	}
+	sort.SliceStable(v.seals, func(i, j int) bool { return v.seals[i].Size < v.seals[j].Size })
+	if n := len(v.seals); n > 0 {
+		v.size, v.report.Last = v.seals[n-1].Size, v.seals[n-1].Ended
+	}
+	return nil
+}
+
+// checkState compares the state with the checkpoints. A log writes both in one transaction.
+func (v *verifier) checkState(context.Context) error {
+	if v.report.Counts[BadSignature] > 0 {
+		return nil
+	}
+	var next audit.ID
+	for _, p := range v.seals {
+		next = max(next, p.Pruned, audit.IDAt(p.Ended.Add(-late)))
+	}
+	if v.state.Next > next {
+		v.report.add(Fault{Kind: RemovedCheckpoint, Detail: "the state of the seals is that of a later checkpoint, which was removed"})
 	}
 	return nil
 }
@@ -124,10 +150,10 @@ func (v *verifier) checkErasure(s *StoredErasure) {
 		v.report.add(Fault{Kind: BadErasure, Detail: fmt.Sprintf("erasure %d was changed", s.N)})
 	case sealed && leaf != tlog.RecordHash(s.Text):
 		v.report.add(Fault{Kind: BadErasure, Detail: fmt.Sprintf("erasure %d (%s, %q) was changed", s.N, stamp(e.Time), e.Reason)})
-	case !sealed && len(v.seals) > 0 && e.Time.Before(v.last().Ended):
+	case !sealed && e.Time.Before(v.report.Last):
 		v.report.add(Fault{Kind: BadErasure, Detail: fmt.Sprintf(
 			"erasure %d (%q) says that it is of %s, and the checkpoint of %s does not cover it: it was made up later",
-			s.N, e.Reason, stamp(e.Time), stamp(v.last().Ended))})
+			s.N, e.Reason, stamp(e.Time), stamp(v.report.Last))})
 	case !sealed:
 		v.report.ErasuresUnsealed++
 	}
@@ -140,7 +166,7 @@ func (v *verifier) refresh(ctx context.Context) error {
 		return err
 	}
 	v.pruned = state.Pruned
-	if len(v.seals) > 0 && v.pruned > v.last().Pruned {
+	if n := len(v.seals); n > 0 && v.pruned > v.seals[n-1].Pruned {
 		v.report.PrunedUnsealed = true
 	}
 	if v.pruned > 0 {

@@ -3,7 +3,6 @@ package seal
 import (
 	"context"
 	"fmt"
-	"sort"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -14,27 +13,14 @@ import (
 // point is a size of the tree at which its root must be that of a checkpoint.
 type point struct {
 	*Checkpoint
-	aside bool
-}
-
-// points returns the sizes at which the tree is compared, in order.
-func (v *verifier) points() []point {
-	var points []point
-	for _, c := range v.seals {
-		points = append(points, point{c, false})
-	}
-	for _, c := range v.aside {
-		points = append(points, point{c, true})
-	}
-	sort.SliceStable(points, func(i, j int) bool { return points[i].Size < points[j].Size })
-	return points
+	aside bool // it was given away, and the log does not keep it
 }
 
 // checkTree computes the root of the tree at the size of each checkpoint. All come from the same leaves, so a checkpoint
 // with the computed root extends each one before. One with another root is reported with its range, and the next is not,
 // since it covers the same leaves.
 func (v *verifier) checkTree(ctx context.Context) error {
-	w := walk{v: v, points: v.points(), erasures: make(map[int64]tlog.Hash)}
+	w := walk{v: v, points: v.seals, erasures: make(map[int64]tlog.Hash)}
 	for tile, err := range v.log.Tiles(ctx, TileQuery{}) {
 		if err != nil {
 			return err
@@ -45,6 +31,12 @@ func (v *verifier) checkTree(ctx context.Context) error {
 	}
 	w.end()
 	v.erasures = w.erasures
+	v.leaves, v.report.Unsigned = max(v.state.Size, w.tree.size), max(0, w.tree.size-v.size)
+	for _, p := range v.seals {
+		if p.Size <= v.leaves {
+			v.cut = p.Ended
+		}
+	}
 	return nil
 }
 
@@ -63,7 +55,7 @@ type walk struct {
 	broken  bool // a root was wrong
 }
 
-// tile adds a tile. It reports false after a gap, or if there is nothing left to compare.
+// tile adds a tile. It reports false after a gap.
 func (w *walk) tile(t *Tile) bool {
 	if t.N*tileSize != w.tree.size {
 		w.fault(fmt.Sprintf("the hashes from number %d to %d are missing", w.tree.size+1, t.N*tileSize))
@@ -72,7 +64,7 @@ func (w *walk) tile(t *Tile) bool {
 	if t.Data == nil && len(t.Root) == tlog.HashSize {
 		w.v.report.Pruned += tileSize
 		w.skip(t)
-		return len(w.points) > 0
+		return true
 	}
 	leaves, err := t.Leaves()
 	if err != nil {
@@ -80,9 +72,6 @@ func (w *walk) tile(t *Tile) bool {
 		return false
 	}
 	for _, leaf := range leaves {
-		if len(w.points) == 0 {
-			return false
-		}
 		w.leaf(leaf)
 	}
 	return true
@@ -103,6 +92,9 @@ func (w *walk) skip(t *Tile) {
 
 func (w *walk) leaf(leaf Leaf) {
 	w.tree.add(leaf.Hash)
+	if len(w.points) == 0 {
+		return // no checkpoint covers it
+	}
 	w.since.add(leaf)
 	if leaf.Kind == erasureKind {
 		w.erasures[leaf.ID] = leaf.Hash
@@ -129,12 +121,13 @@ func (w *walk) compare() {
 				"the checkpoint of %s that was given away is of another tree: %s", stamp(p.Ended), w.rangeText())})
 		case p.Root != w.tree.root():
 			w.fault("hashes were changed with their records: " + w.rangeText())
-		case !p.aside && !w.partial && p.IDs != w.since.sum():
-			w.fault("the ids beside the hashes were changed: " + w.rangeText())
+		case p.aside:
+			w.v.report.add(Fault{Kind: RemovedCheckpoint, Detail: fmt.Sprintf(
+				"the checkpoint of %s that was given away, of %d hashes, was removed", stamp(p.Ended), p.Size)})
+		case !w.partial && p.IDs != w.since.sum():
+			w.fault("the ids beside the hashes were changed, or a checkpoint was removed: " + w.rangeText())
 		}
-		if !p.aside {
-			w.since, w.partial, w.begin, w.low, w.high = idHash{}, false, w.tree.size, 0, 0
-		}
+		w.since, w.partial, w.begin, w.low, w.high = idHash{}, false, w.tree.size, 0, 0
 	}
 }
 
@@ -166,6 +159,9 @@ func (w *walk) end() {
 			kind = BadCheckpoint
 		}
 		w.v.report.add(Fault{Kind: kind, Detail: detail})
+	}
+	if !w.broken && w.tree.size < w.v.state.Size {
+		w.fault(fmt.Sprintf("%d hashes are kept of %d that were written: the last ones were removed", w.tree.size, w.v.state.Size))
 	}
 }
 

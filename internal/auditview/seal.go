@@ -23,6 +23,7 @@ var faultWords = []struct {
 	{seal.BadErasure, "erasure is false", "erasures are false"},
 	{seal.BadTree, "range of hashes was changed", "ranges of hashes were changed"},
 	{seal.BadCheckpoint, "checkpoint that was given away is of other records", "checkpoints that were given away are of other records"},
+	{seal.RemovedCheckpoint, "checkpoint was removed", "checkpoints were removed"},
 	{seal.BadSignature, "checkpoint is not signed by the key", "checkpoints are not signed by the key"},
 }
 
@@ -144,6 +145,12 @@ func counts(r *seal.Report, zone *time.Location) []count {
 	if r.Late > 0 {
 		rows = append(rows, count{"sealed late", r.Late, "from " + r.FirstLate.String() +
 			": written, or inserted, after the checkpoint that should cover them"})
+	}
+	if r.Unsigned > 0 {
+		rows = append(rows, count{
+			"not yet signed", r.Unsigned,
+			"hashes after the last checkpoint: a seal is under way or was interrupted, or its checkpoint was removed",
+		})
 	}
 	return rows
 }

@@ -411,6 +411,8 @@ Send this shell's programs through it, or try one request:
 
   eval "$(%s env%s)"
   curl --proxy %s://%s%s --cacert %s https://example.com/
+
+A program that ignores these settings goes past the proxy. Your firewall must block that: see docs/operations.md.
 %s
 `, buildVersion(), s.cfg.Mode, scheme, proxyAt, adminAt, ca.CertFile(), made, ca.Fingerprint(), recordsPlace(s.cfg), s.token,
 		selfCommand(), s.flags, scheme, user, clientAddress, clientenv.Quote(ca.CertFile()), hint)

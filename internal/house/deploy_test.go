@@ -1,10 +1,15 @@
 package house
 
 import (
+	"context"
+	"errors"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // The image is built by the same command as "make build", which CI runs: no engine for containers is needed to know
@@ -37,6 +42,47 @@ func TestDockerfileIsWellFormed(t *testing.T) {
 	}
 	if user == "" || strings.HasPrefix(user, "0") || strings.HasPrefix(user, "root") {
 		t.Errorf("deploy/Dockerfile ends as user %q", user)
+	}
+}
+
+// The rules for nftables let crawlers reach the proxy only, and do not concern others.
+func TestFirewall(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can put rules in force")
+	}
+	for _, program := range []string{"bash", "unshare", "nsenter", "setpriv", "ip", "nft", "curl", "python3"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skip(err)
+		}
+	}
+	script, err := filepath.Abs("testdata/firewall.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	if err := exec.Command("unshare", "-n", "true").Run(); err != nil {
+		t.Skip("this system has no network namespaces for tests: ", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "unshare", "-n", "bash", script)
+	cmd.Dir, cmd.Stderr = "../../deploy/nftables", &said
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == 77 {
+		t.Skip("this system lacks a part of the kernel: ", said.String())
+	}
+	const want = `a crawler of the network reaches http://10.0.2.9/
+a crawler of the network reaches http://10.0.2.5:3128/
+a crawler of the network does not reach http://10.0.2.5/
+a crawler of the network does not reach http://10.0.2.9/
+user 1500 reaches http://10.0.2.9/
+user 1500 does not reach http://10.0.2.9/
+user 1500 reaches http://127.0.0.1:3128/
+user 1501 reaches http://10.0.2.9/
+`
+	if err != nil || string(out) != want {
+		t.Errorf("with the rules of deploy/nftables: %v, %s\n%s\nwant\n%s", err, &said, out, want)
 	}
 }
 

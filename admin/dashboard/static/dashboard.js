@@ -31,6 +31,19 @@
       return s;
     });
   };
+  // A browser opens few connections to a host, so a tab in the background has no stream. When it comes to the front
+  // after a while, it has missed rows.
+  let hidden = 0;
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) {
+      hidden = Date.now();
+      streams.forEach((s) => s.close());
+    } else if (!paused && Date.now() - hidden > 30000) {
+      location.reload();
+    } else {
+      listen();
+    }
+  });
   let waiting = [];
   const arrive = (body, html) => {
     if ("reload" in body.dataset) return location.reload();

@@ -32,6 +32,7 @@ var mayImport = map[string][]string{
 	"egress":               {"origin"},
 	"internal/auditquery":  {"audit", "config", "policy", "internal/settings"},
 	"internal/auditview":   {"audit", "audit/proof", "audit/seal", "policy", "internal/safetext"},
+	"internal/browsertest": {},
 	"internal/clientenv":   {"internal/durable"},
 	"internal/dnstest":     {},
 	"internal/durable":     {},
@@ -99,8 +100,8 @@ var owners = map[string][]string{
 	"github.com/coder/websocket":          {"internal/robotstest"},
 	"github.com/alicebob/miniredis":       {},
 	"github.com/dunglas/httpsfv":          {"internal/fields"},
-	"github.com/chromedp/cdproto":         {},
-	"github.com/chromedp/chromedp":        {},
+	"github.com/chromedp/cdproto":         {"internal/browsertest"},
+	"github.com/chromedp/chromedp":        {"internal/browsertest"},
 	"github.com/rogpeppe/go-internal":     {"audit/proof"},
 	"github.com/google/go-cmp":            {},
 	"github.com/santhosh-tekuri":          {},
@@ -177,10 +178,10 @@ func checkFile(t *testing.T, root, path string) {
 	}
 }
 
-// testMayImport reports whether every test may import a package: the fake site, a Redis and a DNS server, the types of a
+// testMayImport reports whether every test may import a package: the fake site, a Redis and a DNS server, a browser, the types of a
 // Cache's Fetch, and the stores of records.
 func testMayImport(pkg string) bool {
-	return pkg == "robots/fetch" || pkg == "store" || pkg == "internal/robotstest" || pkg == "internal/redistest" || pkg == "internal/pgtest" || pkg == "internal/dnstest" || pkg == "internal/http1test"
+	return pkg == "robots/fetch" || pkg == "store" || pkg == "internal/robotstest" || pkg == "internal/redistest" || pkg == "internal/pgtest" || pkg == "internal/dnstest" || pkg == "internal/browsertest" || pkg == "internal/http1test"
 }
 
 func checkOutside(t *testing.T, file, pkg, name string) {

@@ -25,6 +25,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/config"
 	"github.com/robotsproxy/robotsproxy/internal/auditview"
 	"github.com/robotsproxy/robotsproxy/internal/clientenv"
+	"github.com/robotsproxy/robotsproxy/internal/requestlog"
 	"github.com/robotsproxy/robotsproxy/internal/sampleweb"
 	"github.com/robotsproxy/robotsproxy/internal/settings"
 )
@@ -224,7 +225,7 @@ func (d *demo) banner() string {
 	if d.keep {
 		end = "kept at the end"
 	}
-	return fmt.Sprintf(`robotsproxy demo: sample sites, crawlers that ignore robots.txt, and the proxy between them.
+	return fmt.Sprintf(`robotsproxy demo: sample sites, impolite crawlers, and the proxy between them.
 
   dashboard  %s
   proxy      http://%s
@@ -251,6 +252,7 @@ func (d *demo) report(ctx context.Context) {
 		fmt.Fprintln(d.std.err, "robotsproxy:", err)
 	}
 	if !d.once {
+		d.service.requests.SetMode(requestlog.Off) // so that the hints stay in sight
 		_, _ = io.WriteString(d.std.err, d.hints())
 	}
 }
@@ -274,7 +276,8 @@ Try it, in another shell:
 
 And with a crawler of yours, in the real web: %[1]s run -- COMMAND
 
-The crawl goes on slowly: see %[4]s  ^C ends the demo.
+The crawl goes on slowly, without lines here: see %[4]s
+^C ends the demo.
 
 `, self, proxy, dir, d.dashboard())
 }
@@ -294,7 +297,8 @@ func (d *demo) openDashboard() {
 // clean removes the data folder, unless the user keeps it.
 func (d *demo) clean() error {
 	if d.keep {
-		fmt.Fprintf(d.std.err, "robotsproxy: the data of the demo is in %s\n", d.dir)
+		fmt.Fprintf(d.std.err, "robotsproxy: the data of the demo is kept: %s audit --data-dir %s\n",
+			selfCommand(), clientenv.Quote(d.dir))
 		return nil
 	}
 	if err := os.RemoveAll(d.dir); err != nil {

@@ -57,7 +57,7 @@ const (
 
 var sites = []site{
 	{
-		host: "news.example", about: "closes /private/, but not the press pages in it; PriceWatch may read nothing",
+		host: "news.example", about: "closes /private/, and everything to PriceWatch",
 		robots: "# Ask web@news.example for more.\nUser-agent: *\nDisallow: /private/\nAllow: /private/press/\n\n" +
 			"User-agent: PriceWatch\nDisallow: /\n",
 		pages: []page{
@@ -69,7 +69,7 @@ var sites = []site{
 		},
 	},
 	{
-		host: "shop.example", about: "closes the cart and sorted lists; one path is open to the demo by an exemption",
+		host: "shop.example", about: "closes its cart; the demo has an exemption for its prices",
 		robots: "User-agent: *\nDisallow: /cart/\nDisallow: /*?sort=\nDisallow: /prices\n",
 		pages: []page{
 			{"/", "Example Furniture", "Tables and chairs."},
@@ -99,7 +99,7 @@ var sites = []site{
 		},
 	},
 	{
-		host: "lab.example", about: "closes everything; the demo only records what it would refuse here (mode report)",
+		host: "lab.example", about: "closes everything; here that is only recorded (mode report)",
 		robots: "User-agent: *\nDisallow: /\n",
 		pages: []page{
 			{"/", "Example Laboratory", "Measurements of nothing."},
@@ -120,12 +120,12 @@ var sites = []site{
 		pages: []page{{"/", "Example Archive", "The archive is at old.example."}},
 	},
 	{
-		host: "wall.example", about: "shows crawlers a web page instead of its robots.txt and of its pages (bot wall)",
+		host: "wall.example", about: "has a web page in place of its robots.txt (bot wall)",
 		treat: wall,
 		pages: []page{{"/", "Example Wall", "Only a browser comes here."}},
 	},
 	{
-		host: "slow.example", about: "has no robots.txt, and takes 1.5 s for each answer", treat: slow,
+		host: "slow.example", about: "has no robots.txt, and answers after 1.5 s", treat: slow,
 		pages: []page{
 			{"/", "Example Turtles", "They arrive."},
 			{"/shells", "Shells", "Of turtles."},
@@ -142,7 +142,7 @@ var sites = []site{
 		},
 	},
 	{
-		host: "wire.example", about: "answers 503 to each request for its robots.txt (unreachable)", treat: failRobots,
+		host: "wire.example", about: "answers 503 for its robots.txt (unreachable)", treat: failRobots,
 		pages: []page{
 			{"/", "Example Wire", "Telegrams."},
 			{"/stop", "Stop", "Stop."},

@@ -129,33 +129,53 @@ func (r *Records) pruneBefore(ctx context.Context, p *Pruned, before time.Time) 
 	if err != nil {
 		return err
 	}
-	if _, err := r.exec(ctx, markPrunedSQL, int64(end)); err != nil {
+	if err := r.markPruned(ctx, p, before); err != nil {
 		return err
 	}
-	var gone int64
 	if r.postgres != nil {
-		if gone, err = r.postgres.dropDays(ctx, before); err != nil {
+		gone, err := r.postgres.dropDays(ctx, before)
+		p.Records += gone
+		if err != nil {
 			return err
 		}
 	}
 	for {
-		n, err := r.exec(ctx, pruneRecordsSQL, int64(end), recordPruneStep)
+		n, err := r.pruneStep(ctx, p, before)
 		if err != nil {
 			return err
 		}
-		gone += n
-		if n < recordPruneStep {
+		if p.Records += n; n < recordPruneStep {
 			break
 		}
 	}
-	if gone == 0 {
-		return nil
-	}
-	p.Before, p.Records = before, p.Records+gone
-	if err := r.pruneRest(ctx, before); err != nil {
-		return err
-	}
-	_, err = r.exec(ctx, addPruneSQL, micros(p.Time), micros(p.Time), micros(before), p.Records, p.Why)
+	p.Before = before
+	return r.pruneRest(ctx, before)
+}
+
+// markPruned records the prune and marks its records as pruned in one transaction, before they are.
+func (r *Records) markPruned(ctx context.Context, p *Pruned, before time.Time) error {
+	return r.change(ctx, func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, markPrunedSQL, int64(audit.IDAt(before))); err != nil {
+			return err
+		}
+		return addPrune(ctx, tx, p, before, p.Records)
+	})
+}
+
+// pruneStep removes some of the records of a prune, counts them in its row, and returns their number.
+func (r *Records) pruneStep(ctx context.Context, p *Pruned, before time.Time) (n int64, err error) {
+	err = r.change(ctx, func(tx *sql.Tx) error {
+		n, err = affected(tx.ExecContext(ctx, pruneRecordsSQL, int64(audit.IDAt(before)), recordPruneStep))
+		if err != nil {
+			return err
+		}
+		return addPrune(ctx, tx, p, before, p.Records+n)
+	})
+	return n, err
+}
+
+func addPrune(ctx context.Context, tx *sql.Tx, p *Pruned, before time.Time, records int64) error {
+	_, err := tx.ExecContext(ctx, addPruneSQL, micros(p.Time), micros(p.Time), micros(before), records, p.Why)
 	return err
 }
 

@@ -161,6 +161,18 @@ func (t *sealTables) AppendCheckpoint(ctx context.Context, note string, last, si
 	}))
 }
 
+const prunesSQL = "SELECT time, before, records, why FROM prunes WHERE before > ? ORDER BY id"
+
+// Prunes returns the prunes of records from the given ID on, in order of their beginnings.
+func (t *sealTables) Prunes(ctx context.Context, from audit.ID) ([]seal.Prune, error) {
+	scan := func(rows *sql.Rows) (seal.Prune, error) {
+		p, err := scanPruned(rows)
+		return seal.Prune(p), err
+	}
+	prunes, err := list(ctx, t.db, scan, prunesSQL, micros(from.Time()))
+	return prunes, t.explain("reading the prunes", err)
+}
+
 // Erasures returns the erasures after the given number.
 func (t *sealTables) Erasures(ctx context.Context, after int64) iter.Seq2[*seal.StoredErasure, error] {
 	return func(yield func(*seal.StoredErasure, error) bool) {

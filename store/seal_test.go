@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -329,5 +330,92 @@ func TestRemovedCheckpoints(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestPretendedPrunes marks records as pruned by SQL, and removes them. Verify names them, and no seal confirms that.
+func TestPretendedPrunes(t *testing.T) {
+	const (
+		mark       = "UPDATE seal_state SET pruned = ?"
+		remove     = "; DELETE FROM records WHERE id < ?"
+		entry      = "; INSERT INTO prunes (id, time, before, records, why) VALUES (1, 1000000, %s, 300, 'audit prune')"
+		noTile     = "; UPDATE seal_tiles SET data = NULL WHERE n = 0"
+		unrecorded = "no pruning of them is recorded"
+		oneTile    = "; DELETE FROM records WHERE id < (SELECT low FROM seal_tiles WHERE n = 1)"
+	)
+	for _, row := range []struct {
+		name, sql string
+		want      map[seal.FaultKind]int64
+		refusal   string // of the next seal
+	}{
+		{"mark", mark, map[seal.FaultKind]int64{seal.BadPrune: 1}, unrecorded},
+		{"mark and removal", mark + remove, map[seal.FaultKind]int64{seal.BadPrune: 1, seal.Removed: 300}, unrecorded},
+		{
+			"entry for fewer", mark + remove + fmt.Sprintf(entry, "1000000"),
+			map[seal.FaultKind]int64{seal.BadPrune: 1, seal.Removed: 300},
+			unrecorded,
+		},
+		{"hashes and records", noTile[2:] + oneTile, map[seal.FaultKind]int64{seal.BadTree: 1}, "damaged"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			s := newSealed(t, 600)
+			s.tamper(t, row.sql, int64(s.ids[300]))
+			if r := s.verify(t); !maps.Equal(r.Counts, row.want) || r.PrunedUnsealed {
+				t.Errorf("it found %v %+v, want %v", r.Counts, r.Faults, row.want)
+			}
+			s.crawl(t, 1)
+			_, err := seal.Seal(context.Background(), s.records, s.key, seal.Options{Wait: -1})
+			if err == nil || !strings.Contains(err.Error(), row.refusal) {
+				t.Errorf("the next seal: %v", err)
+			}
+			if r := s.verify(t); r.Sound() {
+				t.Errorf("sound after the next seal: %+v", r)
+			}
+		})
+	}
+}
+
+// TestPrunesUntilSealed: Verify lists a prune until a checkpoint confirms it, and the checkpoint names it.
+func TestPrunesUntilSealed(t *testing.T) {
+	ctx := context.Background()
+	s := newSealed(t, 10_000) // 2 hours and 46 minutes
+	p, err := s.records.Prune(ctx, PruneOptions{Before: time.Now().Add(-time.Hour), Why: "test"})
+	if err != nil || p.Records == 0 {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	isIt := func(list []seal.Prune) bool {
+		return len(list) == 1 && list[0].Before.Equal(p.Before) && list[0].Records == p.Records && list[0].Why == "test"
+	}
+	if r := s.verify(t); !r.Sound() || !r.PrunedUnsealed || !isIt(r.Prunes) {
+		t.Errorf("before the seal: %+v of %+v", r, p)
+	}
+	s.crawl(t, 1)
+	c, err := seal.Seal(ctx, s.records, s.key, seal.Options{Wait: -1})
+	if err != nil || !isIt(c.Prunes) {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	if r := s.verify(t); !r.Sound() || r.PrunedUnsealed || len(r.Prunes) != 0 {
+		t.Errorf("after the seal: %+v", r)
+	}
+	s.crawl(t, 1)
+	if c, err := seal.Seal(ctx, s.records, s.key, seal.Options{Wait: -1}); err != nil || len(c.Prunes) != 0 {
+		t.Errorf("the second seal: %+v, %v", c, err)
+	}
+}
+
+// A prune that ends early is recorded with what it has removed.
+func TestPruneThatEndsEarly(t *testing.T) {
+	s := newSealed(t, 12_000) // 3 hours and 20 minutes
+	ctx := context.Background()
+	_, err := s.records.write.ExecContext(ctx, fmt.Sprintf(
+		"CREATE TRIGGER stop BEFORE DELETE ON records WHEN old.id > %d BEGIN SELECT RAISE(ABORT, 'stop'); END", s.ids[5500]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.records.Prune(ctx, PruneOptions{Before: time.Now().Add(-time.Hour), Why: "test"}); err == nil {
+		t.Fatal("the prune did not end early")
+	}
+	if r := s.verify(t); !r.Sound() || r.Pruned != 5000 || len(r.Prunes) != 1 || r.Prunes[0].Records != 5000 {
+		t.Errorf("%+v", r)
 	}
 }

@@ -32,7 +32,8 @@ type Checkpoint struct {
 	Pruned   audit.ID
 	Erasures int64
 	IDs      tlog.Hash
-	Note     string // the text with its signature
+	Note     string  // the text with its signature
+	Prunes   []Prune // of a new checkpoint: those that it is the first to confirm; the note does not have them
 }
 
 func (c *Checkpoint) text() string {

@@ -20,6 +20,7 @@ type memory struct {
 	checkpoints []string
 	covered     int64 // by the last of them
 	erasures    []*StoredErasure
+	prunes      []Prune
 	texts       []*Text
 	hidden      []audit.ID
 	fail        func(what string) error // before a write; nil: it succeeds
@@ -107,6 +108,15 @@ func (m *memory) AppendCheckpoint(_ context.Context, note string, last, size int
 	m.covered = size
 	m.checkpoints, m.state.Next = append(m.checkpoints, note), next
 	return nil
+}
+
+func (m *memory) Prunes(_ context.Context, from audit.ID) (list []Prune, err error) {
+	for _, p := range m.prunes {
+		if audit.IDAt(p.Before) > from {
+			list = append(list, p)
+		}
+	}
+	return list, nil
 }
 
 func (m *memory) Erasures(_ context.Context, after int64) iter.Seq2[*StoredErasure, error] {

@@ -11,12 +11,12 @@ type FaultKind string
 
 // The kinds of faults, in the order in which Verify finds them.
 const (
-	BadSignature  FaultKind = "signature"  // a checkpoint is not signed by the key, or damaged
-	BadTree       FaultKind = "tree"       // hashes between two checkpoints were changed, removed or inserted
-	BadCheckpoint FaultKind = "checkpoint" // the tree does not contain a checkpoint that was given away
-	// RemovedCheckpoint: the log does not keep a checkpoint that it had.
-	RemovedCheckpoint FaultKind = "checkpoint-removed"
-	BadErasure        FaultKind = "erasure" // an erasure was changed, removed, or made up
+	BadSignature      FaultKind = "signature"          // a checkpoint is not signed by the key, or damaged
+	BadTree           FaultKind = "tree"               // hashes between two checkpoints were changed, removed or inserted
+	BadCheckpoint     FaultKind = "checkpoint"         // the tree does not contain a checkpoint that was given away
+	RemovedCheckpoint FaultKind = "checkpoint-removed" // the log does not keep a checkpoint that it had
+	BadErasure        FaultKind = "erasure"            // an erasure was changed, removed, or made up
+	BadPrune          FaultKind = "prune"              // records are marked as pruned, and no pruning is recorded
 	Changed           FaultKind = "changed"
 	Swapped           FaultKind = "swapped" // two records have exchanged their contents
 	Removed           FaultKind = "removed"
@@ -50,6 +50,7 @@ type Report struct {
 	Texts       int64     `json:"texts"` // bodies and policies that have their SHA-256
 
 	PrunedBefore     time.Time `json:"pruned_before,omitzero"`
+	Prunes           []Prune   `json:"prunes_not_yet_sealed"`   // that are newer than the last checkpoint
 	PrunedUnsealed   bool      `json:"pruned_not_yet_sealed"`   // the last pruning is newer than the last checkpoint
 	ErasuresUnsealed int       `json:"erasures_not_yet_sealed"` // erasures that are newer than the last checkpoint
 

@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -69,6 +70,10 @@ type Log interface {
 	// if there is none. If either is otherwise, it changes nothing and returns ErrMoved. The next seal begins with the record next. AppendCheckpoint also removes the Data of full
 	// tiles of pruned records in which no checkpoint ends.
 	AppendCheckpoint(ctx context.Context, note string, last, size int64, next audit.ID) error
+
+	// Prunes returns the prunes of records from the given ID on, in order of their beginnings. Log writes a prune and
+	// State.Pruned in one transaction.
+	Prunes(ctx context.Context, from audit.ID) ([]Prune, error)
 
 	// Erasures returns the erasures with numbers greater than after.
 	Erasures(ctx context.Context, after int64) iter.Seq2[*StoredErasure, error]
@@ -141,6 +146,7 @@ type sealer struct {
 	tail   Tile        // the last tile, which is not full
 	since  idHash      // of the leaves after last
 	erased int64       // number of the last sealed erasure
+	prunes []Prune     // that no checkpoint confirms yet
 
 	tiles []Tile   // not yet written
 	next  audit.ID // the first record that is not sealed
@@ -193,6 +199,9 @@ func (s *sealer) load(ctx context.Context) (err error) {
 	if s.state, err = s.log.SealState(ctx); err != nil { // after the checkpoint, so that its leaves are there
 		return err
 	}
+	if err := s.checkPruned(ctx); err != nil {
+		return err
+	}
 	covered := s.covered()
 	if s.state.Size < covered {
 		return fmt.Errorf("seal: %d hashes are kept and the last checkpoint covers %d; run: robotsproxy audit verify",
@@ -212,6 +221,24 @@ func (s *sealer) load(ctx context.Context) (err error) {
 	if s.tree.size != s.state.Size {
 		return ErrMoved
 	}
+	return nil
+}
+
+// checkPruned checks that a pruning is recorded, so that no checkpoint confirms a mark that was set to hide a removal.
+func (s *sealer) checkPruned(ctx context.Context) (err error) {
+	var confirmed audit.ID
+	if s.last != nil {
+		confirmed = s.last.Pruned
+	}
+	if s.prunes, err = s.log.Prunes(ctx, confirmed); err != nil {
+		return err
+	}
+	if s.state.Pruned > max(confirmed, recorded(s.prunes)) {
+		return fmt.Errorf("seal: records before %s are marked as pruned, and no pruning of them is recorded; run: "+
+			"robotsproxy audit verify", stamp(s.state.Pruned.Time()))
+	}
+	later := func(p Prune) bool { return audit.IDAt(p.Before) > s.state.Pruned }
+	s.prunes = slices.DeleteFunc(s.prunes, later)
 	return nil
 }
 
@@ -420,7 +447,7 @@ func (s *sealer) flush(ctx context.Context) error {
 func (s *sealer) sign(ctx context.Context) (*Checkpoint, error) {
 	c := &Checkpoint{
 		Origin: s.key.Name(), Size: s.tree.size, Root: s.tree.root(), Ended: s.cut.UTC().Truncate(time.Microsecond),
-		Pruned: s.state.Pruned, Erasures: s.erased, IDs: s.since.sum(),
+		Pruned: s.state.Pruned, Erasures: s.erased, IDs: s.since.sum(), Prunes: s.prunes,
 	}
 	var err error
 	if c.Note, err = s.key.sign(c.text()); err != nil {

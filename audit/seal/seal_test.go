@@ -242,6 +242,7 @@ func TestErasedAndPruned(t *testing.T) {
 	m.erasures = append(m.erasures, e)
 	m.records = append(append(m.records[:600:600], m.records[601:650]...), m.records[651:]...)
 	m.state.Pruned = m.records[100].ID
+	m.prunes = []Prune{{Time: m.after(), Before: m.records[100].ID.Time(), Records: 100, Why: "test"}}
 	m.records = m.records[100:]
 	r := m.verify(t, key)
 	if !r.Sound() || r.Erased != 2 || r.Pruned != 100 || r.Sealed != 598 || r.ErasuresUnsealed != 1 || !r.PrunedUnsealed {

@@ -30,12 +30,12 @@ type VerifyOptions struct {
 // records. The proxy may run meanwhile: what it adds is not yet sealed.
 func Verify(ctx context.Context, log Log, o VerifyOptions) (*Report, error) {
 	v := &verifier{log: log, options: o, report: &Report{
-		Keys: []string{}, Faults: []Fault{}, Counts: make(map[FaultKind]int64),
+		Keys: []string{}, Faults: []Fault{}, Prunes: []Prune{}, Counts: make(map[FaultKind]int64),
 	}}
 	for _, k := range o.Keys {
 		v.report.Keys = append(v.report.Keys, k.Name())
 	}
-	for _, step := range []func(context.Context) error{v.checkpoints, v.given, v.checkState, v.checkTree, v.loadErasures, v.records, v.hidden, v.texts} {
+	for _, step := range []func(context.Context) error{v.checkpoints, v.given, v.checkState, v.loadPrunes, v.checkTree, v.loadErasures, v.records, v.hidden, v.texts} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
@@ -121,11 +121,18 @@ func (v *verifier) checkState(context.Context) error {
 	return nil
 }
 
-// loadErasures reads the erasures and the mark of the pruning, and compares the erasures with their leaves.
-func (v *verifier) loadErasures(ctx context.Context) error {
-	if err := v.refresh(ctx); err != nil {
+// loadPrunes reads what was pruned and erased, and compares the mark of the pruning with the prunes.
+func (v *verifier) loadPrunes(ctx context.Context) error {
+	if err := v.refresh(ctx); err != nil || v.state.Pruned <= v.pruned {
 		return err
 	}
+	v.report.add(Fault{Kind: BadPrune, Detail: fmt.Sprintf("records before %s are marked as pruned, and no pruning of them is recorded",
+		stamp(v.state.Pruned.Time()))})
+	return nil
+}
+
+// loadErasures compares the erasures with their leaves.
+func (v *verifier) loadErasures(ctx context.Context) error {
 	kept := make(map[int64]bool)
 	for s, err := range v.log.Erasures(ctx, 0) {
 		if err != nil {
@@ -159,16 +166,24 @@ func (v *verifier) checkErasure(s *StoredErasure) {
 	}
 }
 
-// refresh reads what was pruned and erased so far.
+// refresh reads what was pruned and erased so far. A mark beyond the prunes and the last checkpoint does not count.
 func (v *verifier) refresh(ctx context.Context) error {
 	state, err := v.log.SealState(ctx)
 	if err != nil {
 		return err
 	}
-	v.pruned = state.Pruned
-	if n := len(v.seals); n > 0 && v.pruned > v.seals[n-1].Pruned {
-		v.report.PrunedUnsealed = true
+	v.state.Pruned = state.Pruned
+	var confirmed audit.ID
+	if n := len(v.seals); n > 0 {
+		confirmed = v.seals[n-1].Pruned
 	}
+	prunes, err := v.log.Prunes(ctx, confirmed)
+	if err != nil {
+		return err
+	}
+	v.report.Prunes = append(v.report.Prunes[:0], prunes...)
+	v.pruned = min(v.state.Pruned, max(confirmed, recorded(prunes)))
+	v.report.PrunedUnsealed = v.pruned > confirmed
 	if v.pruned > 0 {
 		v.report.PrunedBefore = v.pruned.Time()
 	}

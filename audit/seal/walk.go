@@ -25,6 +25,11 @@ func (v *verifier) checkTree(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if tile.Data == nil && tile.High >= v.pruned {
+			if err := v.refresh(ctx); err != nil {
+				return err
+			}
+		}
 		if !w.tile(tile) {
 			break
 		}
@@ -81,6 +86,9 @@ func (w *walk) tile(t *Tile) bool {
 func (w *walk) skip(t *Tile) {
 	w.partial = true
 	w.tree.addTile(tlog.Hash(t.Root))
+	if t.High >= w.v.pruned {
+		w.fault(fmt.Sprintf("the hashes from number %d to %d were removed, and their records are not pruned", w.tree.size-tileSize+1, w.tree.size))
+	}
 	for len(w.points) > 0 && w.points[0].Size < w.tree.size {
 		p := w.points[0]
 		w.points = w.points[1:]

@@ -74,7 +74,11 @@ func (c *auditCommand) seal(ctx context.Context, cfg *config.Config, key *seal.K
 		return err
 	case checkpoint == nil:
 		return &exitError{exitUnknown, errors.New("there are no records to seal")}
-	case out != "":
+	}
+	for _, line := range auditview.Prunes(checkpoint.Prunes, c.zone()) {
+		c.say("robotsproxy: the checkpoint confirms a pruning: %s", line)
+	}
+	if out != "" {
 		c.say("robotsproxy: %s hashes are sealed, of what ended before %s", auditview.Number(checkpoint.Size),
 			auditview.Moment(checkpoint.Ended, c.zone()))
 		return durable.Replace(out, []byte(checkpoint.Note), 0o644)

@@ -37,8 +37,23 @@ func (c *components) sealRecords(ctx context.Context, log *slog.Logger) {
 		case checkpoint != nil && checkpoint.Size != size:
 			size = checkpoint.Size
 			log.Info("the records are sealed", "hashes", size, "checkpoint", checkpoint.Note)
+			logPrunes(log, checkpoint.Prunes)
 		}
 	}
+}
+
+// logPrunes logs the prunes that a checkpoint confirms in one line.
+func logPrunes(log *slog.Logger, prunes []seal.Prune) {
+	if len(prunes) == 0 {
+		return
+	}
+	var records int64
+	for _, p := range prunes {
+		records += p.Records
+	}
+	last := prunes[len(prunes)-1]
+	log.Info("the checkpoint confirms that old records were removed", "prunes", len(prunes), "records", records,
+		"before", last.Before, "why", last.Why)
 }
 
 func sealOnce(ctx context.Context, kept seal.Log, dir string) (*seal.Checkpoint, error) {

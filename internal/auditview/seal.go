@@ -21,6 +21,7 @@ var faultWords = []struct {
 	{seal.Inserted, "record was inserted", "records were inserted"},
 	{seal.BadText, "stored text was changed", "stored texts were changed"},
 	{seal.BadErasure, "erasure is false", "erasures are false"},
+	{seal.BadPrune, "pruning is not recorded", "prunings are not recorded"},
 	{seal.BadTree, "range of hashes was changed", "ranges of hashes were changed"},
 	{seal.BadCheckpoint, "checkpoint that was given away is of other records", "checkpoints that were given away are of other records"},
 	{seal.RemovedCheckpoint, "checkpoint was removed", "checkpoints were removed"},
@@ -52,8 +53,29 @@ func Verification(w io.Writer, r *seal.Report, o Options) error {
 	for _, row := range counts(r, o.Zone) {
 		fmt.Fprintf(&b, "  %-15s %12s  %s\n", row.name, Number(row.n), row.text)
 	}
+	if len(r.Prunes) > 0 {
+		b.WriteString("\nPrunings that no checkpoint confirms yet:\n")
+	}
+	for _, line := range Prunes(r.Prunes, o.Zone) {
+		b.WriteString("  " + line + "\n")
+	}
 	_, err := io.WriteString(w, trimLines(b.String()))
 	return err
+}
+
+// shownPrunes is the number of prunes of which each gets a line.
+const shownPrunes = 20
+
+// Prunes describes the last prunes in a line each, and counts those before.
+func Prunes(prunes []seal.Prune, zone *time.Location) (lines []string) {
+	if n := len(prunes) - shownPrunes; n > 0 {
+		lines, prunes = append(lines, plural(int64(n), "earlier pruning", "earlier prunings")), prunes[n:]
+	}
+	for _, p := range prunes {
+		lines = append(lines, fmt.Sprintf("%s  %s that arrived before %s (%s)", Moment(p.Time, zone),
+			plural(p.Records, "record", "records"), Moment(p.Before, zone), Text(p.Why)))
+	}
+	return lines
 }
 
 // trimLines removes the spaces at the ends of lines.

@@ -7,9 +7,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"go.yaml.in/yaml/v4"
 )
 
 // The image is built by the same command as "make build", which CI runs: no engine for containers is needed to know
@@ -42,6 +45,31 @@ func TestDockerfileIsWellFormed(t *testing.T) {
 	}
 	if user == "" || strings.HasPrefix(user, "0") || strings.HasPrefix(user, "root") {
 		t.Errorf("deploy/Dockerfile ends as user %q", user)
+	}
+}
+
+// A crawler in a container has no way out but the proxy, and not the volume with the CA's key.
+func TestComposeKeepsCrawlersIn(t *testing.T) {
+	type service struct {
+		Networks []string
+		Volumes  []string
+	}
+	var file struct {
+		Services map[string]service
+		Networks map[string]struct{ Internal bool }
+	}
+	if err := yaml.Unmarshal(read(t, "../../docker-compose.yml"), &file); err != nil {
+		t.Fatal(err)
+	}
+	crawler := file.Services["crawler"]
+	if !slices.Equal(crawler.Networks, []string{"crawlers"}) || len(crawler.Volumes) > 0 {
+		t.Errorf("the service crawler is %+v, want the network crawlers only, and no volume", crawler)
+	}
+	if !file.Networks["crawlers"].Internal {
+		t.Error("the network crawlers is not internal")
+	}
+	if got := file.Services["robotsproxy"].Networks; !slices.Equal(got, []string{"default", "crawlers"}) {
+		t.Errorf("the proxy has the networks %v, want both", got)
 	}
 }
 

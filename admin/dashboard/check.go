@@ -107,11 +107,7 @@ func (h *Handler) judge(v *view, raw, agent string) (*verdict, error) {
 		hit = e.Verdict
 	}
 	if snap.Availability == robots.Found && len(snap.Body) > 0 {
-		around := -1
-		if len(snap.Body) > wholeFile {
-			around = aroundHit
-		}
-		a.Lines = fileLines(snap.Body, hit.Line, hit.Group.Line, hit.Allowed, around)
+		a.Lines = fileLines(snap.Body, hit.Line, hit.Group.Line, hit.Allowed, surroundings(snap.Body))
 	}
 	a.Dialects = readings(snap, name, r.Target, a.Decision.Dialect)
 	if a.Decision.Action == policy.Forward {
@@ -120,12 +116,6 @@ func (h *Handler) judge(v *view, raw, agent string) (*verdict, error) {
 	a.say(agent, u)
 	return a, nil
 }
-
-// A file of more bytes than wholeFile is shown in part: so many lines around the one that decided.
-const (
-	wholeFile = 64 << 10
-	aroundHit = 100
-)
 
 // say sets the pill and the sentence of a.
 func (a *verdict) say(agent string, u *url.URL) {

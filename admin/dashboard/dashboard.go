@@ -69,6 +69,7 @@ func (h *Handler) Register(mux *http.ServeMux) {
 	read := func(pattern string, show func(*view) error) { mux.Handle("GET "+pattern, h.reading(show)) }
 	read("/{$}", h.overview)
 	read("/decisions", h.decisions)
+	read("/decisions/{id}", h.decision)
 	read("/hosts", h.hosts)
 	read("/hosts/{host}", h.host)
 	read("/check", h.check)

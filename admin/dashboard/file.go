@@ -49,6 +49,21 @@ func fileLines(body []byte, hit, group int, allow bool, around int) (lines []lin
 	return lines
 }
 
+// A file of more bytes or ends of lines is shown in part: so many lines around the one that decided.
+const (
+	wholeFile  = 64 << 10
+	wholeLines = 1000
+	aroundHit  = 100
+)
+
+// surroundings returns how many lines around the one that decided are shown of a file, or -1 for all.
+func surroundings(body []byte) int {
+	if len(body) > wholeFile || bytes.Count(body, []byte("\n"))+bytes.Count(body, []byte("\r")) > wholeLines {
+		return aroundHit
+	}
+	return -1
+}
+
 // lineEnds are all forms of EOL (RFC 9309 section 2.2).
 var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 

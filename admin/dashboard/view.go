@@ -129,7 +129,7 @@ func (h *Handler) show(w http.ResponseWriter, r *http.Request, status int, title
 		f.Mode, f.Banners = state.Mode, h.banners(state, now)
 	}
 	f.Period, _ = readPeriod(r.URL.Query(), now) // faulty only on the page that says so
-	if slices.Contains([]string{"/", "/decisions", "/hosts", "/clients"}, f.Current) {
+	if slices.Contains([]string{"/", "/decisions", "/hosts", "/clients"}, f.Current) && name != "decision.html" {
 		f.Periods = periods(r.URL.Query(), now)
 	}
 	if f.Current == "/decisions" {

@@ -159,6 +159,53 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+func TestSentence(t *testing.T) {
+	refused := audit.Record{
+		Agent: "NewsBot", Host: "a.example", Scheme: "https", Port: 443, Path: "/private/x", Decision: policy.Deny, Reason: policy.ReasonRobots, RuleLine: 3,
+		Rule: "Disallow: /private/", RobotsState: "found", EndedAt: noon,
+	}
+	for want, change := range map[string]func(r *audit.Record){
+		"NewsBot was refused /private/x on a.example, because line 3 of its robots.txt disallows /private/.": func(*audit.Record) {},
+		"NewsBot was allowed /private/x on a.example, although mode enforce would have refused it, because line 3 of its robots.txt disallows /private/.": func(r *audit.Record) {
+			r.Decision, r.Reason = policy.WouldDeny, policy.ReasonReport
+		},
+		"A client was allowed /private/x?a=1 on a.example:8443, because line 4 of its robots.txt allows /private/x.": func(r *audit.Record) {
+			r.Agent, r.Query, r.Port, r.Decision, r.Reason, r.RuleLine, r.Rule = "", "a=1", 8443, policy.Allow, "", 4, "Allow: /private/x"
+		},
+		"NewsBot was allowed a tunnel to a.example:443, because its robots.txt is empty, which disallows nothing.": func(r *audit.Record) {
+			r.Via, r.Decision, r.Reason, r.RuleLine, r.Rule, r.RobotsState = audit.Tunnel, policy.Allow, "", 0, "", "empty"
+		},
+		"NewsBot was refused /private/x on a.example, because the operator stopped this host.": func(r *audit.Record) { r.Reason = policy.ReasonStopped },
+		"NewsBot did not get a complete answer for /private/x on a.example, because the origin failed.": func(r *audit.Record) {
+			r.Decision, r.Reason, r.SentAt = policy.Error, policy.ReasonUpstream, noon
+		},
+		"NewsBot was refused /private/x on a.example, because line 3 of its robots.txt disallows /private/; the request has not ended, or its end was not recorded.": func(r *audit.Record) {
+			r.EndedAt = time.Time{}
+		},
+	} {
+		r := refused
+		change(&r)
+		if got := (&Explanation{Record: &r, Now: noon}).Sentence(); got != want {
+			t.Errorf("%s\nwant\n%s", got, want)
+		}
+	}
+}
+
+// Each reason and each decision have words.
+func TestWords(t *testing.T) {
+	for _, d := range policy.Outcomes {
+		if v := verdicts[d]; v.first == "" || !strings.Contains(v.clause, "%s") {
+			t.Errorf("%s has no words", d)
+		}
+	}
+	for _, reason := range policy.Reasons {
+		r := audit.Record{Decision: policy.Deny, Reason: reason, RuleLine: 1}
+		if (&Explanation{Record: &r}).cause() == "" {
+			t.Errorf("%s has no words", reason)
+		}
+	}
+}
+
 func TestFind(t *testing.T) {
 	m := crawl()
 	id := m.records[7].ID.String()

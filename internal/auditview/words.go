@@ -33,17 +33,22 @@ func (e *Explanation) text(w io.Writer, o Options) error {
 	return err
 }
 
-// verdicts are the first words about a decision.
-var verdicts = map[policy.Outcome]string{
-	policy.Allow: "Allowed", policy.Deny: "Refused", policy.WouldDeny: "Sent, although mode enforce would have refused it",
-	policy.Throttle: "Told to come back later", policy.WouldThrottle: "Sent, although mode enforce would have delayed it",
-	policy.Exempt: "Allowed by an exemption", policy.Error: "Not sent",
+// verdicts are the first words about a decision, and the words for a sentence between crawler and request.
+var verdicts = map[policy.Outcome]struct{ first, clause string }{
+	policy.Allow:         {"Allowed", "was allowed %s"},
+	policy.Deny:          {"Refused", "was refused %s"},
+	policy.WouldDeny:     {"Sent, although mode enforce would have refused it", "was allowed %s, although mode enforce would have refused it"},
+	policy.Throttle:      {"Told to come back later", "was told to come back later for %s"},
+	policy.WouldThrottle: {"Sent, although mode enforce would have delayed it", "was allowed %s, although mode enforce would have delayed it"},
+	policy.Exempt:        {"Allowed by an exemption", "was allowed %s by an exemption"},
+	policy.Error:         {"Not sent", "did not get %s"},
 }
 
 // causes complete the sentence about a record with a reason.
 var causes = map[policy.Reason]string{
 	policy.ReasonRobotsUnreachable: "because its robots.txt could not be fetched",
 	policy.ReasonEgress:            "because the proxy may not connect to this address or port",
+	policy.ReasonUsage:             "because its robots.txt does not permit the purpose of the client",
 	policy.ReasonHost:              "because the client may not visit this host",
 	policy.ReasonIntercept:         "because the proxy allows no tunnel to this host",
 	policy.ReasonIdentity:          "because the client is not listed",
@@ -67,7 +72,7 @@ var causes = map[policy.Reason]string{
 
 func (e *Explanation) sentence(zone *time.Location) string {
 	r := e.Record
-	verdict := verdicts[r.Decision]
+	verdict := verdicts[r.Decision].first
 	if r.Decision == policy.Error && !r.SentAt.IsZero() {
 		verdict = "Sent, without a complete answer"
 	}
@@ -96,6 +101,62 @@ func (e *Explanation) cause() string {
 		return fmt.Sprintf("because its robots.txt was answered with status %d", r.RobotsStatus)
 	}
 	return ""
+}
+
+// Sentence says in one sentence what was decided about the request, and why. The sentence has no control characters.
+func (e *Explanation) Sentence() string {
+	r := e.Record
+	clause := verdicts[r.Decision].clause
+	if r.Decision == policy.Error && !r.SentAt.IsZero() {
+		clause = "did not get a complete answer for %s"
+	}
+	who := Crawler(r)
+	if who == "-" {
+		who = "A client"
+	}
+	s := who + " " + fmt.Sprintf(clause, Cut(wanted(r), maxWanted))
+	if why := e.fullCause(); why != "" {
+		s += ", " + why
+	}
+	if r.EndedAt.IsZero() {
+		s += "; the request has not ended, or its end was not recorded"
+	}
+	return safetext.Text(s + ".")
+}
+
+// maxWanted bounds the words about the request in a sentence, in columns.
+const maxWanted = 120
+
+// wanted returns what r asked for: a path on a host, or a tunnel.
+func wanted(r *audit.Record) string {
+	switch {
+	case r.Via == audit.Tunnel:
+		return "a tunnel to " + authority(r)
+	case r.Path == "":
+		return authority(r)
+	}
+	return strings.TrimPrefix(Target(r), authority(r)) + " on " + authority(r)
+}
+
+// fullCause is cause with the words of the line, or with the state of a robots.txt that has no such line.
+func (e *Explanation) fullCause() string {
+	r := e.Record
+	if r.Reason != policy.ReasonNone && r.Reason != policy.ReasonRobots && r.Reason != policy.ReasonReport {
+		return e.cause()
+	}
+	field, value, _ := strings.Cut(r.Rule, ":")
+	value = Cut(strings.TrimSpace(value), maxWanted)
+	switch {
+	case r.RuleLine > 0 && strings.EqualFold(field, "disallow"):
+		return fmt.Sprintf("because line %d of its robots.txt disallows %s", r.RuleLine, value)
+	case r.RuleLine > 0 && strings.EqualFold(field, "allow"):
+		return fmt.Sprintf("because line %d of its robots.txt allows %s", r.RuleLine, value)
+	case r.Decision == policy.Allow && r.RobotsState == "found":
+		return "because no line of its robots.txt disallows it"
+	case r.Decision == policy.Allow && r.RobotsState != "":
+		return "because its robots.txt is " + r.RobotsState + ", which disallows nothing"
+	}
+	return e.cause()
 }
 
 // day returns t in a zone, with the word for its day if it is near now.

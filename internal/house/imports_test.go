@@ -18,7 +18,7 @@ const module = "github.com/robotsproxy/robotsproxy/"
 // testMayImport. Only cmd imports proxy, and no package imports cmd.
 var mayImport = map[string][]string{
 	"admin":                {"audit", "audit/proof", "robots", "rules", "policy", "origin", "internal/auditquery", "internal/auditview", "internal/durable", "internal/safetext"},
-	"admin/dashboard":      {"admin", "audit", "audit/proof", "robots", "rules", "policy", "origin", "onboarding", "internal/auditquery", "internal/auditview", "internal/safetext", "internal/style"},
+	"admin/dashboard":      {"admin", "audit", "audit/proof", "robots", "rules", "policy", "origin", "onboarding", "internal/auditquery", "internal/auditview", "internal/clientenv", "internal/safetext", "internal/style"},
 	"audit":                {"policy", "robots", "rules", "ratelimit", "internal/safetext"},
 	"audit/dossier":        {"audit", "audit/export", "audit/proof", "origin", "policy", "robots", "internal/auditview", "internal/safetext"},
 	"audit/export":         {"audit", "policy", "internal/auditview", "internal/safetext"},

@@ -199,6 +199,65 @@
   let resized;
   addEventListener("resize", () => { clearTimeout(resized); resized = setTimeout(draw, 100); });
 
+  // The drawer shows the request of a row. Its URL is that of the request, as a page of its own.
+  const address = () => location.pathname + location.search;
+  const here = address();
+  const drawer = () => $("#drawer");
+  const open = async (link, url = link.href) => {
+    const box = drawer();
+    $(".chosen")?.classList.remove("chosen");
+    link?.closest("tr").classList.add("chosen");
+    try {
+      await htmx.ajax("GET", url, { target: "#details", swap: "innerHTML" });
+    } catch {
+      return location.assign(url);
+    }
+    if (!box.open) box.showModal();
+    box.scrollTop = 0;
+    reveal(box);
+  };
+  // The line that decided is in the middle of its robots.txt.
+  const reveal = (root) => {
+    const line = $(".file .hit", root);
+    if (line) line.parentElement.scrollTop = line.offsetTop - line.parentElement.offsetTop - line.parentElement.clientHeight / 2;
+  };
+  const rowOf = (url) => $$("main a.url").find((a) => a.href === url);
+  const choose = (link) => {
+    link.focus({ preventScroll: true });
+    history[drawer().open ? "replaceState" : "pushState"]({ drawer: true }, "", link.href);
+    open(link);
+  };
+  addEventListener("click", (e) => {
+    if (e.defaultPrevented || e.button || e.ctrlKey || e.metaKey || e.shiftKey || e.altKey) return;
+    const other = e.target.closest("a, button, input, summary");
+    const link = other ? other.closest("a.url") : String(getSelection()) ? null : $("a.url", e.target.closest("main tr") ?? drawer());
+    if (!link) return;
+    e.preventDefault();
+    choose(link);
+  });
+  addEventListener("popstate", (e) => {
+    if (address() === here) drawer().close();
+    else if (e.state?.drawer && rows().length) open(rowOf(location.href), location.href);
+    else location.reload();
+  });
+  const closed = () => {
+    if (address() !== here) history.back();
+    $(".chosen a.url")?.focus({ preventScroll: true });
+  };
+  const copy = async (button) => {
+    const text = button.closest("section").querySelector(".snippet");
+    const before = button.textContent;
+    try {
+      await navigator.clipboard.writeText(text.textContent);
+      button.textContent = "Copied";
+    } catch { // a page without TLS has no clipboard
+      getSelection().selectAllChildren(text);
+      button.textContent = "Selected: copy it with the keys";
+    }
+    setTimeout(() => { button.textContent = before; }, 2000);
+  };
+  addEventListener("click", (e) => { if (e.target.closest("[data-copy]")) copy(e.target.closest("[data-copy]")); });
+
   // Keys.
   const rows = () => $$("main tbody tr[data-id]");
   const move = (by) => {
@@ -209,6 +268,7 @@
     next.classList.add("chosen");
     next.scrollIntoView({ block: "nearest" });
     $("a", next).focus({ preventScroll: true });
+    if (drawer().open) choose($("a.url", next));
   };
   const keys = {
     "/": () => $(".search input").focus(),
@@ -219,7 +279,8 @@
   };
   ["/", "/decisions", "/hosts", "/check", "/clients", "/settings"].forEach((path, i) => { keys[i + 1] = () => { location.href = path; }; });
   addEventListener("keydown", (e) => {
-    if (e.ctrlKey || e.metaKey || e.altKey || e.target.closest("input, textarea, select, dialog[open]")) return;
+    if (e.ctrlKey || e.metaKey || e.altKey || e.target.closest("input, textarea, select, #keys")) return;
+    if (drawer().open && !"jk".includes(e.key)) return;
     const act = keys[e.key];
     if (act) { e.preventDefault(); act(); }
   });
@@ -230,6 +291,9 @@
     listen();
     $("#pause").addEventListener("click", () => pause(!paused));
     $("#new")?.addEventListener("click", showNew);
+    drawer().addEventListener("close", closed);
+    drawer().addEventListener("click", (e) => { if (e.target === drawer()) drawer().close(); });
+    reveal(document);
     document.addEventListener("htmx:after:swap", () => { localise(document); draw(); });
   });
 })();

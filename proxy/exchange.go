@@ -306,6 +306,7 @@ func (ex *exchange) refuse(req *http.Request, ref *refusal) *http.Response {
 		ex.server.unrecorded.Add(1)
 		ex.server.log.Debug("a decision could not be recorded", "err", err)
 	}
+	ref.Facts = func() *facts { return factsOf(ex) }
 	resp := ref.response(req, ex.rec.ID.String())
 	ex.conn.SetReason(ref.phrase(req.Method))
 	if ex.preference != "" {

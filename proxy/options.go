@@ -82,6 +82,9 @@ type Options struct {
 	// sent.
 	UserAgent string
 
+	// Contact is how clients reach the operator: a URL or a mail address, for the body of refusals. It may be empty.
+	Contact string
+
 	// RefusalStatus is the status of refusals by robots.txt. If zero, 403.
 	RefusalStatus int
 

@@ -2,10 +2,8 @@ package proxy
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"html/template"
 	"io"
 	"math"
 	"net/http"
@@ -15,6 +13,7 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/internal/fields"
 	"github.com/robotsproxy/robotsproxy/internal/safetext"
+	"github.com/robotsproxy/robotsproxy/internal/style"
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
@@ -30,6 +29,7 @@ type refusal struct {
 	RetryAfter time.Duration  // if zero, the field is not sent
 	Delay      time.Duration  // between two requests, if the Delay is why the request must wait
 	Err        error          // for the record
+	Facts      func() *facts  // for a body in HTML or JSON; nil if no request was read
 }
 
 // class is common to all refusals of one reason.
@@ -156,6 +156,9 @@ func (r *refusal) response(req *http.Request, id string) *http.Response {
 		"Robotsproxy-Decision":   {string(r.Outcome)},
 		"Robotsproxy-Reason":     {string(r.Reason)},
 	}
+	if strings.HasPrefix(contentType, "text/html") {
+		h.Set("Content-Security-Policy", "default-src 'none'; style-src "+style.Source)
+	}
 	if id != "" {
 		h.Set("Robotsproxy-Request-Id", id)
 	}
@@ -200,68 +203,3 @@ func proxyStatus(proxyError, details string) string {
 	quoted := escaped.Replace(safetext.Field(cut(details, maxWords)))
 	return fields.OwnName + "; error=" + proxyError + `; details="` + quoted + `"`
 }
-
-// problem is the problem details object of RFC 9457 section 3.1, and extension members after status and detail.
-type problem struct {
-	Title      string `json:"title"`
-	Status     int    `json:"status"`
-	Detail     string `json:"detail"`
-	Reason     string `json:"reason"`
-	Decision   string `json:"decision"`
-	Rule       string `json:"rule,omitempty"`
-	RetryAfter int    `json:"retry_after,omitempty"`
-	RequestID  string `json:"request_id,omitempty"`
-}
-
-// body returns the text in the media type that the client prefers: HTML for browsers, problem+json for programs that
-// accept JSON, and else plain text.
-func (r *refusal) body(accept []string, id string) (contentType string, body []byte) {
-	p := problem{
-		Title: classes[r.Reason].title, Status: r.Status, Detail: r.Detail,
-		Reason: string(r.Reason), Decision: string(r.Outcome),
-		Rule: r.Rule, RetryAfter: r.retryAfter(), RequestID: id,
-	}
-	var b bytes.Buffer
-	weight := func(kind string) float64 { return fields.AcceptWeight(accept, kind) }
-	asHTML, asJSON, asText := weight("text/html"), weight("json"), weight("text/plain")
-	switch {
-	case asHTML > 0 && asHTML >= max(asJSON, asText):
-		if err := page.Execute(&b, p); err == nil {
-			return "text/html; charset=utf-8", b.Bytes()
-		}
-	case asJSON > 0 && asJSON >= asText:
-		p.Detail, p.Rule = safetext.UTF8(p.Detail), safetext.UTF8(p.Rule)
-		if err := json.NewEncoder(safetext.JSONWriter(&b)).Encode(p); err == nil {
-			return "application/problem+json", b.Bytes()
-		}
-	}
-	b.Reset()
-	fmt.Fprintf(&b, "%d %s\n\n%s\n\nreason:  %s\n", p.Status, p.Title, safetext.Text(p.Detail), p.Reason)
-	if p.Rule != "" {
-		fmt.Fprintf(&b, "rule:    %s\n", safetext.Text(p.Rule))
-	}
-	if p.RetryAfter > 0 {
-		fmt.Fprintf(&b, "retry:   in %d s\n", p.RetryAfter)
-	}
-	if p.RequestID != "" {
-		fmt.Fprintf(&b, "request: %s\n", p.RequestID)
-	}
-	b.WriteString("\nThis answer was made by robotsproxy, not by the origin.\n")
-	return "text/plain; charset=utf-8", b.Bytes()
-}
-
-var page = template.Must(template.New("refusal").Funcs(template.FuncMap{"safe": safetext.Text}).Parse(`<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>{{.Status}} {{.Title}}</title>
-<style>
-:root{color-scheme:light dark}
-body{font:16px/1.5 system-ui,sans-serif;max-width:40rem;margin:4rem auto;padding:0 1.5rem}
-h1{font-size:1.4rem}code,pre{font:14px/1.5 ui-monospace,monospace;overflow-wrap:anywhere}pre{white-space:pre-wrap;background:#8881;border-left:4px solid #c60;border-radius:4px;padding:.7rem .9rem}
-dl{display:grid;grid-template-columns:max-content 1fr;gap:.3rem 1.2rem}dt,small{opacity:.7}dd{margin:0}
-</style></head><body>
-<h1>{{.Status}} {{.Title}}</h1>
-{{if .Rule}}<p>{{if eq .Reason "usage-preference"}}The robots.txt of this site does not permit what your crawler fetches this page for:{{else}}The robots.txt of this site keeps crawlers out of here:{{end}}</p>
-<pre>{{safe .Rule}}</pre>{{else}}<p>{{safe .Detail}}</p>{{end}}
-<dl><dt>Reason</dt><dd><code>{{.Reason}}</code></dd>{{with .RetryAfter}}<dt>Retry</dt><dd>in {{.}} s</dd>{{end}}{{with .RequestID}}<dt>Request</dt><dd><code>{{.}}</code></dd>{{end}}</dl>
-<p><small>This answer was made by robotsproxy, not by the origin.</small></p>
-</body></html>
-`))

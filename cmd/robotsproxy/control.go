@@ -126,7 +126,7 @@ func (c *control) proxyOptions(in inputs) proxy.Options {
 	o.Guard, o.Transport = in.guard, in.transport
 	o.Policy, o.Clients, o.Users, o.AuthRequired = in.policy, newClients(cfg), in.users, cfg.Auth.Required
 	o.MaxWait, o.MaxWaitCap = explicitZero(cfg.Pacing.MaxWait), cfg.Pacing.MaxWaitCap
-	o.UserAgent = cfg.UserAgent
+	o.UserAgent, o.Contact = cfg.UserAgent, cfg.Identity.Contact
 	o.RefusalStatus, o.ResponseFields = cfg.Refusal.Status, cfg.ResponseFields
 	o.ServeRobots, o.Limits = cfg.Robots.ServeFromCache, in.limits
 	o.Query, o.ClientAddr = audit.QueryMode(cfg.Audit.Query), audit.AddrMode(cfg.Audit.ClientAddr)

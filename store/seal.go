@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"iter"
 	"math"
 
@@ -233,4 +234,24 @@ func (r *Records) Texts(ctx context.Context) iter.Seq2[*seal.Text, error] {
 			yield(nil, r.fail("reading the texts", err))
 		}
 	}
+}
+
+// missingSQL counts the SHA-256 of verdicts of records that a table does not have.
+const missingSQL = `SELECT count(DISTINCT %[1]s) FROM verdicts
+	WHERE %[1]s <> '' AND %[1]s NOT IN (SELECT sha256 FROM %[2]s) AND id IN (SELECT verdict FROM records)`
+
+// Missing counts the evidence that records refer to and that is not kept.
+func (r *Records) Missing(ctx context.Context) (m seal.Missing, err error) {
+	for _, of := range []struct {
+		column, table string
+		n             *int64
+	}{
+		{"robots_sha256", "bodies", &m.Bodies}, {"robots_sha256", "files", &m.Versions}, {"policy_sha256", "policies", &m.Policies},
+	} {
+		err := r.read.QueryRowContext(ctx, fmt.Sprintf(missingSQL, of.column, of.table)).Scan(of.n)
+		if err != nil {
+			return m, r.fail("counting missing evidence", err)
+		}
+	}
+	return m, nil
 }

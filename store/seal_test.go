@@ -419,3 +419,49 @@ func TestPruneThatEndsEarly(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+func TestMissingEvidence(t *testing.T) { onEach(t, checkMissingEvidence) }
+
+// Verify counts the files and policies that are missing, and those of removed records not.
+func checkMissingEvidence(t *testing.T, open opener) {
+	ctx := context.Background()
+	r := open(t, RecordsOptions{})
+	key, _, err := seal.OpenKey(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := crawl(3, 1, 3*time.Hour)
+	for i := range entries {
+		p, err := policy.New(policy.Options{Mode: policy.Report, MaxCrawlDelay: time.Duration(i+1) * time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries[i] = fetchOf(t, entries[i], fmt.Sprintf("# %d", i), nil)
+		entries[i].SetPolicy(p)
+	}
+	writeAll(t, r, entries)
+	s := &sealed{records: r, key: key}
+	s.seal(t)
+	if rep := s.verify(t); !rep.Sound() || rep.Sealed != 3 || rep.Texts != 6 || rep.Missing != (seal.Missing{}) {
+		t.Fatalf("%+v", rep)
+	}
+	for _, text := range []string{
+		"DELETE FROM bodies WHERE sha256 IN (SELECT sha256 FROM bodies ORDER BY sha256 LIMIT 2)",
+		"DELETE FROM policies WHERE sha256 IN (SELECT sha256 FROM policies ORDER BY sha256 LIMIT 1)",
+		"UPDATE files SET sha256 = (SELECT max(sha256) FROM files)",
+	} {
+		if _, err := r.write.ExecContext(ctx, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := seal.Missing{Bodies: 2, Versions: 2, Policies: 1}
+	if rep := s.verify(t); !rep.Sound() || rep.Texts != 3 || rep.Missing != want {
+		t.Errorf("missing: %+v, want %+v", rep, want)
+	}
+	if _, err := r.write.ExecContext(ctx, "DELETE FROM records"); err != nil {
+		t.Fatal(err)
+	}
+	if rep := s.verify(t); rep.Counts[seal.Removed] != 3 || rep.Missing != (seal.Missing{}) {
+		t.Errorf("without records: %+v", rep)
+	}
+}

@@ -141,6 +141,8 @@ func (m *memory) Texts(context.Context) iter.Seq2[*Text, error] {
 	}
 }
 
+func (m *memory) Missing(context.Context) (Missing, error) { return Missing{}, nil }
+
 // begin is when the first record of a test arrives.
 var begin = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 

@@ -48,6 +48,7 @@ type Report struct {
 	Late        int64     `json:"late"`               // sealed by a later checkpoint than the one that should cover them
 	FirstLate   audit.ID  `json:"first_late,omitzero"`
 	Texts       int64     `json:"texts"` // bodies and policies that have their SHA-256
+	Missing     Missing   `json:"missing"`
 
 	PrunedBefore     time.Time `json:"pruned_before,omitzero"`
 	Prunes           []Prune   `json:"prunes_not_yet_sealed"`   // that are newer than the last checkpoint

@@ -83,6 +83,9 @@ type Log interface {
 
 	// Texts returns the stored bodies of robots.txt files and policies, with the SHA-256 by which they are known.
 	Texts(ctx context.Context) iter.Seq2[*Text, error]
+
+	// Missing counts the evidence that records refer to and that is not kept.
+	Missing(ctx context.Context) (Missing, error)
 }
 
 // State is the state of a Log.
@@ -97,6 +100,13 @@ type Text struct {
 	Kind   string // "body" or "policy"
 	SHA256 string // in lower-case hexadecimal
 	Data   []byte
+}
+
+// Missing are numbers of different SHA-256 that records have.
+type Missing struct {
+	Bodies   int64 `json:"bodies"`   // of robots.txt files; a store may drop them to save room
+	Versions int64 `json:"versions"` // of robots.txt files: no version of any origin has the SHA-256
+	Policies int64 `json:"policies"`
 }
 
 // Options change what Seal does.

@@ -209,8 +209,8 @@ func (v *verifier) hidden(ctx context.Context) error {
 	return err
 }
 
-// texts compares bodies and policies with their SHA-256.
-func (v *verifier) texts(ctx context.Context) error {
+// texts compares bodies and policies with their SHA-256, and counts those that are missing.
+func (v *verifier) texts(ctx context.Context) (err error) {
 	for t, err := range v.log.Texts(ctx) {
 		if err != nil {
 			return err
@@ -221,7 +221,8 @@ func (v *verifier) texts(ctx context.Context) error {
 		}
 		v.report.Texts++
 	}
-	return nil
+	v.report.Missing, err = v.log.Missing(ctx)
+	return err
 }
 
 // sort orders the faults of records by their IDs, before all others.

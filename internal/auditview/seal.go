@@ -164,6 +164,14 @@ func counts(r *seal.Report, zone *time.Location) []count {
 	if r.ErasuresUnsealed > 0 {
 		rows[3].text = plural(int64(r.ErasuresUnsealed), "erasure that no checkpoint confirms", "erasures that no checkpoint confirms") + " yet"
 	}
+	if m := r.Missing; m != (seal.Missing{}) {
+		rows = append(rows, count{
+			"missing", m.Bodies + m.Versions + m.Policies,
+			fmt.Sprintf("of which records have the SHA-256: %s (dropped to save room, or removed), %s, %s",
+				plural(m.Bodies, "robots.txt file", "robots.txt files"), plural(m.Versions, "entry of its versions", "entries of their versions"),
+				plural(m.Policies, "policy", "policies")),
+		})
+	}
 	if r.Late > 0 {
 		rows = append(rows, count{"sealed late", r.Late, "from " + r.FirstLate.String() +
 			": written, or inserted, after the checkpoint that should cover them"})

@@ -54,6 +54,8 @@ type Options struct {
 
 	Interventions Interventions // if nil, /api/v1/interventions is not served
 
+	Lanes Lanes // if nil, /api/v1/hosts is not served
+
 	Records audit.Reader // for /api/v1/audit; if nil, its questions have no answer
 
 	Dashboard func(*http.ServeMux) // adds the pages for people, "/" among them; if nil, "/" is a list of the paths

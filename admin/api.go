@@ -42,6 +42,9 @@ func (h *Handler) apiRoutes() []route {
 	if h.options.Interventions != nil {
 		routes = append(routes, h.interventionRoutes()...)
 	}
+	if h.options.Lanes != nil {
+		routes = append(routes, route{pattern: "GET /hosts", answer: h.listLanes})
+	}
 	if h.options.Upgrade != nil {
 		routes = append(routes, route{pattern: "POST /upgrade", answer: h.upgrade})
 	}

@@ -47,6 +47,9 @@ var apiExamples = []struct {
 	{"DELETE", "/exemptions?id=7", "", 200},
 	{"DELETE", "/exemptions?id=8", "", 404},
 	{"POST", "/upgrade", "", 200},
+	{"GET", "/hosts", "", 200},
+	{"GET", "/hosts?window=5m&host=EXAMPLE&sort=waiting&limit=1&offset=1", "", 200},
+	{"GET", "/hosts?sort=colour", "", 400},
 	{"GET", "/audit/records?since=24h&decision=deny&limit=2", "", 200},
 	{"GET", "/audit/records?format=jsonl", "", 200},
 	{"GET", "/audit/records?limit=0", "", 400},
@@ -75,6 +78,7 @@ func newAPIHandler(t *testing.T, records audit.Reader) *Handler {
 
 		Interventions: &orders{},
 		Exemptions:    oneExemption{},
+		Lanes:         fixedLanes(testLanes(mustOrigins(t, "https://a.example")[0])),
 		Records:       records,
 	})
 }

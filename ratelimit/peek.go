@@ -1,6 +1,10 @@
 package ratelimit
 
-import "time"
+import (
+	"iter"
+	"slices"
+	"time"
+)
 
 // A View is the state of a lane at one moment, for display.
 type View struct {
@@ -8,6 +12,9 @@ type View struct {
 	Clients  int // with requests that wait, or reservations
 	Reserved int // reservations for rejected requests
 	InFlight int // requests in flight
+
+	Start time.Time     // predicted, of the first request that waits; it may have passed; zero: no request waits
+	Delay time.Duration // of that request, or of the operator if that is longer
 
 	Last  time.Time     // the last start or end of a request; zero: unknown
 	Took  time.Duration // the usual duration of a request
@@ -25,22 +32,32 @@ func (l *Limiter) Peek(key string) (View, bool) {
 	if ln == nil {
 		return l.successor.Load().peek(key)
 	}
+	return ln.view(), true
+}
+
+// Views yields the keys and states of all lanes of this process, in no order. It looks at each lane in turn, so a
+// program should not call it for each request.
+func (l *Limiter) Views() iter.Seq2[string, View] {
+	return func(yield func(string, View) bool) {
+		l.mu.RLock()
+		lanes := slices.Clone(l.ring.lanes)
+		l.mu.RUnlock()
+		for _, ln := range lanes {
+			if !yield(ln.key, ln.view()) {
+				return
+			}
+		}
+	}
+}
+
+func (ln *lane) view() View {
 	ln.lock()
 	defer ln.unlock()
 	now := time.Now()
 	ln.expireOverdue(now)
 	v := View{InFlight: ln.inflights.n, Last: ln.gapFrom, Took: ln.avgDuration}
 	if ln.queue != nil {
-		clients := make(map[string]bool)
-		for w := range ln.queue.all() {
-			clients[w.client] = true
-			if w.reserved() {
-				v.Reserved++
-			} else {
-				v.Waiting++
-			}
-		}
-		v.Clients = len(clients)
+		ln.viewQueue(&v)
 	}
 	if h := ln.hold; h != nil {
 		v.Floor, v.Stopped = h.floor, h.stop(now) != nil
@@ -51,5 +68,18 @@ func (l *Limiter) Peek(key string) (View, bool) {
 			v.PausedUntil, v.PauseSource = h.until, h.source
 		}
 	}
-	return v, true
+	return v
+}
+
+func (ln *lane) viewQueue(v *View) {
+	v.Clients = len(ln.queue.clients)
+	for w := range ln.queue.all() {
+		if w.reserved() {
+			v.Reserved++
+			continue
+		}
+		if v.Waiting++; v.Waiting == 1 || w.due.Before(v.Start) {
+			v.Start, v.Delay = w.due, ln.hold.delay(w.delay)
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"maps"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,9 +27,16 @@ func TestPeek(t *testing.T) {
 		if err := l.SetFloor(host, 2*minute); err != nil {
 			t.Fatal(err)
 		}
-		want := View{Waiting: 3, Clients: 3, Reserved: 1, InFlight: 1, Last: begin, Floor: 2 * minute, PausedUntil: begin.Add(time.Hour + 2*time.Second), PauseSource: RetryAfter}
+		want := View{Waiting: 3, Clients: 3, Reserved: 1, InFlight: 1, Start: begin.Add(minute), Delay: 2 * minute, Last: begin, Floor: 2 * minute, PausedUntil: begin.Add(time.Hour + 2*time.Second), PauseSource: RetryAfter}
 		if v, ok := l.Peek(host); !ok || !cmp.Equal(v, want) {
 			t.Errorf("Peek while requests wait: %s", cmp.Diff(want, v))
+		}
+		views := maps.Collect(l.Views())
+		if len(views) != 1 || !cmp.Equal(views[host], want) {
+			t.Errorf("Views yields %+v, want %+v for %s", views, want, host)
+		}
+		for range l.Views() {
+			break
 		}
 		g.Release(Outcome{})
 		if err := l.Stop(host, time.Time{}); err != nil {

@@ -2,7 +2,6 @@ package ratelimit
 
 import (
 	"iter"
-	"slices"
 	"time"
 )
 
@@ -19,34 +18,14 @@ type Wait struct {
 // call it for each request.
 func (l *Limiter) Waits() iter.Seq[Wait] {
 	return func(yield func(Wait) bool) {
-		l.mu.RLock()
-		lanes := slices.Clone(l.ring.lanes)
-		l.mu.RUnlock()
-		for _, ln := range lanes {
-			if w := ln.wait(); w.Requests > 0 && !yield(w) {
+		for key, v := range l.Views() {
+			if v.Waiting == 0 {
+				continue
+			}
+			w := Wait{Key: key, Requests: v.Waiting, Start: later(v.Start, v.PausedUntil), Delay: v.Delay, Paused: !v.PausedUntil.IsZero()}
+			if !yield(w) {
 				return
 			}
 		}
 	}
-}
-
-func (ln *lane) wait() Wait {
-	ln.lock()
-	defer ln.unlock()
-	v := Wait{Key: ln.key}
-	if ln.queue == nil {
-		return v
-	}
-	for w := range ln.queue.all() {
-		if w.reserved() {
-			continue
-		}
-		if v.Requests++; v.Requests == 1 || w.due.Before(v.Start) {
-			v.Start, v.Delay = w.due, ln.hold.delay(w.delay)
-		}
-	}
-	if h := ln.hold; h != nil && h.pauseLeft(time.Now()) > 0 {
-		v.Start, v.Paused = later(v.Start, h.until), true
-	}
-	return v
 }

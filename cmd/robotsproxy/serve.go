@@ -141,6 +141,7 @@ type service struct {
 	log           *slog.Logger
 	requests      *requestlog.Log
 	live          dashboard.Live
+	activity      admin.Activity
 	components    *components // nil if they could not be made
 	admin         *http.Server
 	token         string    // path of the admin token
@@ -184,6 +185,7 @@ func newService(cfg *config.Config, stderr io.Writer, early *heldWriter, sockets
 		metrics.Observe(r)
 		s.requests.Observe(r)
 		s.live.Observe(r)
+		s.activity.Observe(r)
 	}
 	if s.components, err = newComponents(cfg, log, observer{ended: observe}); err != nil {
 		return nil, err
@@ -237,6 +239,7 @@ func (s *service) newAdmin(metrics *admin.Metrics) error {
 		Files: s.components.files, History: history{s.components.pastFiles(), s.components.files.Unsaved},
 		Interventions: s.components.interventions,
 		Upgrade:       s.upgrade,
+		Lanes:         lanes{s.components, &s.activity},
 		Records:       s.components.kept,
 		Dashboard:     pages.Register,
 	})

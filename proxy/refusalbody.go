@@ -114,18 +114,17 @@ func (r *refusal) problem(f *facts, id string) *problem {
 // refusalPage is the data of refusal.html.
 type refusalPage struct {
 	*problem
-	CSS            template.CSS
-	Host           string
-	Class, Word    string // of the pill
-	Headline, Lead string
-	Age            string // of the robots.txt
+	CSS         template.CSS
+	Host        string
+	Class, Word string // of the pill
+	Lead        string
+	Age         string // of the robots.txt
 }
 
 // page returns the data of the page.
 func (r *refusal) page(id string) refusalPage {
 	f := r.facts()
 	p := refusalPage{problem: r.problem(f, id), CSS: style.CSS, Class: "blocked", Word: "Not fetched"}
-	p.Headline = p.Title
 	switch r.Outcome {
 	case policy.Throttle:
 		p.Class, p.Word = "delayed", "Not now"
@@ -138,7 +137,6 @@ func (r *refusal) page(id string) refusalPage {
 	p.Host, p.Age = f.Host, f.age(time.Now())
 	if r.Reason == policy.ReasonRobots {
 		path := strings.TrimPrefix(p.URL, f.origin.String())
-		p.Headline = f.Host + " asks crawlers to stay out of this page"
 		who := "the crawler " + f.Crawler
 		if f.Crawler == "*" {
 			who = "crawlers without a name"

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -50,7 +51,7 @@ func bodyOf(t *testing.T, ref *refusal, accept string) (string, http.Header) {
 func TestRefusalPage(t *testing.T) {
 	page, header := bodyOf(t, refused(t, longFile, 6), "text/html")
 	for _, text := range []string{
-		"a.example asks crawlers to stay out of this page", "http://a.example/private/&lt;script&gt;", "NewsBot", "NewsBot/2 &lt;script&gt;",
+		"<h1>403 Disallowed by robots.txt</h1>", "The robots.txt of a.example disallows /private/&lt;script&gt; for the crawler NewsBot", "http://a.example/private/&lt;script&gt;", "NewsBot", "NewsBot/2 &lt;script&gt;",
 		`<li data-n="6" class="hit">Disallow: /private/`, `<li data-n="1">User-agent: *`, `<li data-n="3">`, `<li data-n="9">`, `<li data-n="5">&lt;script&gt;`,
 		"in the group of * (line 1)", `href="http://a.example/robots.txt"`, "fetched 41m ago", "https://ops.example/, request id1", "robotsproxy check --explain",
 	} {
@@ -120,7 +121,7 @@ func TestPageOfEachReason(t *testing.T) {
 		ref := &refusal{Reason: reason, RetryAfter: 3 * time.Second}
 		ref.complete(0)
 		page, _ := bodyOf(t, ref, "text/html")
-		if !strings.Contains(page, "<h1>"+classes[reason].title) || !strings.Contains(page, "<li>") || !strings.Contains(page, "in 3 s") {
+		if !strings.Contains(page, fmt.Sprintf("<h1>%d %s</h1>", ref.Status, classes[reason].title)) || !strings.Contains(page, "<li>") || !strings.Contains(page, "in 3 s") {
 			t.Errorf("%s:\n%s", reason, page)
 		}
 	}

@@ -166,6 +166,11 @@ func TestTampering(t *testing.T) {
 			-1,
 		},
 		{"hashes removed", "DELETE FROM seal_tiles WHERE n = 1", none, []seal.FaultKind{seal.BadTree}, -1},
+		{
+			"hashes hidden from the comparison", "UPDATE seal_tiles SET low = 0, high = 0 WHERE n = 1; DELETE FROM records WHERE id = ?", one(300),
+			[]seal.FaultKind{seal.BadTree},
+			-1,
+		},
 		{"checkpoint changed", "UPDATE seal_checkpoints SET note = replace(note, 'erasures 0', 'erasures 1')", none, []seal.FaultKind{seal.BadSignature}, -1},
 	} {
 		t.Run(row.name, func(t *testing.T) {

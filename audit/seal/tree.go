@@ -86,6 +86,19 @@ func (t *Tile) add(leaf Leaf) {
 	}
 }
 
+// idRange returns the least and the greatest ID of the records of leaves; zero if there are none.
+func idRange(leaves []Leaf) (low, high audit.ID) {
+	for _, leaf := range leaves {
+		if id := audit.ID(leaf.ID); leaf.Kind != erasureKind {
+			if high == 0 {
+				low = id
+			}
+			low, high = min(low, id), max(high, id)
+		}
+	}
+	return low, high
+}
+
 func tileRoot(data []byte) tlog.Hash {
 	var t tree
 	for ; len(data) > 0; data = data[leafSize:] {

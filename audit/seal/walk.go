@@ -57,7 +57,8 @@ type walk struct {
 	begin   int64 // size of the checkpoint before
 	low     audit.ID
 	high    audit.ID
-	broken  bool // a root was wrong
+	broken  bool   // a root was wrong
+	lost    string // leaves that are not found by their IDs
 }
 
 // tile adds a tile. It reports false after a gap.
@@ -75,6 +76,9 @@ func (w *walk) tile(t *Tile) bool {
 	if err != nil {
 		w.fault(fmt.Sprintf("the hashes from number %d on are damaged", w.tree.size+1))
 		return false
+	}
+	if low, high := idRange(leaves); w.lost == "" && (low != t.Low || high != t.High) {
+		w.lost = fmt.Sprintf("the range of ids by which the hashes from number %d on are found was changed", w.tree.size+1)
 	}
 	for _, leaf := range leaves {
 		w.leaf(leaf)
@@ -170,6 +174,9 @@ func (w *walk) end() {
 	}
 	if !w.broken && w.tree.size < w.v.state.Size {
 		w.fault(fmt.Sprintf("%d hashes are kept of %d that were written: the last ones were removed", w.tree.size, w.v.state.Size))
+	}
+	if !w.broken && w.lost != "" {
+		w.fault(w.lost)
 	}
 }
 

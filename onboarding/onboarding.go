@@ -13,10 +13,10 @@ import (
 	"bytes"
 	_ "embed" // the page
 	"html/template"
-	"net"
 	"net/http"
 
 	"github.com/robotsproxy/robotsproxy/certs"
+	"github.com/robotsproxy/robotsproxy/internal/style"
 )
 
 // Handler returns the handler of requests for the proxy itself. It names the proxy by the address at which the client
@@ -32,6 +32,7 @@ func SecureHandler(ca *certs.Authority) http.Handler {
 func handler(scheme string, pac http.Handler, ca *certs.Authority) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { servePage(w, scheme, ownAddress(r), ca) })
+	mux.HandleFunc("GET /copy.js", serveScript)
 	mux.Handle("GET /ca.pem", CA(ca))
 	mux.Handle("GET /proxy.pac", pac)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, notFound, http.StatusNotFound) })
@@ -55,14 +56,26 @@ func CA(ca *certs.Authority) http.Handler {
 
 // page is the data of page.html.
 type page struct {
-	Scheme            string // of the proxy's URL
-	Proxy, Host, Port string
-	CAs               []certificate
+	CSS     template.CSS
+	Scheme  string // of the proxy's URL
+	Proxy   string // its address
+	Here    []Step // on the proxy's machine
+	Clients []Client
+	Try     string // a line that shows whether it works
+	CAs     []certificate
 }
 
 type certificate struct {
 	Name, SHA256 string
 	From         string // when it begins to sign; empty if it does
+	End          string
+}
+
+// here are the commands on the machine of the proxy.
+var here = []Step{
+	{"For one program, with a summary at the end:", "robotsproxy run -- COMMAND"},
+	{"For this shell and the programs that it starts:", `eval "$(robotsproxy env)"`},
+	{"For browsers, and programs that use the trust store of the system:", "robotsproxy ca install"},
 }
 
 //go:embed page.html
@@ -70,32 +83,54 @@ var pageHTML string
 
 var pageTemplate = template.Must(template.New("page").Parse(pageHTML))
 
+// CopyScript makes the buttons beside the lines of a page copy them.
+//
+//go:embed copy.js
+var CopyScript []byte
+
+func serveScript(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/javascript; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	_, _ = w.Write(CopyScript) // the client may have left
+}
+
 // servePage writes the set-up page of the proxy with the URL scheme://address.
 func servePage(w http.ResponseWriter, scheme, address string, ca *certs.Authority) {
-	p := page{Scheme: scheme, Proxy: address}
-	p.Host, p.Port, _ = net.SplitHostPort(address) // ownAddress joined it
-	all, err := ca.CAs()
-	for _, c := range all {
-		if c.Role == certs.Previous {
-			continue
-		}
-		shown := certificate{Name: c.Certificate.Subject.CommonName, SHA256: certs.Fingerprint(c.Certificate)}
-		if c.Role == certs.Next {
-			shown.From = c.From.UTC().Format("2006-01-02 15:04 UTC")
-		}
-		p.CAs = append(p.CAs, shown)
+	p := page{
+		CSS: style.CSS, Scheme: scheme, Proxy: address, Here: here, Clients: Clients(scheme, address),
+		Try: "curl -i --proxy " + scheme + "://" + address + " http://robots.proxy/",
+	}
+	var err error
+	if p.CAs, err = certificates(ca); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
 	}
 	var b bytes.Buffer
-	if err == nil {
-		err = pageTemplate.Execute(&b, p)
-	}
-	if err != nil {
+	if err := pageTemplate.Execute(&b, p); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src "+style.Source)
 	h.Set("X-Content-Type-Options", "nosniff")
 	_, _ = w.Write(b.Bytes()) // the client may have left
+}
+
+// certificates returns the CAs that clients must trust.
+func certificates(ca *certs.Authority) (shown []certificate, err error) {
+	all, err := ca.CAs()
+	for _, c := range all {
+		if c.Role == certs.Previous {
+			continue
+		}
+		s := certificate{
+			Name: c.Certificate.Subject.CommonName, SHA256: certs.Fingerprint(c.Certificate), End: c.Certificate.NotAfter.UTC().Format("2 January 2006"),
+		}
+		if c.Role == certs.Next {
+			s.From = c.From.UTC().Format("2006-01-02 15:04 UTC")
+		}
+		shown = append(shown, s)
+	}
+	return shown, err
 }

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
@@ -24,7 +25,7 @@ func TestPagesInBrowser(t *testing.T) {
 	}
 	files := oneFile{}
 	server := serve(t, Options{
-		Records: spacedRecords(t, 2, 3, 1, 5), Files: files, History: files, Judge: judged{policy: p, body: string(robotsBody)}, Live: new(Live),
+		Records: spacedRecords(t, 2, 3, 1, 5), Files: files, History: files, Judge: judged{policy: p, body: string(robotsBody)}, Live: new(Live), Proxy: func(*http.Request) (string, string) { return "http", "127.0.0.1:3128" },
 		State: func() admin.State {
 			return admin.State{Mode: "report", Listen: "http://127.0.0.1:3128", Records: admin.RecordCounts{Lost: 12}}
 		},

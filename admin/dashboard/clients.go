@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/onboarding"
 )
 
 // clientsPage is the data of clients.html.
@@ -13,7 +14,7 @@ type clientsPage struct {
 	Name     string        // of the crawler that the reader waits for
 	Seen     *audit.Record // its last request of the last minutes; nil if there is none
 	Live     string        // URL of the stream of its requests
-	Listen   string
+	SetUp    []onboarding.Client
 }
 
 // crawler is a row about one crawler.
@@ -25,7 +26,7 @@ type crawler struct {
 
 const (
 	maxCrawlers = 100
-	lastRows    = 5000             // records that are searched for the last request of each crawler
+	lastRows    = 2000             // records that are searched for the last request of each crawler
 	recently    = 15 * time.Minute // in which a request counts as "going through"
 )
 
@@ -34,7 +35,11 @@ func (h *Handler) clients(v *view) error {
 	if h.options.Records == nil {
 		return h.notKept()
 	}
-	p := clientsPage{Name: v.URL.Query().Get("name"), Listen: h.options.State().Listen}
+	p := clientsPage{Name: v.URL.Query().Get("name")}
+	if h.options.Proxy != nil {
+		scheme, address := h.options.Proxy(v.Request)
+		p.SetUp = onboarding.Clients(scheme, address)
+	}
 	f := audit.Filter{Since: v.period.Since, Until: v.period.Until, Limit: maxCrawlers + 1}
 	sums, err := h.options.Records.Sums(v.ctx(), f, audit.ByAgent)
 	if err != nil {

@@ -40,6 +40,10 @@ type Options struct {
 	Lane          func(host string) Lane // of a canonical host, now; if nil, no queue is shown
 	Judge         Judge                  // if nil, no URL can be checked
 	Settings      func() Settings        // if nil, the zero Settings
+
+	// Proxy returns the scheme and the address of the proxy, as the browser that sent r can reach it. If nil, no page
+	// shows how to set up clients.
+	Proxy func(r *http.Request) (scheme, address string)
 }
 
 // Handler serves the pages. It is safe for concurrent use.

@@ -181,7 +181,7 @@ type hostFile struct {
 }
 
 const (
-	spacingRows = 5000 // requests in the plot
+	spacingRows = 2000 // requests in the plot
 	hostLast    = 10   // rows of the last requests
 	maxVersions = 20
 )

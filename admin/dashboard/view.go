@@ -20,6 +20,7 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/admin"
 	"github.com/robotsproxy/robotsproxy/internal/style"
+	"github.com/robotsproxy/robotsproxy/onboarding"
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
@@ -210,13 +211,13 @@ var staticFiles embed.FS
 
 // statics are the files under /static/ by name, and version is a hash of all, for their URLs.
 var statics, version = func() (map[string][]byte, string) {
-	all := map[string][]byte{"style.css": []byte(style.Sheet)}
+	all := map[string][]byte{"style.css": []byte(style.Sheet), "copy.js": onboarding.CopyScript}
 	names, _ := fs.Glob(staticFiles, "static/*")
 	for _, name := range names {
 		all[path.Base(name)], _ = staticFiles.ReadFile(name)
 	}
 	sum := sha256.New()
-	names = append(names, "static/style.css")
+	names = append(names, "static/style.css", "static/copy.js")
 	for _, name := range names {
 		sum.Write(all[path.Base(name)])
 	}

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/admin/dashboard"
 	"github.com/robotsproxy/robotsproxy/certs"
+	"github.com/robotsproxy/robotsproxy/onboarding"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/robots"
@@ -17,8 +19,17 @@ func (s *service) newDashboard(token string) (*dashboard.Handler, error) {
 		Token: token, Version: buildVersion(), Records: s.components.kept, Live: &s.live, State: s.state,
 		Store: string(s.cfg.Audit.Store), Interventions: s.components.interventions, Exemptions: s.components.exemptions,
 		Files: s.components.files, History: history{s.components.pastFiles(), s.components.files.Unsaved},
-		Lane: judge{s.components}.lane, Judge: judge{s.components}, Settings: s.settings,
+		Proxy: s.proxyFor, Lane: judge{s.components}.lane, Judge: judge{s.components}, Settings: s.settings,
 	})
+}
+
+// proxyFor returns the URL of the proxy for the machine that sent r to the admin listener.
+func (s *service) proxyFor(r *http.Request) (scheme, address string) {
+	scheme = "http"
+	if hasTLS(s.cfg) {
+		scheme = "https"
+	}
+	return scheme, onboarding.ProxyAddress(s.proxyListener.Addr())(r)
 }
 
 // judge judges as the components do.

@@ -142,22 +142,21 @@ const (
 	addCheckpointSQL = `INSERT INTO seal_checkpoints (size, note) SELECT CAST(? AS bigint), CAST(? AS text)
 	WHERE (SELECT coalesce(max(size), 0) FROM seal_checkpoints) = ?`
 	// dropTilesSQL keeps the tiles in which a checkpoint ends, whose root is computed from a part of their leaves.
-	dropTilesSQL = `UPDATE seal_tiles SET data = NULL WHERE data IS NOT NULL AND root IS NOT NULL AND keep = 0
-	AND high < (SELECT pruned FROM seal_state)
+	dropTilesSQL = `UPDATE seal_tiles SET data = NULL WHERE data IS NOT NULL AND root IS NOT NULL AND keep = 0 AND n < ?
 	AND NOT EXISTS (SELECT 1 FROM seal_checkpoints WHERE size > n * 256 AND size < n * 256 + 256)`
 )
 
 // AppendCheckpoint adds a checkpoint if the tree has size leaves, and last of them are covered. The update of the state
 // makes other processes wait for the end of the transaction.
-func (t *sealTables) AppendCheckpoint(ctx context.Context, note string, last, size int64, next audit.ID) error {
+func (t *sealTables) AppendCheckpoint(ctx context.Context, c *seal.Checkpoint, last int64, next audit.ID) error {
 	return t.failed("writing the checkpoint", t.transact(ctx, func(tx *sql.Tx) error {
-		if err := t.moveOne(ctx, tx, nextSQL, int64(next), size); err != nil {
+		if err := t.moveOne(ctx, tx, nextSQL, int64(next), c.Size); err != nil {
 			return err
 		}
-		if err := t.moveOne(ctx, tx, addCheckpointSQL, size, note, last); err != nil {
+		if err := t.moveOne(ctx, tx, addCheckpointSQL, c.Size, c.Note, last); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, dropTilesSQL)
+		_, err := tx.ExecContext(ctx, dropTilesSQL, c.Dropped/256)
 		return err
 	}))
 }
@@ -246,7 +245,8 @@ func (r *Records) Missing(ctx context.Context) (m seal.Missing, err error) {
 		column, table string
 		n             *int64
 	}{
-		{"robots_sha256", "bodies", &m.Bodies}, {"robots_sha256", "files", &m.Versions}, {"policy_sha256", "policies", &m.Policies},
+		{"robots_sha256", "bodies", &m.Bodies}, {"robots_sha256", "files", &m.Versions},
+		{"policy_sha256", "policies", &m.Policies},
 	} {
 		err := r.read.QueryRowContext(ctx, fmt.Sprintf(missingSQL, of.column, of.table)).Scan(of.n)
 		if err != nil {

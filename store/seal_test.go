@@ -470,3 +470,22 @@ func checkMissingEvidence(t *testing.T, open opener) {
 		t.Errorf("without records: %+v", rep)
 	}
 }
+
+// Hashes that go without a checkpoint that says so are a fault, although earlier ones were pruned.
+func TestDroppedHashes(t *testing.T) {
+	s := newSealed(t, 10_000) // 2 hours and 46 minutes
+	p, err := s.records.Prune(context.Background(), PruneOptions{Before: time.Now().Add(-time.Hour)})
+	if err != nil || p.Records == 0 {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	s.crawl(t, 1)
+	s.seal(t)
+	if r := s.verify(t); !r.Sound() || r.Pruned != p.Records {
+		t.Fatalf("%+v of %+v", r, p)
+	}
+	s.tamper(t, "DELETE FROM records WHERE id >= (SELECT low FROM seal_tiles WHERE n = 30) AND id <= (SELECT high FROM seal_tiles WHERE n = 30);"+
+		"UPDATE seal_tiles SET data = NULL, low = 1, high = 1 WHERE n = 30")
+	if r := s.verify(t); r.Counts[seal.BadTree] != 1 || !strings.Contains(r.Faults[len(r.Faults)-1].Detail, "from number 7681 to 7936 were removed") {
+		t.Errorf("%v %+v", r.Counts, r.Faults)
+	}
+}

@@ -22,6 +22,7 @@ import (
 //	j2mS0kFUz...                                    the root, in base64
 //	ended-before 2026-11-23T02:00:00.123456Z        records that ended before it have leaves
 //	pruned-before 0fk2v7q0m8000                     records with lesser IDs were pruned
+//	dropped 12800                                   hashes with lesser numbers, from 0, may be removed: their records are pruned
 //	erasures 2                                      the number of the last erasure with a leaf
 //	ids 8h2Qp...                                    SHA-256 of the kinds and IDs of the leaves since the last checkpoint
 type Checkpoint struct {
@@ -30,6 +31,7 @@ type Checkpoint struct {
 	Root     tlog.Hash
 	Ended    time.Time
 	Pruned   audit.ID
+	Dropped  int64 // leaves, from the first on, of pruned records that the log may have removed
 	Erasures int64
 	IDs      tlog.Hash
 	Note     string  // the text with its signature
@@ -37,8 +39,8 @@ type Checkpoint struct {
 }
 
 func (c *Checkpoint) text() string {
-	return fmt.Sprintf("%s\n%d\n%s\nended-before %s\npruned-before %s\nerasures %d\nids %s\n",
-		c.Origin, c.Size, c.Root, c.Ended.Format(time.RFC3339Nano), c.Pruned, c.Erasures, c.IDs)
+	return fmt.Sprintf("%s\n%d\n%s\nended-before %s\npruned-before %s\ndropped %d\nerasures %d\nids %s\n",
+		c.Origin, c.Size, c.Root, c.Ended.Format(time.RFC3339Nano), c.Pruned, c.Dropped, c.Erasures, c.IDs)
 }
 
 // OpenCheckpoint parses a note and checks that one of the keys signed it.
@@ -116,6 +118,8 @@ func (c *Checkpoint) extend(name, value string) (err error) {
 		c.Ended, err = time.Parse(time.RFC3339Nano, value)
 	case "pruned-before":
 		c.Pruned, err = audit.ParseID(value)
+	case "dropped":
+		c.Dropped, err = strconv.ParseInt(value, 10, 64)
 	case "erasures":
 		c.Erasures, err = strconv.ParseInt(value, 10, 64)
 	case "ids":

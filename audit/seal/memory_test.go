@@ -96,17 +96,17 @@ func (m *memory) Checkpoints(context.Context) ([]string, error) {
 	return slices.Clone(m.checkpoints), nil
 }
 
-func (m *memory) AppendCheckpoint(_ context.Context, note string, last, size int64, next audit.ID) error {
+func (m *memory) AppendCheckpoint(_ context.Context, c *Checkpoint, last int64, next audit.ID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.try("checkpoint"); err != nil {
 		return err
 	}
-	if m.state.Size != size || m.covered != last {
+	if m.state.Size != c.Size || m.covered != last {
 		return ErrMoved
 	}
-	m.covered = size
-	m.checkpoints, m.state.Next = append(m.checkpoints, note), next
+	m.covered = c.Size
+	m.checkpoints, m.state.Next = append(m.checkpoints, c.Note), next
 	return nil
 }
 

@@ -66,10 +66,11 @@ type Log interface {
 	// Checkpoints returns the notes of all checkpoints in order of their sizes.
 	Checkpoints(ctx context.Context) ([]string, error)
 
-	// AppendCheckpoint adds the checkpoint of a tree with size leaves. The last checkpoint before it covers last leaves, 0
-	// if there is none. If either is otherwise, it changes nothing and returns ErrMoved. The next seal begins with the record next. AppendCheckpoint also removes the Data of full
-	// tiles of pruned records in which no checkpoint ends.
-	AppendCheckpoint(ctx context.Context, note string, last, size int64, next audit.ID) error
+	// AppendCheckpoint adds a checkpoint of the tree with its size. The last checkpoint before it covers last leaves, 0 if
+	// there is none. If either is otherwise, it changes nothing and returns ErrMoved. The next seal begins with the record
+	// next. AppendCheckpoint also removes the Data of the full tiles of the leaves before c.Dropped, except tiles to keep
+	// and those in which a checkpoint ends.
+	AppendCheckpoint(ctx context.Context, c *Checkpoint, last int64, next audit.ID) error
 
 	// Prunes returns the prunes of records from the given ID on, in order of their beginnings. Log writes a prune and
 	// State.Pruned in one transaction.
@@ -157,6 +158,7 @@ type sealer struct {
 	since  idHash      // of the leaves after last
 	erased int64       // number of the last sealed erasure
 	prunes []Prune     // that no checkpoint confirms yet
+	drop   int64       // leaves, from the first on, of pruned records
 
 	tiles []Tile   // not yet written
 	next  audit.ID // the first record that is not sealed
@@ -220,6 +222,9 @@ func (s *sealer) load(ctx context.Context) (err error) {
 	if err := s.loadRoots(ctx, covered/tileSize); err != nil {
 		return err
 	}
+	if err := s.findPruned(ctx, covered/tileSize); err != nil {
+		return err
+	}
 	for tile, err := range s.log.Tiles(ctx, TileQuery{From: covered / tileSize}) {
 		if err != nil {
 			return err
@@ -264,6 +269,32 @@ func (s *sealer) loadRoots(ctx context.Context, n int64) error {
 		s.tree.addTile(tlog.Hash(tile.Root))
 	}
 	return s.checkRoot()
+}
+
+// findPruned finds the first tiles, before number end, of which all records are pruned.
+func (s *sealer) findPruned(ctx context.Context, end int64) error {
+	if s.last != nil {
+		s.drop = s.last.Dropped
+	}
+	from := s.drop / tileSize
+	if from >= end {
+		return nil
+	}
+	for tile, err := range s.log.Tiles(ctx, TileQuery{From: from, To: end}) {
+		if err != nil {
+			return err
+		}
+		leaves, err := tile.Leaves()
+		if err != nil {
+			return fmt.Errorf("seal: the hashes from number %d on are missing or damaged; run: robotsproxy audit verify",
+				tile.N*tileSize+1)
+		}
+		if _, high := idRange(leaves); high >= s.state.Pruned {
+			return nil
+		}
+		s.drop = (tile.N + 1) * tileSize
+	}
+	return nil
 }
 
 // checkRoot compares the tree with the last checkpoint if it has that size.
@@ -457,11 +488,11 @@ func (s *sealer) flush(ctx context.Context) error {
 func (s *sealer) sign(ctx context.Context) (*Checkpoint, error) {
 	c := &Checkpoint{
 		Origin: s.key.Name(), Size: s.tree.size, Root: s.tree.root(), Ended: s.cut.UTC().Truncate(time.Microsecond),
-		Pruned: s.state.Pruned, Erasures: s.erased, IDs: s.since.sum(), Prunes: s.prunes,
+		Pruned: s.state.Pruned, Dropped: s.drop, Erasures: s.erased, IDs: s.since.sum(), Prunes: s.prunes,
 	}
 	var err error
 	if c.Note, err = s.key.sign(c.text()); err != nil {
 		return nil, err
 	}
-	return c, s.log.AppendCheckpoint(ctx, c.Note, s.covered(), c.Size, s.next)
+	return c, s.log.AppendCheckpoint(ctx, c, s.covered(), s.next)
 }

@@ -35,7 +35,9 @@ func Verify(ctx context.Context, log Log, o VerifyOptions) (*Report, error) {
 	for _, k := range o.Keys {
 		v.report.Keys = append(v.report.Keys, k.Name())
 	}
-	for _, step := range []func(context.Context) error{v.checkpoints, v.given, v.checkState, v.loadPrunes, v.checkTree, v.loadErasures, v.records, v.hidden, v.texts} {
+	for _, step := range []func(context.Context) error{
+		v.checkpoints, v.given, v.checkState, v.loadPrunes, v.checkTree, v.loadErasures, v.records, v.hidden, v.texts,
+	} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
@@ -57,6 +59,7 @@ type verifier struct {
 	seals    []point   // that are well signed, in order of their sizes
 	size     int64     // leaves that the last of seals covers
 	leaves   int64     // leaves that are compared
+	dropped  int64     // leaves, from the first on, that the log may have removed
 	cut      time.Time // records that ended before it have leaves
 	erasures map[int64]tlog.Hash
 	pruned   audit.ID
@@ -88,6 +91,21 @@ func (v *verifier) checkpoints(ctx context.Context) (err error) {
 	return nil
 }
 
+// mayDrop reports whether a checkpoint lets the log remove the leaves of a tile. It may be newer than v.seals.
+func (v *verifier) mayDrop(ctx context.Context, t *Tile) (bool, error) {
+	end := (t.N + 1) * tileSize
+	if end <= v.dropped {
+		return true, nil
+	}
+	notes, err := v.log.Checkpoints(ctx)
+	for _, text := range notes {
+		if c, err := OpenCheckpoint(text, v.options.Keys...); err == nil {
+			v.dropped = max(v.dropped, c.Dropped)
+		}
+	}
+	return end <= v.dropped, err
+}
+
 // given adds the checkpoints that were given away, unless the log has them.
 func (v *verifier) given(context.Context) error {
 	for _, text := range v.options.Checkpoints {
@@ -101,7 +119,7 @@ func (v *verifier) given(context.Context) error {
 	}
 	sort.SliceStable(v.seals, func(i, j int) bool { return v.seals[i].Size < v.seals[j].Size })
 	if n := len(v.seals); n > 0 {
-		v.size, v.report.Last = v.seals[n-1].Size, v.seals[n-1].Ended
+		v.size, v.report.Last, v.dropped = v.seals[n-1].Size, v.seals[n-1].Ended, v.seals[n-1].Dropped
 	}
 	return nil
 }
@@ -116,7 +134,9 @@ func (v *verifier) checkState(context.Context) error {
 		next = max(next, p.Pruned, audit.IDAt(p.Ended.Add(-late)))
 	}
 	if v.state.Next > next {
-		v.report.add(Fault{Kind: RemovedCheckpoint, Detail: "the state of the seals is that of a later checkpoint, which was removed"})
+		v.report.add(Fault{
+			Kind: RemovedCheckpoint, Detail: "the state of the seals is that of a later checkpoint, which was removed",
+		})
 	}
 	return nil
 }
@@ -126,8 +146,8 @@ func (v *verifier) loadPrunes(ctx context.Context) error {
 	if err := v.refresh(ctx); err != nil || v.state.Pruned <= v.pruned {
 		return err
 	}
-	v.report.add(Fault{Kind: BadPrune, Detail: fmt.Sprintf("records before %s are marked as pruned, and no pruning of them is recorded",
-		stamp(v.state.Pruned.Time()))})
+	v.report.add(Fault{Kind: BadPrune, Detail: fmt.Sprintf(
+		"records before %s are marked as pruned, and no pruning of them is recorded", stamp(v.state.Pruned.Time()))})
 	return nil
 }
 

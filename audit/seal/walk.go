@@ -25,8 +25,8 @@ func (v *verifier) checkTree(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if tile.Data == nil && tile.High >= v.pruned {
-			if err := v.refresh(ctx); err != nil {
+		if tile.Data == nil {
+			if w.pruned, err = v.mayDrop(ctx, tile); err != nil {
 				return err
 			}
 		}
@@ -58,19 +58,19 @@ type walk struct {
 	low     audit.ID
 	high    audit.ID
 	broken  bool   // a root was wrong
+	pruned  bool   // a checkpoint lets the log remove the tile that comes next
 	lost    string // leaves that are not found by their IDs
 }
 
-// tile adds a tile. It reports false after a gap.
+// tile adds a tile. It reports false after a gap, or leaves that should not have been removed.
 func (w *walk) tile(t *Tile) bool {
 	if t.N*tileSize != w.tree.size {
 		w.fault(fmt.Sprintf("the hashes from number %d to %d are missing", w.tree.size+1, t.N*tileSize))
 		return false
 	}
 	if t.Data == nil && len(t.Root) == tlog.HashSize {
-		w.v.report.Pruned += tileSize
 		w.skip(t)
-		return true
+		return w.pruned
 	}
 	leaves, err := t.Leaves()
 	if err != nil {
@@ -90,8 +90,12 @@ func (w *walk) tile(t *Tile) bool {
 func (w *walk) skip(t *Tile) {
 	w.partial = true
 	w.tree.addTile(tlog.Hash(t.Root))
-	if t.High >= w.v.pruned {
-		w.fault(fmt.Sprintf("the hashes from number %d to %d were removed, and their records are not pruned", w.tree.size-tileSize+1, w.tree.size))
+	if w.pruned {
+		w.v.report.Pruned += tileSize
+	} else {
+		w.fault(fmt.Sprintf(
+			"the hashes from number %d to %d were removed, and no checkpoint says that their records are pruned",
+			w.tree.size-tileSize+1, w.tree.size))
 	}
 	for len(w.points) > 0 && w.points[0].Size < w.tree.size {
 		p := w.points[0]
@@ -173,7 +177,8 @@ func (w *walk) end() {
 		w.v.report.add(Fault{Kind: kind, Detail: detail})
 	}
 	if !w.broken && w.tree.size < w.v.state.Size {
-		w.fault(fmt.Sprintf("%d hashes are kept of %d that were written: the last ones were removed", w.tree.size, w.v.state.Size))
+		w.fault(fmt.Sprintf("%d hashes are kept of %d that were written: the last ones were removed",
+			w.tree.size, w.v.state.Size))
 	}
 	if !w.broken && w.lost != "" {
 		w.fault(w.lost)

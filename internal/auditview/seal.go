@@ -168,8 +168,8 @@ func counts(r *seal.Report, zone *time.Location) []count {
 		rows = append(rows, count{
 			"missing", m.Bodies + m.Versions + m.Policies,
 			fmt.Sprintf("of which records have the SHA-256: %s (dropped to save room, or removed), %s, %s",
-				plural(m.Bodies, "robots.txt file", "robots.txt files"), plural(m.Versions, "entry of its versions", "entries of their versions"),
-				plural(m.Policies, "policy", "policies")),
+				plural(m.Bodies, "robots.txt file", "robots.txt files"),
+				plural(m.Versions, "entry of a version", "entries of versions"), plural(m.Policies, "policy", "policies")),
 		})
 	}
 	if r.Late > 0 {

@@ -245,7 +245,8 @@ func (r *Records) Missing(ctx context.Context) (m seal.Missing, err error) {
 		column, table string
 		n             *int64
 	}{
-		{"robots_sha256", "bodies", &m.Bodies}, {"robots_sha256", "files", &m.Versions},
+		{"robots_sha256", "bodies", &m.Bodies},
+		{"robots_sha256", "files", &m.Versions},
 		{"policy_sha256", "policies", &m.Policies},
 	} {
 		err := r.read.QueryRowContext(ctx, fmt.Sprintf(missingSQL, of.column, of.table)).Scan(of.n)

@@ -52,7 +52,7 @@ func (c *HostCounts) add(o *HostCounts) {
 	c.Waited += o.Waited
 }
 
-// HostActivity is what an Activity knows about a host.
+// HostActivity has the counts of a host, and facts from its last requests.
 type HostActivity struct {
 	Host string
 	HostCounts
@@ -178,7 +178,7 @@ func (a *Activity) hostsAt(window time.Duration, now time.Time) (all []HostActiv
 			}
 		}
 		if found.Requests == 0 {
-			break // those behind it were visited before
+			break // the others were visited before
 		}
 		all = append(all, found)
 	}

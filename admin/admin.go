@@ -42,6 +42,7 @@ type Options struct {
 	Ready   func() error // returns the reason not to send traffic, or nil; if the function is nil, always ready
 	Metrics *Metrics     // counters; if nil, requests are not counted
 	Gauges  []Gauge      // values from other packages
+	Pprof   bool         // serves the profiles of the process under /debug/pprof/ to requests with the token
 	State   func() State // of the proxy, for /api/v1/status; if nil, the zero State
 	Drain   func() Drain // begins a drain; if nil, /api/v1/drain is not served
 	Files   Files        // the cached robots.txt files; if nil, /api/v1/cache is not served
@@ -137,6 +138,9 @@ func (h *Handler) routes() *http.ServeMux {
 	mux.HandleFunc("GET /readyz", h.readyz)
 	mux.Handle("GET /metrics", h.options.Metrics.handler())
 	h.serveAPI(mux)
+	if h.options.Pprof {
+		h.serveProfiles(mux)
+	}
 	if h.options.CA != nil {
 		mux.Handle("GET /ca.pem", h.options.CA)
 	}

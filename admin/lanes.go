@@ -80,7 +80,7 @@ var laneOrders = map[string]func(a, b *Lane) int{
 	"last":      func(a, b *Lane) int { return b.Last.Compare(a.Last) },
 }
 
-// laneQuestion is what a request for lanes selects.
+// laneQuestion selects lanes.
 type laneQuestion struct {
 	window        time.Duration
 	search        string

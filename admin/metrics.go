@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"runtime"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,31 +15,48 @@ import (
 	"github.com/robotsproxy/robotsproxy/audit"
 )
 
-// Metrics counts requests that have ended. All label values come from closed lists. Hosts, URLs and user agents are
-// never labels, since clients choose them and each value would be a permanent series. They are in the records of
-// package audit.
+// Metrics counts requests that have ended, fetches of robots.txt files and writes of records. All label values come from closed lists.
+// Hosts, URLs and user agents are never labels, since clients choose them and each value would be a permanent series.
+// They are in the records of package audit. Clients are labels only by the names that the operator has given them: see
+// SetClients.
 type Metrics struct {
 	registry *prometheus.Registry
 	decided  *prometheus.Registry // requests only, for counts
 
 	requests *prometheus.CounterVec
+	clients  *prometheus.CounterVec // requests by client
 	fetches  *prometheus.CounterVec // the proxy's own requests for robots.txt
 	duration *prometheus.HistogramVec
 	wait     prometheus.Histogram
 	bytes    prometheus.Counter
+	fetched  *prometheus.HistogramVec // fetches of robots.txt files, of one request or more each
+	written  *prometheus.HistogramVec // batches of records
+
+	mu    sync.RWMutex    // guards named
+	named map[string]bool // clients that are labels
 }
 
-// Gauge is a value from another package, read at each scrape. Value is called concurrently and must not block.
+// Gauge is a value from another package, read at each scrape. Value is called concurrently and must not block. Gauges of
+// one Name have the same Help and the same names of Labels, with other values.
 type Gauge struct {
 	Name, Help string
+	Labels     map[string]string
 	Value      func() float64
 	Counter    bool // the value never decreases; its name ends in _total
 }
 
-// Buckets, in seconds. They include the default and the maximum of max_wait.
+const (
+	maxNamed     = 100     // clients that are labels
+	otherClients = "other" // the label of all others
+)
+
+// Buckets, in seconds. Those of waits include the default and the maximum of max_wait, those of fetches the default of
+// robots.timeout, and those of writes the time after which a write fails.
 var (
 	waitBuckets     = []float64{0.01, 0.1, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 150, 300, 600}
 	durationBuckets = []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 150, 600}
+	fetchBuckets    = []float64{0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
+	writeBuckets    = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5}
 )
 
 // NewMetrics returns Metrics with zero counts, and the metrics of the Go runtime and the process.
@@ -49,6 +68,10 @@ func NewMetrics() *Metrics {
 			Name: "robotsproxy_requests_total",
 			Help: "Completed requests, by decision and reason.",
 		}, []string{"decision", "reason"}),
+		clients: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "robotsproxy_client_requests_total",
+			Help: "Completed requests, by client and decision. Clients without a name in the configuration are other.",
+		}, []string{"client", "decision"}),
 		fetches: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "robotsproxy_robots_requests_total",
 			Help: "The proxy's own requests for robots.txt files, redirects included, by decision and reason.",
@@ -67,11 +90,61 @@ func NewMetrics() *Metrics {
 			Name: "robotsproxy_response_bytes_total",
 			Help: "Bytes of response bodies sent to clients.",
 		}),
+		fetched: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "robotsproxy_robots_fetch_duration_seconds",
+			Help:    "Time of fetches of robots.txt files, redirects and waits for their turn included, by result.",
+			Buckets: fetchBuckets,
+		}, []string{"result"}),
+		written: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "robotsproxy_audit_write_duration_seconds",
+			Help:    "Time of writes of records to the database, each of a batch, by result.",
+			Buckets: writeBuckets,
+		}, []string{"result"}),
 	}
+	m.SetClients(nil)
 	m.decided.MustRegister(m.requests)
-	m.registry.MustRegister(m.requests, m.fetches, m.duration, m.wait, m.bytes,
+	m.registry.MustRegister(m.requests, m.clients, m.fetches, m.duration, m.wait, m.bytes, m.fetched, m.written,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
+}
+
+// SetClients sets the names of clients that are labels, besides local, the client of all requests if the configuration
+// lists no clients. A name stays a label after it is removed. After the first 100 names, all further ones count as other.
+func (m *Metrics) SetClients(names []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.named == nil {
+		m.named = map[string]bool{"local": true}
+	}
+	for _, name := range names {
+		if len(m.named) < maxNamed {
+			m.named[strings.ToValidUTF8(name, "?")] = true
+		}
+	}
+}
+
+// client returns the label of a client.
+func (m *Metrics) client(name string) string {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if m.named[name] {
+		return name
+	}
+	return otherClients
+}
+
+// ObserveFetch counts a fetch of a robots.txt file. The result is a word of a closed list.
+func (m *Metrics) ObserveFetch(result string, took time.Duration) {
+	m.fetched.WithLabelValues(result).Observe(took.Seconds())
+}
+
+// ObserveWrite counts a write of records to the database.
+func (m *Metrics) ObserveWrite(took time.Duration, err error) {
+	result := "ok"
+	if err != nil {
+		result = "error"
+	}
+	m.written.WithLabelValues(result).Observe(took.Seconds())
 }
 
 // Observe counts a request that has ended. The proxy's own requests have a separate counter.
@@ -81,6 +154,7 @@ func (m *Metrics) Observe(rec *audit.Record) {
 		return
 	}
 	m.requests.WithLabelValues(string(rec.Decision), string(rec.Reason)).Inc()
+	m.clients.WithLabelValues(m.client(rec.Client), string(rec.Decision)).Inc()
 	m.bytes.Add(float64(max(0, rec.Bytes)))
 	if !rec.EndedAt.IsZero() {
 		m.duration.WithLabelValues(string(rec.Decision)).Observe(max(0, rec.EndedAt.Sub(rec.Time).Seconds()))
@@ -112,9 +186,9 @@ func (m *Metrics) register(version string, gauges []Gauge) error {
 
 func (g Gauge) collector() prometheus.Collector {
 	if g.Counter {
-		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: g.Name, Help: g.Help}, g.Value)
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: g.Name, Help: g.Help, ConstLabels: g.Labels}, g.Value)
 	}
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: g.Name, Help: g.Help}, g.Value)
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: g.Name, Help: g.Help, ConstLabels: g.Labels}, g.Value)
 }
 
 func (m *Metrics) handler() http.Handler {

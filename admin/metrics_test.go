@@ -3,6 +3,7 @@ package admin
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"regexp"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/robotsproxy/robotsproxy/audit"
@@ -229,5 +231,70 @@ func BenchmarkObserve(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		m.Observe(r)
+	}
+}
+
+// Only clients that the operator has named are labels, and no more than the limit.
+func TestClientsOfRequests(t *testing.T) {
+	m := NewMetrics()
+	observe := func(client string) {
+		m.Observe(&audit.Record{Client: client, Decision: policy.Allow})
+	}
+	observe("local")
+	observe("news") // not named yet
+	m.SetClients([]string{"news", "\xff"})
+	observe("news")
+	observe("192.0.2.7")
+	m.SetClients(nil)
+	observe("news") // removed
+	want := `
+# HELP robotsproxy_client_requests_total Completed requests, by client and decision. Clients without a name in the configuration are other.
+# TYPE robotsproxy_client_requests_total counter
+robotsproxy_client_requests_total{client="local",decision="allow"} 1
+robotsproxy_client_requests_total{client="news",decision="allow"} 2
+robotsproxy_client_requests_total{client="other",decision="allow"} 2
+`
+	if err := testutil.GatherAndCompare(m.registry, strings.NewReader(want), "robotsproxy_client_requests_total"); err != nil {
+		t.Error(err)
+	}
+	for i := range 1000 {
+		name := fmt.Sprint("client", i)
+		m.SetClients([]string{name})
+		observe(name)
+	}
+	if n := testutil.CollectAndCount(m.clients); n != maxNamed {
+		t.Errorf("%d series of clients, want %d with local, without ?, and with other", n, maxNamed)
+	}
+}
+
+func TestObserveFetchesAndWrites(t *testing.T) {
+	m := NewMetrics()
+	h := newHandler(t, Options{Metrics: m, Gauges: []Gauge{
+		{Name: "robotsproxy_mode", Help: "H.", Labels: map[string]string{"mode": "enforce"}, Value: func() float64 { return 1 }},
+		{Name: "robotsproxy_mode", Help: "H.", Labels: map[string]string{"mode": "report"}, Value: func() float64 { return 0 }},
+	}})
+	m.ObserveFetch("found", 200*time.Millisecond)
+	m.ObserveFetch("unreachable", time.Minute)
+	m.ObserveWrite(3*time.Millisecond, nil)
+	m.ObserveWrite(5*time.Second, errors.New("the disk is full"))
+	text := ask(h, "GET", "/metrics").Body.String()
+	for _, want := range []string{
+		`robotsproxy_robots_fetch_duration_seconds_bucket{result="found",le="0.25"} 1`,
+		`robotsproxy_robots_fetch_duration_seconds_bucket{result="unreachable",le="30"} 0`,
+		`robotsproxy_robots_fetch_duration_seconds_count{result="unreachable"} 1`,
+		`robotsproxy_audit_write_duration_seconds_bucket{result="ok",le="0.005"} 1`,
+		`robotsproxy_audit_write_duration_seconds_sum{result="error"} 5`,
+		`robotsproxy_mode{mode="enforce"} 1`,
+		`robotsproxy_mode{mode="report"} 0`,
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("GET /metrics has no line %s", want)
+		}
+	}
+	for _, c := range []prometheus.Collector{m.requests, m.clients, m.fetches, m.duration, m.wait, m.bytes, m.fetched, m.written} {
+		problems, err := testutil.CollectAndLint(c)
+		if err != nil || len(problems) > 0 {
+			t.Errorf("%v %v", problems, err)
+		}
 	}
 }

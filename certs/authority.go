@@ -71,7 +71,11 @@ type Authority struct {
 	leafKey *ecdsa.PrivateKey
 	leaves  *leaves
 	signing singleflight.Group // by CA and host
+	issued  atomic.Int64       // leaves
 }
+
+// Issued returns the number of leaves that a has signed since Open.
+func (a *Authority) Issued() int64 { return a.issued.Load() }
 
 // Open loads the CA that o names, or makes one in o.Dir. Several processes may do so at once: they get the same CA.
 func Open(o Options) (*Authority, error) {

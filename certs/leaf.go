@@ -70,6 +70,7 @@ func (a *Authority) issue(ca *pair, host string, now time.Time) (*tls.Certificat
 	// The life counts from now. If it counted from the backdated start, a leaf that expires with its CA would be due for
 	// renewal at once, and each call would sign.
 	renew := now.Add(template.NotAfter.Sub(now) * 2 / 3)
+	a.issued.Add(1)
 	a.leaves.add(&leaf{host: host, issuer: issuer, cert: cert, from: template.NotBefore, renew: renew})
 	return cert, nil
 }

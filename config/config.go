@@ -79,6 +79,7 @@ type Admin struct {
 	TokenFile            string   `as:"path" reload:"restart"`          // if empty, in the data directory
 	Connections          int      `range:"1..1000000" reload:"restart"` // open at a time
 	ConnectionsPerClient int      `range:"1..1000000" reload:"restart"` // of one address, or of one /64 network of IPv6
+	Pprof                bool     `reload:"restart"`                    // serve profiles of the process under /debug/pprof/
 }
 
 // Identity is the User-Agent of the proxy's own fetches of robots.txt.

@@ -117,7 +117,7 @@ func TestExampleSamplesLoad(t *testing.T) {
 // TestKeys holds the names that operators have in their files.
 func TestKeys(t *testing.T) {
 	want := strings.Fields(`
-		listen tls.cert_file tls.key_file tls.client_ca_file proxy_protocol admin.listen admin.hosts admin.token_file admin.connections admin.connections_per_client data_dir mode identity.name identity.contact identity.require_contact user_agent
+		listen tls.cert_file tls.key_file tls.client_ca_file proxy_protocol admin.listen admin.hosts admin.token_file admin.connections admin.connections_per_client admin.pprof data_dir mode identity.name identity.contact identity.require_contact user_agent
 		robots.ttl robots.min_ttl robots.error_ttl robots.timeout robots.max_size robots.max_redirects
 		robots.dialect robots.on_unreachable robots.on_unauthorized robots.on_html robots.serve_from_cache robots.cache_size
 		pacing.default_delay pacing.default_burst pacing.max_concurrent pacing.max_crawl_delay pacing.over_max

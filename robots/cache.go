@@ -31,6 +31,8 @@ type CacheOptions struct {
 	Paused func(host string) time.Time
 	// Changed is called for each Change. May be nil.
 	Changed func(Change)
+	// Fetched is called after each call of Fetch, with its results and duration. May be nil.
+	Fetched func(*Answer, error, time.Duration)
 
 	// Spacing returns the least time from the end of a fetch for an origin to the start of one for another origin of
 	// its host. The Snapshot is what counts after the fetch, or nil if that is not known. If Spacing is nil, there is

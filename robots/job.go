@@ -151,7 +151,11 @@ func (c *Cache) ask(ctx context.Context, f *inflight, before *Snapshot) (result,
 	}
 	c.counts.fetches.Add(1)
 	f.pass.asked = true
+	begin := time.Now()
 	answer, err := c.options.Load().Fetch(ctx, f.request(before))
+	if fetched := c.options.Load().Fetched; fetched != nil {
+		fetched(answer, err, time.Since(begin))
+	}
 	if err != nil {
 		c.space(f.pass, f.origin, nil)
 		c.outages.note(f.job, err, time.Now())

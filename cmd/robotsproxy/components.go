@@ -46,6 +46,7 @@ type components struct {
 	server    *proxy.Server
 	control   *control
 	pseudonym string
+	observe   observer
 
 	certificates *auth.Certificates // of the listener; nil without TLS
 
@@ -56,10 +57,12 @@ type components struct {
 	exemptions    *exemptions
 }
 
-// observer sees all records.
+// observer sees all records. Its functions may be nil, and must return quickly.
 type observer struct {
-	ended func(*audit.Record) // called with each complete record; may be nil. It must return quickly and not keep it.
-	tag   string              // of the records of requests without Robotsproxy-Tag
+	ended   func(*audit.Record)                     // called with each complete record, which it must not keep
+	tag     string                                  // of the records of requests without Robotsproxy-Tag
+	fetched func(result string, took time.Duration) // called after each fetch of a robots.txt
+	wrote   func(took time.Duration, err error)     // called after each write of records to the database
 }
 
 // newComponents creates the components that cfg describes. It does not listen.
@@ -88,6 +91,7 @@ func newComponents(cfg *config.Config, log *slog.Logger, observe observer) (_ *c
 	if err != nil {
 		return nil, err
 	}
+	c.observe = observe
 	if err = c.openStores(cfg, log); err != nil {
 		return nil, err
 	}
@@ -141,7 +145,7 @@ func (c *components) openStores(cfg *config.Config, log *slog.Logger) (err error
 	if c.kept, err = newRecordStore(cfg, c.postgres); err != nil {
 		return err
 	}
-	c.records, err = newRecords(cfg, c.kept, log)
+	c.records, err = newRecords(cfg, observedStore(c.kept, c.observe.wrote), log)
 	return err
 }
 
@@ -325,10 +329,31 @@ func (c *components) pause(cfg *config.Config, host string) requestlog.Pause {
 func (c *components) fetchOptions(cfg *config.Config) cacheOption {
 	return func(f *fetch.Options, o *robots.CacheOptions) {
 		f.Transport = ownTransport{c, f.Transport}
+		if fetched := c.observe.fetched; fetched != nil {
+			o.Fetched = func(a *robots.Answer, err error, took time.Duration) { fetched(fetchResult(a, err), took) }
+		}
 		f.Admit = func(ctx context.Context, hop fetch.Hop) (fetch.Visit, error) {
 			return c.fetches.Admit(ctx, hop) // c.fetches is created after the cache
 		}
 		o.Spacing, o.MaxWait = c.spacing(cfg), max(cfg.Pacing.MaxWait, cfg.Robots.Timeout)
+	}
+}
+
+// fetchResult returns the label of the result of a fetch for metrics.
+func fetchResult(a *robots.Answer, err error) string {
+	switch {
+	case err != nil:
+		return "error" // no answer about the site: its address may not be dialled, the upstream proxy fails, no caller waits
+	case a.Availability == robots.Unreachable:
+		return "unreachable"
+	case a.Flags&robots.WebPage != 0:
+		return "html"
+	case a.Availability == robots.Unavailable:
+		return "unavailable"
+	case a.Validated():
+		return "not_modified"
+	default:
+		return "found"
 	}
 }
 
@@ -453,6 +478,26 @@ func checkUsers(cfg *config.Config, users *auth.Users) error {
 		}
 	}
 	return nil
+}
+
+// observedStore returns kept, with wrote called after each write. It returns kept if wrote is nil.
+func observedStore(kept audit.Store, wrote func(time.Duration, error)) audit.Store {
+	if kept == nil || wrote == nil {
+		return kept
+	}
+	return timedStore{kept, wrote}
+}
+
+type timedStore struct {
+	audit.Store
+	wrote func(time.Duration, error)
+}
+
+func (s timedStore) Write(ctx context.Context, entries []audit.Entry) error {
+	begin := time.Now()
+	err := s.Store.Write(ctx, entries)
+	s.wrote(time.Since(begin), err)
+	return err
 }
 
 // observedRecorder shows each record to its observer before it is written.

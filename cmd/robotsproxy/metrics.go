@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/robotsproxy/robotsproxy/admin"
+	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/ratelimit/redislease"
 )
 
@@ -24,13 +25,14 @@ func counter[T number](name, help string, value func() T) admin.Gauge {
 // gauges returns the numbers that the components count. Package admin counts the records of requests.
 func (c *components) gauges() []admin.Gauge {
 	s := c.limiter.Stats
-	return slices.Concat(c.files.gauges(), redisGauges(c.redis), []admin.Gauge{
+	return slices.Concat(c.files.gauges(), redisGauges(c.redis), c.modeGauges(), []admin.Gauge{
 		gauge("active_requests", "Requests in progress.", c.server.Active),
 		gauge("connections", "Open connections of clients.", c.server.Connections),
 		gauge("tunnels", "Open tunnels and WebSockets.", c.server.Tunnels),
 		counter("refused_connections", "Connections and tunnels answered 503 because of limits.", c.server.Refused),
 		counter("distrusted", "TLS handshakes that ended because the client did not trust the CA.", c.server.Distrusted),
 		counter("unrecorded", "Requests refused because their decision could not be recorded.", c.server.Unrecorded),
+		counter("certificates_issued", "Certificates for hosts that the CA has signed.", c.ca.Issued),
 		gauge("ca_end_timestamp_seconds", "Unix time at which the last CA that clients must trust expires.",
 			func() int64 { return c.ca.Ends().Unix() }),
 		gauge("lanes", "Hosts with a lane.", func() int { return s().Lanes }),
@@ -48,6 +50,34 @@ func (c *components) gauges() []admin.Gauge {
 		counter("audit_batches", "Batches in which records were written.", func() int64 { return c.records.Stats().Batches }),
 		counter("audit_lost", "Records that could not be written.", func() int64 { return c.records.Stats().Lost }),
 	})
+}
+
+// modeGauges returns the mode, and the interventions that are in force.
+func (c *components) modeGauges() (all []admin.Gauge) {
+	for _, mode := range []policy.Mode{policy.Enforce, policy.Report, policy.Off} {
+		g := gauge("mode", "1 for the global mode, else 0.", func() int {
+			if c.control.config().Mode == mode {
+				return 1
+			}
+			return 0
+		})
+		g.Labels = map[string]string{"mode": mode.String()}
+		all = append(all, g)
+	}
+	for _, kind := range []policy.InterventionKind{policy.Stop, policy.Slow, policy.Bypass} {
+		g := gauge("interventions", "Interventions of operators that are in force, by kind.", func() int {
+			n := 0
+			for _, i := range c.interventions.Interventions() {
+				if i.Kind == kind {
+					n++
+				}
+			}
+			return n
+		})
+		g.Labels = map[string]string{"kind": string(kind)}
+		all = append(all, g)
+	}
+	return all
 }
 
 // gauges returns the numbers that the cache counts.

@@ -20,7 +20,7 @@ var otherValues = map[string]string{
 	"listen": "127.0.0.1:3130", "proxy_protocol": "[127.0.0.1]",
 	"tls.cert_file": "FILE", "tls.key_file": "FILE", "tls.client_ca_file": "FILE",
 	"admin.listen": "127.0.0.1:3131", "admin.hosts": "[admin.example]", "admin.token_file": "FILE",
-	"admin.connections": "300", "admin.connections_per_client": "10",
+	"admin.connections": "300", "admin.connections_per_client": "10", "admin.pprof": "true",
 	"data_dir": "other", "mode": "report", "user_agent": `"Bot/1.0 (+https://a.example/)"`,
 	"identity.name": "other", "identity.contact": "https://a.example/", "identity.require_contact": "true",
 	"robots.ttl": "1h", "robots.min_ttl": "1m", "robots.error_ttl": "2m", "robots.timeout": "5s", "robots.max_size": "1MiB",

@@ -29,12 +29,14 @@ type reloads struct {
 	watchFiles bool
 	level      *slog.LevelVar
 	handler    *admin.Handler
+	metrics    *admin.Metrics
 	hangup     chan os.Signal
 	watcher    *watch.Watcher // nil unless files are watched
 
-	mu     sync.Mutex  // held by reload
-	failed atomic.Bool // the last reload did
-	last   atomic.Pointer[lastReload]
+	mu      sync.Mutex   // held by reload
+	failed  atomic.Bool  // the last reload did
+	inForce atomic.Int64 // Unix time since when the configuration is in force, in seconds
+	last    atomic.Pointer[lastReload]
 }
 
 // lastReload is the result of a reload.
@@ -44,14 +46,17 @@ type lastReload struct {
 	err     error
 }
 
-// gauge returns the gauge of the last reload.
-func (r *reloads) gauge() admin.Gauge {
-	return gauge("config_last_reload_successful", "1 unless the last reload of the configuration failed.", func() int {
-		if r.failed.Load() {
-			return 0
-		}
-		return 1
-	})
+// gauges returns the gauges of the last reload.
+func (r *reloads) gauges() []admin.Gauge {
+	return []admin.Gauge{
+		gauge("config_last_reload_successful", "1 unless the last reload of the configuration failed.", func() int {
+			if r.failed.Load() {
+				return 0
+			}
+			return 1
+		}),
+		gauge("config_last_reload_success_timestamp_seconds", "Unix time of the start or of the last reload that succeeded.", r.inForce.Load),
+	}
 }
 
 // watch reloads when the configuration, or a file that it names, changes.
@@ -105,6 +110,7 @@ func (s *service) reload(why string) ([]settings.Change, error) {
 		s.logFaults(why, err)
 		return nil, err
 	}
+	s.inForce.Store(time.Now().Unix())
 	s.logChanges(why, changes)
 	return changes, nil
 }
@@ -127,6 +133,7 @@ func (s *service) tryReload() ([]settings.Change, error) {
 	cfg = s.components.control.config()
 	s.level.Set(cfg.Log.Level)
 	s.requests.SetMode(requestMode(cfg.Log.Requests))
+	s.metrics.SetClients(clientNames(cfg))
 	if s.watcher != nil {
 		s.watcher.Set(s.watchedFiles())
 	}

@@ -163,7 +163,7 @@ func startPrivate(cfg *config.Config, std stdio, sum *summary, line io.Writer) (
 		return nil, fmt.Errorf("making a folder for the child: %w", err)
 	}
 	log := newLogThrough(line, std.err, cfg.Log)
-	if p.components, err = newComponents(cfg, log, observer{sum.observe, sum.tag}); err != nil {
+	if p.components, err = newComponents(cfg, log, observer{ended: sum.observe, tag: sum.tag}); err != nil {
 		return nil, err
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")

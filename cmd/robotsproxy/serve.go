@@ -170,11 +170,13 @@ func newService(cfg *config.Config, stderr io.Writer, early *heldWriter, sockets
 		cfg: cfg, log: log, early: early, token: tokenFile(cfg), sockets: sockets, replaced: make(chan struct{}),
 	}
 	s.level = level
+	s.inForce.Store(time.Now().Unix())
 	if isTerminal(stderr) {
 		s.terminal = stderr
 	}
 	s.hangup, s.reopen = make(chan os.Signal, 1), make(chan os.Signal, 1)
 	metrics := admin.NewMetrics()
+	metrics.SetClients(clientNames(cfg))
 	s.requests = newRequestLog(stderr, cfg.Log, log, func(host string) requestlog.Pause { return s.components.pause(cfg, host) })
 	defer func() {
 		if err != nil {
@@ -187,7 +189,7 @@ func newService(cfg *config.Config, stderr io.Writer, early *heldWriter, sockets
 		s.live.Observe(r)
 		s.activity.Observe(r)
 	}
-	if s.components, err = newComponents(cfg, log, observer{ended: observe}); err != nil {
+	if s.components, err = newComponents(cfg, log, observer{ended: observe, fetched: metrics.ObserveFetch, wrote: metrics.ObserveWrite}); err != nil {
 		return nil, err
 	}
 	if s.program, err = programPath(); err != nil {
@@ -234,7 +236,7 @@ func (s *service) newAdmin(metrics *admin.Metrics) error {
 		Exemptions: s.components.exemptions,
 		Drain:      s.startDrain,
 		Reload:     func() ([]admin.Change, error) { return s.reloadFor("robotsproxy reload") },
-		Metrics:    metrics, Gauges: append(s.components.gauges(), s.reloads.gauge()),
+		Metrics:    metrics, Gauges: slices.Concat(s.components.gauges(), s.reloads.gauges()), Pprof: s.cfg.Admin.Pprof,
 		CA: onboarding.CA(s.components.ca), PAC: newPAC(s.cfg, s.proxyListener),
 		Files: s.components.files, History: history{s.components.pastFiles(), s.components.files.Unsaved},
 		Interventions: s.components.interventions,
@@ -246,11 +248,20 @@ func (s *service) newAdmin(metrics *admin.Metrics) error {
 	if err != nil {
 		return err
 	}
+	s.metrics = metrics
 	s.admin = &http.Server{
 		Handler: s.handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	return nil
+}
+
+// clientNames returns the names of the clients that the configuration lists.
+func clientNames(cfg *config.Config) (names []string) {
+	for _, c := range cfg.Clients {
+		names = append(names, c.Name)
+	}
+	return names
 }
 
 // newPAC returns the handler of the PAC file on the admin listener.

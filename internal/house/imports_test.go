@@ -78,7 +78,7 @@ var owners = map[string][]string{
 	"github.com/parquet-go/parquet-go":    {"audit/export"},
 	"github.com/pires/go-proxyproto":      {"proxy"},
 	"github.com/pquerna/cachecontrol":     {"robots/fetch"},
-	"github.com/prometheus/client_golang": {"admin"},
+	"github.com/prometheus/client_golang": {"admin", "cmd/robotsproxy/metrics_test.go"},
 	"github.com/redis/go-redis":           {"ratelimit/redislease"},
 	"github.com/smallstep/truststore":     {"cmd/robotsproxy"},
 	"github.com/spf13/cobra":              {"cmd/robotsproxy"},

@@ -95,11 +95,16 @@ func writeJSON(w io.Writer, v any) {
 }
 
 func writeError(w http.ResponseWriter, err error) {
+	writeProblem(w, StatusOf(err), err.Error())
+}
+
+// StatusOf returns the HTTP status for an error of the functions of this package that the API calls.
+func StatusOf(err error) int {
 	var known *apiError
-	if !errors.As(err, &known) {
-		known = &apiError{http.StatusInternalServerError, err}
+	if errors.As(err, &known) {
+		return known.status
 	}
-	writeProblem(w, known.status, err.Error())
+	return http.StatusInternalServerError
 }
 
 // asJSON responds with the result of answer.

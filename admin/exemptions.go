@@ -85,33 +85,44 @@ func (h *Handler) addExemption(r *http.Request) (any, error) {
 	if err := readBody(r, &entry); err != nil {
 		return nil, err
 	}
-	e, err := h.options.Exemptions.Parse(entry)
+	shown, err := AddExemption(r.Context(), h.options.Exemptions, entry)
+	return ExemptionChange{shown, h.options.Exemptions.OtherInstances()}, err
+}
+
+// AddExemption puts a new exemption in force. The keys and values of entry are those of the configuration. The error of a
+// wrong entry has a line for each fault, "key: text"; StatusOf tells others apart.
+func AddExemption(ctx context.Context, all Exemptions, entry map[string]string) (Exemption, error) {
+	e, err := all.Parse(entry)
 	if err != nil {
-		return nil, &apiError{http.StatusBadRequest, err}
+		return Exemption{}, &apiError{http.StatusBadRequest, err}
 	}
 	added := 0
-	for _, other := range h.options.Exemptions.All() {
+	for _, other := range all.All() {
 		if other.Source == SourceStore {
 			added++
 		}
 	}
 	if added >= maxExemptions {
-		return nil, &apiError{http.StatusConflict, fmt.Errorf("%d exemptions were added, which is the maximum: remove some", added)}
+		return Exemption{}, &apiError{http.StatusConflict, fmt.Errorf("%d exemptions were added, which is the maximum: remove some", added)}
 	}
-	shown, err := h.options.Exemptions.Add(r.Context(), e)
-	return ExemptionChange{shown, h.options.Exemptions.OtherInstances()}, err
+	return all.Add(ctx, e)
 }
 
 // removeExemption removes the exemption with the id in the query.
 func (h *Handler) removeExemption(r *http.Request) (any, error) {
-	text := r.URL.Query().Get("id")
-	id, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return nil, &apiError{http.StatusBadRequest, fmt.Errorf("the id %.40q is not a number", text)}
-	}
-	removed, found, err := h.options.Exemptions.Remove(r.Context(), id)
-	if err == nil && !found {
-		return nil, &apiError{http.StatusNotFound, fmt.Errorf("no exemption with the id %d was added", id)}
-	}
+	removed, err := RemoveExemption(r.Context(), h.options.Exemptions, r.URL.Query().Get("id"))
 	return ExemptionChange{removed, h.options.Exemptions.OtherInstances()}, err
+}
+
+// RemoveExemption ends the added exemption with an ID, in decimal.
+func RemoveExemption(ctx context.Context, all Exemptions, id string) (Exemption, error) {
+	n, err := strconv.ParseInt(id, 10, 64)
+	if err != nil {
+		return Exemption{}, &apiError{http.StatusBadRequest, fmt.Errorf("the id %.40q is not a number", id)}
+	}
+	removed, found, err := all.Remove(ctx, n)
+	if err == nil && !found {
+		return Exemption{}, &apiError{http.StatusNotFound, fmt.Errorf("no exemption with the id %d was added", n)}
+	}
+	return removed, err
 }

@@ -70,7 +70,7 @@ func (h *Handler) listFiles(r *http.Request) (any, error) {
 		switch snap, err := h.options.Files.Peek(r.Context(), o); {
 		case r.Context().Err() != nil:
 			return nil, r.Context().Err()
-		case errors.Is(err, robots.ErrNoSnapshot), h.isOwn(o): // purged since it was listed, or not in force
+		case errors.Is(err, robots.ErrNoSnapshot), h.cache().isOwn(o): // purged since it was listed, or not in force
 		case err != nil:
 			list.Files = append(list.Files, noFile(o, err))
 		default:
@@ -81,10 +81,10 @@ func (h *Handler) listFiles(r *http.Request) (any, error) {
 }
 
 func (h *Handler) showFiles(r *http.Request) (any, error) {
-	if own, ok := h.own(r.FormValue("host")); ok {
+	if own, ok := h.cache().own(r.FormValue("host")); ok {
 		return []FileDetails{details(own.Host, own.Snapshot)}, nil
 	}
-	origins, err := h.kept(r)
+	origins, err := h.cache().kept(r.Context(), r.FormValue("host"))
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func (h *Handler) showVersion(r *http.Request) (any, error) {
 	if begin == "" {
 		return nil, &apiError{http.StatusBadRequest, errors.New("name a version by the beginning of its SHA-256")}
 	}
-	origins, err := h.named(r)
+	origins, err := h.cache().named(r.Context(), r.FormValue("host"))
 	if err != nil {
 		return nil, err
 	}
@@ -151,19 +151,40 @@ func (h *Handler) showVersion(r *http.Request) (any, error) {
 		r.FormValue("host"), begin)}
 }
 
-// refreshFiles fetches the files of all origins now, even if some fail. An origin without a stored file must be given
-// as a URL, since a host alone does not determine scheme and port.
 func (h *Handler) refreshFiles(r *http.Request) (any, error) {
-	origins, err := h.named(r)
+	return h.cache().Refresh(r.Context(), r.FormValue("host"))
+}
+
+func (h *Handler) purgeFiles(r *http.Request) (any, error) {
+	purged, err := h.cache().Purge(r.Context(), r.FormValue("host"))
 	if err != nil {
 		return nil, err
 	}
-	if err := h.refuseOwn(origins); err != nil {
-		return nil, err
-	}
+	return map[string][]string{"purged": purged}, nil
+}
+
+func (h *Handler) cache() Cache { return Cache{h.options.Files, h.options.History} }
+
+// Cache are the kept robots.txt files, as operators name them: by a host, which means all stored origins of it, or by a
+// URL.
+type Cache struct {
+	Files   Files
+	History History
+}
+
+// Refresh fetches the files of all origins that name means now, even if some fail. An origin without a stored file must be
+// given as a URL, since a host alone does not determine scheme and port.
+func (c Cache) Refresh(ctx context.Context, name string) (FileList, error) {
 	list := FileList{Files: []File{}}
+	origins, err := c.named(ctx, name)
+	if err == nil {
+		err = c.refuseOwn(origins)
+	}
+	if err != nil {
+		return list, err
+	}
 	for _, o := range origins {
-		if snap, err := h.options.Files.Refresh(r.Context(), o); err != nil {
+		if snap, err := c.Files.Refresh(ctx, o); err != nil {
 			list.Files = append(list.Files, noFile(o, err))
 		} else {
 			list.Files = append(list.Files, file(o.String(), snap))
@@ -172,29 +193,30 @@ func (h *Handler) refreshFiles(r *http.Request) (any, error) {
 	return list, nil
 }
 
-func (h *Handler) purgeFiles(r *http.Request) (any, error) {
-	origins, err := h.kept(r)
-	if err != nil {
-		return nil, err
+// Purge removes the files of all origins that name means from the cache, and returns the origins.
+func (c Cache) Purge(ctx context.Context, name string) ([]string, error) {
+	origins, err := c.kept(ctx, name)
+	if err == nil {
+		err = c.refuseOwn(origins)
 	}
-	if err := h.refuseOwn(origins); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	purged := []string{}
 	for _, o := range origins {
-		if err := h.options.Files.Purge(r.Context(), o); err != nil {
+		if err := c.Files.Purge(ctx, o); err != nil {
 			return nil, err
 		}
 		purged = append(purged, o.String())
 	}
-	return map[string][]string{"purged": purged}, nil
+	return purged, nil
 }
 
 // own returns the operator's file for a host, or for a pattern as listed.
-func (h *Handler) own(name string) (OwnFile, bool) {
-	files := h.options.Files.Own("")
+func (c Cache) own(name string) (OwnFile, bool) {
+	files := c.Files.Own("")
 	if host, err := origin.Host(name); err == nil {
-		name, files = host, h.options.Files.Own(host)
+		name, files = host, c.Files.Own(host)
 	}
 	i := slices.IndexFunc(files, func(f OwnFile) bool { return f.Host == name })
 	if i < 0 {
@@ -204,12 +226,12 @@ func (h *Handler) own(name string) (OwnFile, bool) {
 }
 
 // isOwn reports whether an operator's file is in force for o.
-func (h *Handler) isOwn(o origin.Origin) bool { return len(h.options.Files.Own(o.Host())) > 0 }
+func (c Cache) isOwn(o origin.Origin) bool { return len(c.Files.Own(o.Host())) > 0 }
 
 // refuseOwn returns an error if an operator's file is in force for one of the origins: fetching cannot change it.
-func (h *Handler) refuseOwn(origins []origin.Origin) error {
+func (c Cache) refuseOwn(origins []origin.Origin) error {
 	for _, o := range origins {
-		if h.isOwn(o) {
+		if c.isOwn(o) {
 			return &apiError{http.StatusConflict, fmt.Errorf("%s is judged by your own robots_file, which is read when "+
 				"robotsproxy starts", o.Host())}
 		}
@@ -217,24 +239,23 @@ func (h *Handler) refuseOwn(origins []origin.Origin) error {
 	return nil
 }
 
-// kept returns the origins named by a request, or an error if one has no cached file.
-func (h *Handler) kept(r *http.Request) ([]origin.Origin, error) {
-	origins, err := h.named(r)
+// kept returns the origins that name means, or an error if one has no cached file.
+func (c Cache) kept(ctx context.Context, name string) ([]origin.Origin, error) {
+	origins, err := c.named(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	for _, o := range origins {
-		if _, err := h.options.Files.Peek(r.Context(), o); errors.Is(err, robots.ErrNoSnapshot) {
+		if _, err := c.Files.Peek(ctx, o); errors.Is(err, robots.ErrNoSnapshot) {
 			return nil, nothingKept(o.String())
 		}
 	}
 	return origins, nil
 }
 
-// named returns the origins named by a request: one URL, or all stored origins of a host. If an operator's file is in
+// named returns the origins that name means: that of a URL, or all stored origins of a host. If an operator's file is in
 // force for the host, it applies to all origins of the host, and named returns one of them.
-func (h *Handler) named(r *http.Request) ([]origin.Origin, error) {
-	name := r.FormValue("host")
+func (c Cache) named(ctx context.Context, name string) ([]origin.Origin, error) {
 	if strings.Contains(name, "://") {
 		o, err := origin.Parse(name)
 		if err != nil {
@@ -246,11 +267,11 @@ func (h *Handler) named(r *http.Request) ([]origin.Origin, error) {
 	if err != nil {
 		return nil, &apiError{http.StatusBadRequest, misnamed(name, err)}
 	}
-	if len(h.options.Files.Own(host)) > 0 {
+	if len(c.Files.Own(host)) > 0 {
 		o, err := origin.New("https", host, 0)
 		return []origin.Origin{o}, err
 	}
-	origins, err := h.options.History.Origins(r.Context(), host, maxListed)
+	origins, err := c.History.Origins(ctx, host, maxListed)
 	if err != nil {
 		return nil, err
 	}

@@ -104,19 +104,24 @@ func (h *Handler) intervene(r *http.Request) (any, error) {
 	if err := readBody(r, &n); err != nil {
 		return nil, err
 	}
-	i, err := n.intervention(time.Now())
-	if err != nil {
-		return nil, &apiError{http.StatusBadRequest, err}
-	}
-	if n := len(h.options.Interventions.Interventions()); n >= maxInterventions {
-		return nil, &apiError{http.StatusConflict, fmt.Errorf("%d interventions are in force, which is the maximum: "+
-			"lift some, or use a pattern", n)}
-	}
-	effect, err := h.options.Interventions.Intervene(r.Context(), i)
+	i, effect, err := Intervene(r.Context(), h.options.Interventions, n)
 	if err != nil {
 		return nil, err
 	}
 	return InterventionChange{shown([]policy.Intervention{i}), effect}, nil
+}
+
+// Intervene puts n in force from now on. The error of a wrong n is a policy.FieldError; StatusOf tells others apart.
+func Intervene(ctx context.Context, in Interventions, n NewIntervention) (i policy.Intervention, effect InterventionEffect, err error) {
+	if i, err = n.intervention(time.Now()); err != nil {
+		return i, effect, &apiError{http.StatusBadRequest, err}
+	}
+	if n := len(in.Interventions()); n >= maxInterventions {
+		return i, effect, &apiError{http.StatusConflict, fmt.Errorf("%d interventions are in force, which is the maximum: "+
+			"lift some, or use a pattern", n)}
+	}
+	effect, err = in.Intervene(ctx, i)
+	return i, effect, err
 }
 
 // intervention returns n as it begins now.
@@ -124,21 +129,23 @@ func (n *NewIntervention) intervention(now time.Time) (policy.Intervention, erro
 	i := policy.Intervention{Kind: n.Kind, Host: n.Host, Reason: n.Reason, By: n.By, Since: now, Until: n.Until}
 	var err error
 	if i.Delay, err = seconds("delay_seconds", n.Delay); err != nil {
-		return i, err
+		return i, &policy.FieldError{Field: "delay", Err: err}
 	}
 	length, err := seconds("for_seconds", n.For)
 	switch {
 	case err != nil:
-		return i, err
 	case n.For < 0:
-		return i, fmt.Errorf("for_seconds is %v, and must be above 0", n.For)
+		err = fmt.Errorf("for_seconds is %v, and must be above 0", n.For)
 	case n.For > 0 && !n.Until.IsZero():
-		return i, errors.New("until and for_seconds exclude each other")
+		err = errors.New("until and for_seconds exclude each other")
 	case n.For > 0:
 		i.Until = now.Add(length)
 	}
-	if i.Expired(now) {
-		return i, fmt.Errorf("the end, %s, is in the past", i.Until.Format(time.RFC3339))
+	if err == nil && i.Expired(now) {
+		err = fmt.Errorf("the end, %s, is in the past", i.Until.Format(time.RFC3339))
+	}
+	if err != nil {
+		return i, &policy.FieldError{Field: "until", Err: err}
 	}
 	return i, i.Check()
 }
@@ -155,18 +162,25 @@ func seconds(name string, s float64) (time.Duration, error) {
 // liftInterventions ends the interventions of one host or pattern; of all hosts; or, if the request names none, of the
 // only host that has any.
 func (h *Handler) liftInterventions(r *http.Request) (any, error) {
-	in := h.options.Interventions.Interventions()
-	hosts, err := toLift(in, r.FormValue("host"), r.FormValue("all") == "true")
-	if err != nil {
-		return nil, err
-	}
-	lifted := slices.DeleteFunc(in, func(i policy.Intervention) bool { return !slices.Contains(hosts, i.Host) })
 	who := strings.Trim(r.FormValue("by")+": "+r.FormValue("reason"), ": ")
-	effect, err := h.options.Interventions.Lift(r.Context(), hosts, who)
+	lifted, effect, err := Lift(r.Context(), h.options.Interventions, r.FormValue("host"), r.FormValue("all") == "true", who)
 	if err != nil {
 		return nil, err
 	}
 	return InterventionChange{shown(lifted), effect}, nil
+}
+
+// Lift ends the interventions of a host or pattern, or of every one, or if host is empty, of the only one that has any.
+// who says who lifts them, and why. It returns the interventions that were lifted.
+func Lift(ctx context.Context, in Interventions, host string, every bool, who string) ([]policy.Intervention, InterventionEffect, error) {
+	all := in.Interventions()
+	hosts, err := toLift(all, host, every)
+	if err != nil {
+		return nil, InterventionEffect{}, err
+	}
+	lifted := slices.DeleteFunc(all, func(i policy.Intervention) bool { return !slices.Contains(hosts, i.Host) })
+	effect, err := in.Lift(ctx, hosts, who)
+	return lifted, effect, err
 }
 
 // toLift returns the patterns of the interventions in all to lift.

@@ -35,28 +35,43 @@ const MaxSlow = 365 * 24 * time.Hour
 // maxInterventionText bounds Intervention.Reason and By, in bytes. Each record of a request that they affect has them.
 const maxInterventionText = 500
 
-// Check returns an error if i cannot be applied.
+// FieldError is an error of one field of an Intervention.
+type FieldError struct {
+	Field string // kind, host, delay, reason, by or until
+	Err   error
+}
+
+func (e *FieldError) Error() string { return e.Err.Error() }
+
+// Unwrap returns e.Err.
+func (e *FieldError) Unwrap() error { return e.Err }
+
+// Check returns a FieldError if i cannot be applied.
 func (i *Intervention) Check() error {
-	if err := CheckHostPattern(i.Host); err != nil {
-		return err
+	wrong := func(field, format string, args ...any) error {
+		return &FieldError{field, fmt.Errorf("policy: "+format, args...)}
 	}
-	for _, text := range []string{i.Reason, i.By} {
-		if len(text) > maxInterventionText || strings.ContainsFunc(text, unicode.IsControl) || !utf8.ValidString(text) {
-			return fmt.Errorf("policy: the reason and the operator of %s must be one line of at most %d bytes each",
-				i.Host, maxInterventionText)
+	if err := CheckHostPattern(i.Host); err != nil {
+		return &FieldError{"host", err}
+	}
+	for _, f := range []struct{ name, text string }{{"reason", i.Reason}, {"by", i.By}} {
+		if len(f.text) > maxInterventionText || strings.ContainsFunc(f.text, unicode.IsControl) || !utf8.ValidString(f.text) {
+			return wrong(f.name, "the reason and the operator of %s must be one line of at most %d bytes each", i.Host, maxInterventionText)
 		}
 	}
 	switch {
 	case i.Kind != Stop && i.Kind != Slow && i.Kind != Bypass:
-		return fmt.Errorf("policy: the intervention %q is neither stop, slow nor bypass", i.Kind)
-	case i.Reason == "" || i.By == "":
-		return fmt.Errorf("policy: the %s of %s lacks a reason or the name of its operator", i.Kind, i.Host)
+		return wrong("kind", "the intervention %q is neither stop, slow nor bypass", i.Kind)
+	case i.Reason == "":
+		return wrong("reason", "the %s of %s lacks a reason or the name of its operator", i.Kind, i.Host)
+	case i.By == "":
+		return wrong("by", "the %s of %s lacks a reason or the name of its operator", i.Kind, i.Host)
 	case i.Kind != Slow && i.Delay != 0:
-		return fmt.Errorf("policy: a %s has no delay", i.Kind)
+		return wrong("delay", "a %s has no delay", i.Kind)
 	case i.Kind == Slow && (i.Delay <= 0 || i.Delay > MaxSlow):
-		return fmt.Errorf("policy: the delay of %s is %v, and must be above 0 and at most a year", i.Host, i.Delay)
+		return wrong("delay", "the delay of %s is %v, and must be above 0 and at most a year", i.Host, i.Delay)
 	case i.Kind == Bypass && i.Until.IsZero():
-		return fmt.Errorf("policy: the bypass of %s has no end", i.Host)
+		return wrong("until", "the bypass of %s has no end", i.Host)
 	}
 	return nil
 }

@@ -52,6 +52,7 @@ type Handler struct {
 	token       [sha256.Size]byte
 	crossOrigin *http.CrossOriginProtection
 	overviews   overviewCache
+	notices     notices
 }
 
 // New returns a Handler.
@@ -79,6 +80,21 @@ func (h *Handler) Register(mux *http.ServeMux) {
 	read("/check", h.check)
 	read("/clients", h.clients)
 	read("/settings", h.settings)
+	change := func(pattern string, show func(*view) error) {
+		mux.Handle(pattern, h.changing(h.page(changeTime, show)))
+	}
+	change("GET /interventions/new", h.newIntervention)
+	change("POST /interventions/new", h.intervene)
+	change("GET /interventions/lift", h.liftForm)
+	change("POST /interventions/lift", h.lift)
+	change("GET /exemptions/new", h.newExemption)
+	change("POST /exemptions/new", h.exempt)
+	change("GET /exemptions/remove", h.removeForm)
+	change("POST /exemptions/remove", h.removeExemption)
+	change("POST /robots/refresh", h.refresh)
+	change("GET /robots/purge", h.purgeForm)
+	change("POST /robots/purge", h.purge)
+	change("POST /undo", h.undo)
 	mux.Handle("GET /live", h.readable(http.HandlerFunc(h.live)))
 	mux.HandleFunc("GET /signin", h.signInForm)
 	mux.Handle("POST /signin", h.crossOrigin.Handler(http.HandlerFunc(h.signIn)))
@@ -86,5 +102,7 @@ func (h *Handler) Register(mux *http.ServeMux) {
 	mux.Handle("GET /static/{file}", http.HandlerFunc(serveStatic))
 }
 
-// questionTime bounds the time for the questions of one page about records.
-const questionTime = 10 * time.Second
+const (
+	questionTime = 10 * time.Second // bounds the time for the questions of one page about records
+	changeTime   = time.Minute      // bounds the time of a change: a fetch, or the confirmations of other instances
+)

@@ -147,7 +147,7 @@ func TestPages(t *testing.T) {
 		"/decisions":                    {"250 requests, 84 blocked", "Older", "data-live=\"/live?\""},
 		"/decisions?decision=deny":      {"84 requests", "Remove the filter decision", "data-live=\"/live?decision=deny\""},
 		"/decisions?host=other.example": {"No request of this period has these filters"},
-		"/signin":                       {"admin-token"},
+		"/signin":                       {"admin.token"},
 	} {
 		resp, body := get(t, server.URL+path)
 		if resp.StatusCode != http.StatusOK {

@@ -11,6 +11,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/auditview"
 	"github.com/robotsproxy/robotsproxy/internal/clientenv"
 	"github.com/robotsproxy/robotsproxy/internal/safetext"
+	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
 )
 
@@ -23,7 +24,6 @@ type decisionPage struct {
 	NoFile   string // why there are no Lines
 	Age      time.Duration
 	Curl     string
-	Allow    bool // the request was refused: an exemption can allow it
 }
 
 // decision shows one request: what was decided, by which line, and everything that is recorded.
@@ -37,7 +37,6 @@ func (h *Handler) decision(v *view) error {
 	}
 	p := decisionPage{
 		Record: r, Sentence: (&auditview.Explanation{Record: r, Now: v.now}).Sentence(), Curl: curl(r, h.options.State().Listen),
-		Allow: r.Decision == policy.Deny || r.Decision == policy.WouldDeny,
 	}
 	if !r.RobotsFetchedAt.IsZero() {
 		p.Age = max(0, r.Time.Sub(r.RobotsFetchedAt)).Truncate(time.Second)
@@ -94,6 +93,32 @@ func (p decisionPage) URL() string { return auditview.URL(p.Record) }
 
 // Words returns the rule without its line, as the filter of a list has it.
 func (p decisionPage) Words() string { return audit.RuleText(p.RuleLine, p.Rule) }
+
+// Effect returns the effect of an exemption that decides otherwise.
+func (p decisionPage) Effect() string {
+	if p.Decision == policy.Deny || p.Decision == policy.WouldDeny {
+		return "allow"
+	}
+	return "deny"
+}
+
+// Pattern returns the path of an exemption for such requests: that of the rule, or that of the request.
+func (p decisionPage) Pattern() string {
+	field, value, _ := strings.Cut(p.Rule, ":")
+	if strings.EqualFold(field, "disallow") || strings.EqualFold(field, "allow") {
+		return strings.TrimSpace(value)
+	}
+	return p.Path
+}
+
+// Origin returns the origin of the request as a URL, or "" for a request whose robots.txt is that of another origin.
+func (p decisionPage) Origin() string {
+	o, err := origin.New(p.Scheme, p.Host, p.Port)
+	if err != nil {
+		return ""
+	}
+	return o.String()
+}
 
 // curl returns a command that sends r again, through the proxy at listen. Every word of it that a request has chosen is
 // quoted.

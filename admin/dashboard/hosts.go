@@ -137,6 +137,9 @@ func (h *Handler) files(v *view, host string) (all []robotsFile, err error) {
 	return all, nil
 }
 
+// Fetches reports whether the file is that of the site, and not the operator's own.
+func (f robotsFile) Fetches() bool { return strings.Contains(f.Origin, "://") }
+
 // Mix returns the parts of the requests of a row for a bar of a width of 60: allowed, throttled, blocked, failed.
 func (r hostRow) Mix() (parts []mixPart) {
 	blocked := r.Blocked + r.WouldDeny

@@ -87,7 +87,11 @@ func (h *Handler) changing(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		h.askToken(w, r, "Changes need the token. Nothing was changed; sign in, go back and send the form again.")
+		why := "Changes need the token."
+		if r.Method == http.MethodPost {
+			why += " Nothing was changed: sign in, and send the form again."
+		}
+		h.askToken(w, r, why)
 	}))
 }
 
@@ -101,7 +105,11 @@ type signInPage struct {
 // askToken responds with the form in place of a page.
 func (h *Handler) askToken(w http.ResponseWriter, r *http.Request, why string) {
 	next := "/"
-	if r.Method == http.MethodGet && r.URL.Path != "/live" {
+	switch {
+	case r.Method == http.MethodPost:
+		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+		next = ownPath(r.PostFormValue("next"))
+	case r.URL.Path != "/live":
 		next = r.URL.RequestURI()
 	}
 	w.Header().Set("WWW-Authenticate", `Bearer realm="robotsproxy"`)

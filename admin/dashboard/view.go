@@ -54,12 +54,14 @@ func (h *Handler) notKept() error {
 }
 
 // reading returns the handler of a page.
-func (h *Handler) reading(show func(*view) error) http.Handler { return h.readable(h.page(show)) }
+func (h *Handler) reading(show func(*view) error) http.Handler {
+	return h.readable(h.page(questionTime, show))
+}
 
-// page calls show, and reports its error.
-func (h *Handler) page(show func(*view) error) http.Handler {
+// page calls show, and reports its error. The context ends after a time.
+func (h *Handler) page(limit time.Duration, show func(*view) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), questionTime)
+		ctx, cancel := context.WithTimeout(r.Context(), limit)
 		defer cancel()
 		v := &view{Handler: h, Request: r.WithContext(ctx), w: w, now: time.Now()}
 		var err error
@@ -77,6 +79,8 @@ func (v *view) fail(err error) {
 	var known *fault
 	switch {
 	case errors.As(err, &known):
+	case errors.Is(err, context.DeadlineExceeded) && v.Method == http.MethodPost:
+		known = &fault{http.StatusServiceUnavailable, fmt.Sprintf("The change has not ended within %v. The page Settings shows what is in force.", changeTime)}
 	case errors.Is(err, context.DeadlineExceeded):
 		known = &fault{http.StatusServiceUnavailable, fmt.Sprintf("The answer would take longer than %v. A shorter time, or one host, takes less.", questionTime)}
 	default:
@@ -103,6 +107,7 @@ type frame struct {
 	URL     *url.URL
 	Signed  bool
 	Banners []banner
+	Notice  *notice // of the change before
 	Data    any
 }
 
@@ -128,6 +133,9 @@ func (h *Handler) show(w http.ResponseWriter, r *http.Request, status int, title
 	if f.Signed || isLocal(r) {
 		state := h.options.State()
 		f.Mode, f.Banners = state.Mode, h.banners(state, now)
+	}
+	if f.Signed && root == "layout" {
+		f.Notice = h.shownNotice(w, r)
 	}
 	f.Period, _ = readPeriod(r.URL.Query(), now) // faulty only on the page that says so
 	if slices.Contains([]string{"/", "/decisions", "/hosts", "/clients"}, f.Current) && name != "decision.html" {

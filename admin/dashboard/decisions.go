@@ -19,10 +19,10 @@ type decisionsPage struct {
 	Tabs   []tab
 	Chips  []chip
 	Rows   []audit.Record
-	Total  audit.Sum // of the filter and the period
-	Older  string    // URL of the next page; empty on the last
-	Newest bool      // the first page, to which requests are added
-	Live   string    // URL of their stream
+	Total  *audit.Sum // of the filter and the period; nil if it would take long to count them
+	Older  string     // URL of the next page; empty on the last
+	Newest bool       // the first page, to which requests are added
+	Live   string     // URL of their stream
 }
 
 // tab is a usual filter by decision.
@@ -76,8 +76,12 @@ func (h *Handler) decisionsPage(v *view) (*decisionsPage, error) {
 		return nil, err
 	}
 	p := &decisionsPage{Tabs: tabs(q), Chips: chips(v.URL), Newest: f.After == 0 && f.Until.IsZero(), Live: "/live?" + filters(q).Encode()}
-	if p.Total, err = h.total(v, f); err != nil {
-		return nil, err
+	if counted := f.Path == "" && f.Rule == "" && f.Tag == "" && len(f.Vias) == 0; counted {
+		total, err := h.total(v, f)
+		if err != nil {
+			return nil, err
+		}
+		p.Total = &total
 	}
 	f.Newest, f.Limit = true, pageRows+1
 	for r, err := range h.options.Records.Records(v.ctx(), f) {

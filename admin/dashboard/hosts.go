@@ -49,7 +49,8 @@ type robotsFile struct {
 
 const (
 	hostRows   = 50
-	maxOrigins = 8 // of a host
+	maxHosts   = 1000 // that are searched
+	maxOrigins = 8    // of a host
 )
 
 // hosts lists the hosts of a period.

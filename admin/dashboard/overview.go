@@ -1,6 +1,8 @@
 package dashboard
 
 import (
+	"cmp"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -23,8 +25,7 @@ type overviewPage struct {
 type figures struct {
 	Total       audit.Sum
 	Hosts       int
-	MoreHosts   bool // than Hosts
-	Unreachable int  // of the hosts
+	Unreachable int // of the hosts
 	Chart       chart
 	Lists       []ranking
 	Slow        []slowHost
@@ -63,7 +64,6 @@ type chart struct {
 const (
 	rankRows     = 5
 	overviewRows = 10
-	maxHosts     = 1000
 	chartPoints  = 120
 )
 
@@ -89,69 +89,97 @@ func (h *Handler) overview(v *view) error {
 	return v.render("Overview", "overview.html", p)
 }
 
-// figures counts the records of the period of v.
+// figures counts the records of the period of v. Its questions are answered at the same time, since each reads all counts
+// of the period.
 func (h *Handler) figures(v *view) (*figures, error) {
-	var (
-		n   figures
-		err error
-		f   = audit.Filter{Since: v.period.Since, Until: v.period.Until}
-	)
-	if n.Total, err = h.total(v, f); err != nil {
-		return nil, err
-	}
-	if n.Chart, err = h.chart(v, f); err != nil {
-		return nil, err
-	}
-	hosts := f
-	hosts.Limit = maxHosts + 1
-	all, err := h.options.Records.Sums(v.ctx(), hosts, audit.ByHost)
-	if err != nil {
-		return nil, err
-	}
-	n.Hosts, n.MoreHosts = min(len(all), maxHosts), len(all) > maxHosts
-	if n.Slow, err = h.slowHosts(v, slowest(all)); err != nil {
-		return nil, err
-	}
-	hosts.Reasons = []policy.Reason{policy.ReasonRobotsUnreachable}
-	if all, err = h.options.Records.Sums(v.ctx(), hosts, audit.ByHost); err != nil {
-		return nil, err
-	}
-	n.Unreachable = len(all)
-	f.Decisions, f.Limit = []policy.Outcome{policy.Deny, policy.WouldDeny}, rankRows
-	for _, list := range []ranking{
+	n := &figures{Lists: []ranking{
 		{Title: "Most blocked hosts", Dimension: audit.ByHost},
 		{Title: "Most blocked crawlers", Dimension: audit.ByAgent},
 		{Title: "Rules that block most", Dimension: audit.ByRule},
-	} {
-		sums, err := h.options.Records.Sums(v.ctx(), f, list.Dimension)
-		if err != nil {
-			return nil, err
-		}
-		for _, s := range sums {
-			list.Rows = append(list.Rows, rank{s.Values[0], s.Requests, int(100 * s.Requests / max(1, sums[0].Requests))})
-		}
-		n.Lists = append(n.Lists, list)
-	}
-	return &n, nil
+	}}
+	f := audit.Filter{Since: v.period.Since, Until: v.period.Until}
+	var errs [4]error
+	var asked sync.WaitGroup
+	asked.Go(func() { errs[0] = h.countHosts(v, f, n) })
+	asked.Go(func() { n.Chart, errs[1] = h.chart(v, f) })
+	asked.Go(func() { errs[2] = h.rank(v, f, &n.Lists[1]) })
+	asked.Go(func() { errs[3] = h.rank(v, f, &n.Lists[2]) })
+	asked.Wait()
+	return n, errors.Join(errs[:]...)
 }
 
-// slowest returns the hosts for which requests waited longest on average, of those that are visited most.
-func slowest(all []audit.Sum) (slow []audit.Sum) {
-	mean := func(s audit.Sum) time.Duration { return s.Waited / time.Duration(max(1, s.Requests)) }
-	for _, s := range all {
-		if mean(s) < leastWait {
-			continue
+// countHosts counts all records of f, its hosts, and what was blocked of each.
+func (h *Handler) countHosts(v *view, f audit.Filter, n *figures) error {
+	sums, err := h.options.Records.Sums(v.ctx(), f, audit.ByHost, audit.ByReason)
+	if err != nil {
+		return err
+	}
+	hosts := make(map[string]*audit.Sum)
+	for _, s := range sums {
+		host := hosts[s.Values[0]]
+		if host == nil {
+			host = &audit.Sum{Values: s.Values[:1]}
+			hosts[s.Values[0]] = host
 		}
-		at := len(slow)
-		for at > 0 && mean(slow[at-1]) < mean(s) {
-			at--
-		}
-		if at < rankRows {
-			slow = append(slow[:at], append([]audit.Sum{s}, slow[at:]...)...)
-			slow = slow[:min(len(slow), rankRows)]
+		add(host, s)
+		add(&n.Total, s)
+		if s.Values[1] == string(policy.ReasonRobotsUnreachable) {
+			n.Unreachable++
 		}
 	}
-	return slow
+	n.Hosts = len(hosts)
+	n.Lists[0].Rows = mostBlocked(hosts)
+	n.Slow, err = h.slowHosts(v, slowest(hosts))
+	return err
+}
+
+// add adds the counts of s to sum.
+func add(sum *audit.Sum, s audit.Sum) {
+	sum.Requests += s.Requests
+	sum.Blocked += s.Blocked
+	sum.WouldDeny += s.WouldDeny
+	sum.Throttled += s.Throttled
+	sum.Failed += s.Failed
+	sum.Waited += s.Waited
+}
+
+// mostBlocked returns the hosts that were blocked most.
+func mostBlocked(hosts map[string]*audit.Sum) (rows []rank) {
+	for host, s := range hosts {
+		if n := s.Blocked + s.WouldDeny; n > 0 {
+			rows = append(rows, rank{Value: host, Count: n})
+		}
+	}
+	slices.SortFunc(rows, func(a, b rank) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Value, b.Value)) })
+	rows = rows[:min(len(rows), rankRows)]
+	for i := range rows {
+		rows[i].Part = int(100 * rows[i].Count / rows[0].Count)
+	}
+	return rows
+}
+
+// rank lists the values that were blocked most.
+func (h *Handler) rank(v *view, f audit.Filter, list *ranking) error {
+	f.Decisions, f.Limit = []policy.Outcome{policy.Deny, policy.WouldDeny}, rankRows
+	sums, err := h.options.Records.Sums(v.ctx(), f, list.Dimension)
+	for _, s := range sums {
+		list.Rows = append(list.Rows, rank{s.Values[0], s.Requests, int(100 * s.Requests / max(1, sums[0].Requests))})
+	}
+	return err
+}
+
+// slowest returns the hosts for which requests waited longest on average.
+func slowest(all map[string]*audit.Sum) (slow []audit.Sum) {
+	mean := func(s audit.Sum) time.Duration { return s.Waited / time.Duration(max(1, s.Requests)) }
+	for _, s := range all {
+		if mean(*s) >= leastWait {
+			slow = append(slow, *s)
+		}
+	}
+	slices.SortFunc(slow, func(a, b audit.Sum) int {
+		return cmp.Or(cmp.Compare(mean(b), mean(a)), cmp.Compare(a.Values[0], b.Values[0]))
+	})
+	return slow[:min(len(slow), rankRows)]
 }
 
 // slowHosts adds the waits of the last requests to sums.

@@ -154,7 +154,7 @@ func countsOf(r *audit.Record) HostCounts {
 	if r.Decision == policy.Error || r.Reason == policy.ReasonUpstream {
 		c.Failed = 1
 	}
-	// Without a pacing mode the request did not wait: its Waited was only computed.
+	// Without a pacing mode the request took no place in a lane.
 	if r.PacingMode != "" && r.Waited > 0 {
 		c.Delayed, c.Waited = 1, time.Duration(r.Waited)
 	}

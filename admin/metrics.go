@@ -159,7 +159,7 @@ func (m *Metrics) Observe(rec *audit.Record) {
 	if !rec.EndedAt.IsZero() {
 		m.duration.WithLabelValues(string(rec.Decision)).Observe(max(0, rec.EndedAt.Sub(rec.Time).Seconds()))
 	}
-	// Without a pacing mode the request did not wait: its Waited was only computed.
+	// Without a pacing mode the request took no place in a lane.
 	if rec.PacingMode != "" {
 		m.wait.Observe(time.Duration(rec.Waited).Seconds())
 	}

@@ -77,7 +77,7 @@ type Record struct {
 	DelayRequired Millis `json:"delay_required_ms,omitempty"`
 	// DelaySource is floor, crawl-delay, request-rate, backoff, retry-after or default-delay.
 	DelaySource string `json:"delay_source,omitempty"`
-	Waited      Millis `json:"waited_ms,omitempty"`
+	Waited      Millis `json:"waited_ms,omitempty"`   // for a place in the lane; mode report takes no place
 	Gap         Millis `json:"gap_ms,omitempty"`      // since the previous request to this host; omitted if unknown
 	PacingMode  string `json:"pacing_mode,omitempty"` // redis, spread or local
 	Lane        string `json:"lane,omitempty"`        // the name shared by all hosts of one pace; omitted if it is Host

@@ -234,8 +234,8 @@ func TestSubresourcesInReportMode(t *testing.T) {
 	})
 	for i, test := range []struct {
 		dest, deviation string
-		waits           bool
-	}{{"document", "", false}, {"document", "reported", true}, {"image", "subresource", false}} {
+		decision        policy.Outcome
+	}{{"document", "", policy.Allow}, {"document", "reported", policy.WouldThrottle}, {"image", "subresource", policy.Allow}} {
 		req, _ := http.NewRequest("GET", r.url("http", fmt.Sprint("/page/", i+1)), nil)
 		req.Header.Set("Sec-Fetch-Dest", test.dest)
 		resp, err := r.client(true).Do(req)
@@ -243,9 +243,9 @@ func TestSubresourcesInReportMode(t *testing.T) {
 			t.Fatal(err)
 		}
 		resp.Body.Close()
-		if rec := r.last(i + 1); resp.StatusCode != 200 || rec.Deviation != test.deviation || (rec.Waited > 0) != test.waits {
-			t.Errorf("request %d (%s): status %d, deviation %q, waited %v, want 200, %q, and a wait: %v",
-				i, test.dest, resp.StatusCode, rec.Deviation, rec.Waited, test.deviation, test.waits)
+		if rec := r.last(i + 1); resp.StatusCode != 200 || rec.Deviation != test.deviation || rec.Decision != test.decision || rec.Waited != 0 {
+			t.Errorf("request %d (%s): status %d, deviation %q, %s, waited %v; want 200, %q, %s, 0",
+				i, test.dest, resp.StatusCode, rec.Deviation, rec.Decision, rec.Waited, test.deviation, test.decision)
 		}
 	}
 }

@@ -680,7 +680,7 @@ func TestReportChangesNothing(t *testing.T) {
 	if got := r.last(1); got.Decision != policy.WouldDeny || got.RuleLine != 2 {
 		t.Errorf("record: %+v", got)
 	}
-	if got := r.last(3); got.Decision != policy.WouldThrottle || got.Waited == 0 {
+	if got := r.last(3); got.Decision != policy.WouldThrottle || got.Deviation != audit.DeviationReported || got.Waited != 0 {
 		t.Errorf("record: %+v", got)
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/egress"
 	"github.com/robotsproxy/robotsproxy/policy"
 )
@@ -464,8 +465,9 @@ func TestBypassDuringTheWait(t *testing.T) {
 				t.Errorf("it ended %+v", ended)
 			}
 			answers.Wait()
-			if rec := r.last(4); rec.Mode != row.mode || rec.Status != 200 {
-				t.Errorf("record: %+v", rec)
+			if rec := r.last(4); rec.Mode != row.mode || rec.Status != 200 || rec.Waited > audit.Millis(30*time.Second) {
+				t.Errorf("the record has the mode %s, the status %d, a wait of %v; want %s, 200, the time until then",
+					rec.Mode, rec.Status, time.Duration(rec.Waited), row.mode)
 			}
 			if v, _ := r.limiter.Peek("a.example"); v.InFlight != 0 || r.limiter.Stats().Waiting != 0 {
 				t.Errorf("places are not given back: %+v", v)

@@ -47,7 +47,7 @@ type turn struct {
 	waitedBefore audit.Millis // for sendings other than the last
 }
 
-// pace waits for the next place in the lane. In report mode it records the wait that there would have been instead.
+// pace waits for the next place in the lane. In report mode it records instead whether mode Enforce would have waited.
 func (ex *exchange) pace(req *http.Request) *refusal {
 	if ex.judged.Mode == policy.Off {
 		return nil
@@ -216,11 +216,11 @@ func (ex *exchange) noteSubresource() {
 	}
 }
 
-// report records the wait that there would have been, and changes nothing.
+// report records the decision and the deviation from the wait that there would have been. Nothing waits, and Waited
+// stays as it is: the request may have waited in another mode before.
 func (ex *exchange) report() {
 	ex.reported = true
 	wait, gap, ok := ex.settings.Limiter.Reckon(ex.asked)
-	ex.rec.Waited = audit.Millis(wait)
 	if gap >= 0 {
 		ex.rec.SetGap(gap)
 	}

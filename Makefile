@@ -1,6 +1,6 @@
 # Every target works on a fresh machine with Go; "make" alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help run build test lint fmt bench soak crash fuzz check vendor-web
+.PHONY: help run build test lint fmt bench soak crash fuzz check vendor-web screenshots
 
 GO       ?= go
 TOOL     := $(GO) tool -modfile=tools/go.mod
@@ -38,6 +38,10 @@ soak: ## full load for 10 minutes (SOAK_TIME), the cost of a thousand waiting cl
 
 crash: ## kill the program ten times for each durability (CRASHES), and look for decisions that are missing
 	CRASHES=$${CRASHES:-10} $(GO) test -count=1 -v -run '^TestCrash' ./cmd/robotsproxy
+
+screenshots: ## write pictures of the pages of the demo into docs/images, at three widths and in both colour schemes
+	mkdir -p docs/images
+	SCREENSHOTS=$(CURDIR)/docs/images $(GO) test -count=1 -v -run '^TestScreenshots$$' ./cmd/robotsproxy
 
 vendor-web: ## fetch the scripts of the dashboard from npm again, and record their SHA-256
 	tools/vendor-web

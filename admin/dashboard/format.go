@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/url"
+	"path"
 	"reflect"
 	"strings"
 	"time"
@@ -28,6 +29,7 @@ var functions = template.FuncMap{
 	"elide":    elide,
 	"link":     link,
 	"percent":  percent,
+	"base":     path.Base,
 	"json":     asJSON,
 	"orders": func() map[string]string {
 		return map[string]string{"requests": "Most requests", "blocked": "Most blocked", "waited": "Longest waits", "host": "By name"}
@@ -138,14 +140,14 @@ func elide(n int, s string) string {
 }
 
 // link returns the URL of a page with the parameters that are not empty, in pairs, and the period of p.
-func link(p period, path string, pairs ...any) string {
+func link(p period, page string, pairs ...any) string {
 	q := p.Query()
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if value := fmt.Sprint(pairs[i+1]); value != "" {
 			q.Set(fmt.Sprint(pairs[i]), value)
 		}
 	}
-	return (&url.URL{Path: path, RawQuery: q.Encode()}).String()
+	return (&url.URL{Path: page, RawQuery: q.Encode()}).String()
 }
 
 // searchText returns the filters of a URL as the text of the search field.

@@ -236,8 +236,8 @@ func (h *Handler) chart(v *view, f audit.Filter) (c chart, err error) {
 	return c, nil
 }
 
-// begin returns the time of the first record of f, so that a chart of the first days is not empty for the most part. An
-// hour is the least.
+// begin returns the time of the first record of f, so that a chart of the first days is not empty for the most part. A
+// quarter of an hour is the least.
 func (h *Handler) begin(v *view, f audit.Filter, until time.Time) (time.Time, error) {
 	since := f.Since
 	f.Limit = 1
@@ -245,12 +245,12 @@ func (h *Handler) begin(v *view, f audit.Filter, until time.Time) (time.Time, er
 		if err != nil {
 			return since, err
 		}
-		if begin := r.Time.Truncate(time.Hour); begin.After(since) {
+		if begin := r.Time.Truncate(time.Minute); begin.After(since) {
 			since = begin
 		}
 	}
-	if hour := until.Add(-time.Hour); since.After(hour) && f.Since.Before(hour) {
-		since = hour
+	if least := until.Add(-15 * time.Minute).Truncate(time.Minute); since.After(least) && f.Since.Before(least) {
+		since = least
 	}
 	return since, nil
 }

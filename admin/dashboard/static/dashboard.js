@@ -96,6 +96,8 @@
     return c;
   };
   const hour = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+  const second = shown.clock;
+  const ticks = (_, at, __, ___, step) => at.map((s) => (step < 60 ? second : step < 86400 ? hour : day).format(s * 1000));
   const day = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
   const names = ["allowed", "throttled", "blocked", "failed"];
   const tones = ["allowed", "delayed", "blocked", "error"];
@@ -125,7 +127,7 @@
       width, height: 200, legend: { show: false },
       cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false } },
       scales: { x: { time: true }, y: { range: (_, min, max) => [0, Math.max(4, max * 1.05)] } },
-      axes: [{ ...axis, grid: { show: false }, values: (_, at, __, ___, step) => at.map((s) => (step < 86400 ? hour : day).format(s * 1000)) }, { ...axis, size: 56, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 1e6, 1e7] }],
+      axes: [{ ...axis, grid: { show: false }, values: ticks }, { ...axis, size: 56, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 1e6, 1e7] }],
       series: [{}, ...tones.map((t) => ({ fill: colour(t), width: 0, paths: bars, points: { show: false } }))],
       hooks: {
         setCursor: [(u) => {
@@ -175,7 +177,7 @@
       width, height: 240, legend: { show: false }, cursor: { y: false, points: { show: false } },
       scales: { x: { time: true }, y: { distr: 3, range: [low, high] } },
       axes: [
-        { ...axis, grid: { show: false }, values: (_, at, __, ___, step) => at.map((s) => (step < 86400 ? hour : day).format(s * 1000)) },
+        { ...axis, grid: { show: false }, values: ticks },
         { ...axis, size: 64, grid: { ...axis.grid, filter: decades }, values: (_, at) => at.map((s) => (s == null ? "" : seconds(s))), filter: decades },
       ],
       series: [{}, { stroke: colour("text"), width: 1.5, dash: [4, 3], paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } }, dots("accent", 5), dots("delayed", 5), dots("blocked", 8)],

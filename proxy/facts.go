@@ -1,8 +1,8 @@
 package proxy
 
 import (
-	"bytes"
 	"cmp"
+	"fmt"
 	"strings"
 	"time"
 
@@ -21,7 +21,9 @@ type facts struct {
 	UserAgent string // of which it was taken
 	Contact   string // of the operator
 	verdict   rules.Verdict
+	dialect   rules.Dialect
 	robots    *robots.Snapshot // nil if no file was read
+	enforced  bool             // the proxy answers requests for the file with the rules that it enforces
 	origin    origin.Origin
 }
 
@@ -38,7 +40,8 @@ func factsOf(ex *exchange) *facts {
 	}
 	f.URL = elide(f.URL, maxShownURL)
 	if f.robots = ex.judged.snap; f.robots != nil {
-		f.verdict = ex.judged.Verdict
+		f.verdict, f.dialect = ex.judged.Verdict, ex.judged.Dialect
+		f.enforced = ex.settings.ServeRobots && f.robots.Availability != robots.Unreachable
 		agent := cmp.Or(r.SentUserAgent, r.UserAgent)
 		f.UserAgent = elide(agent, maxShownLine)
 		f.Crawler = elide(cmp.Or(ex.judged.request.Client.ProductToken, rules.ProductToken(agent), "*"), maxShownLine)
@@ -52,12 +55,12 @@ const (
 	shownAround  = 3       // lines of robots.txt before and after the one that decided
 )
 
-// elide returns s with at most n bytes. Its middle gives way.
+// elide returns s with about n bytes at most. Its middle gives way.
 func elide(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
-	return safetext.UTF8(s[:n*2/3]) + "…" + safetext.UTF8(s[len(s)-n/3:])
+	return strings.ToValidUTF8(s[:n*2/3], "") + "…" + strings.ToValidUTF8(s[len(s)-n/3:], "")
 }
 
 // shownLine is a line of robots.txt.
@@ -70,37 +73,37 @@ type shownLine struct {
 // lines returns the line of robots.txt that decided with those around it, and the first line of its group. It returns
 // nil if no line decided.
 func (f *facts) lines() (all []shownLine) {
-	hit, group := f.verdict.Line, f.verdict.Group.Line
-	if f.robots == nil || hit == 0 {
+	hit, group := f.verdict.Line, f.verdict.Group
+	switch {
+	case f.robots == nil || hit == 0:
 		return nil
-	}
-	n := 0
-	rest := bytes.TrimPrefix(f.robots.Body, []byte("\ufeff"))
-	for len(rest) > 0 && n < hit+shownAround {
-		n++
-		end := bytes.IndexAny(rest, "\r\n") // all forms of EOL (RFC 9309 section 2.2)
-		text := rest
-		switch {
-		case end < 0:
-			rest = nil
-		case rest[end] == '\r' && end+1 < len(rest) && rest[end+1] == '\n':
-			text, rest = rest[:end], rest[end+2:]
-		default:
-			text, rest = rest[:end], rest[end+1:]
+	case f.robots.FromPage(): // which the client may not be allowed to read: see robots.Snapshot.Response
+		if 0 < group.Line && group.Line < hit {
+			all = append(all, shownLine{group.Line, shown("User-agent: " + group.Agents), false})
 		}
-		if n == group || n >= hit-shownAround {
-			shown := string(text[:min(len(text), maxShownLine+1)])
-			if len(shown) > maxShownLine {
-				shown = safetext.UTF8(shown[:maxShownLine]) + "…"
-			}
-			all = append(all, shownLine{n, safetext.Text(shown), n == hit})
+		return append(all, shownLine{hit, shown(f.verdict.Rule), true})
+	}
+	for n, text := range f.robots.Lines(f.dialect) {
+		if n > hit+shownAround {
+			break
+		}
+		if n == group.Line || n >= hit-shownAround {
+			all = append(all, shownLine{n, shown(string(text[:min(len(text), maxShownLine+1)])), n == hit})
 		}
 	}
 	return all
 }
 
-// fileURL returns the URL of the robots.txt, which the proxy answers with the file that it enforces. It is empty if no
-// file was read.
+// shown returns the beginning of a line of robots.txt, for a page.
+func shown(line string) string {
+	line = strings.ReplaceAll(line, "\t", " ")
+	if len(line) > maxShownLine {
+		line = strings.ToValidUTF8(line[:maxShownLine], "") + "…"
+	}
+	return safetext.Text(line)
+}
+
+// fileURL returns the URL of the robots.txt. It is empty if no file was asked for.
 func (f *facts) fileURL() string {
 	if f.robots == nil {
 		return ""
@@ -108,16 +111,25 @@ func (f *facts) fileURL() string {
 	return f.origin.String() + "/robots.txt"
 }
 
-// age returns how old the file is, as in "2h41m". It is empty for a file of the operator.
-func (f *facts) age(now time.Time) string {
-	if f.robots == nil || f.robots.Fetched.IsZero() {
-		return ""
+// fetched returns when the origin sent the file. It is zero for a file of the operator, and if there is none.
+func (f *facts) fetched() time.Time {
+	if f.robots == nil || f.robots.Availability == robots.Unreachable {
+		return time.Time{}
 	}
-	age := max(0, now.Sub(f.robots.Fetched)).Truncate(time.Second)
-	if age < time.Minute {
-		return age.String()
+	return f.robots.Fetched
+}
+
+// about returns d in words, in one unit: "41 minutes".
+func about(d time.Duration) string {
+	switch {
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%d s", max(0, d)/time.Second)
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%d minutes", d/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d hours", d/time.Hour)
 	}
-	return strings.TrimSuffix(age.Truncate(time.Minute).String(), "0s")
+	return fmt.Sprintf("%d days", d/(24*time.Hour))
 }
 
 // byFile reports whether the content of a robots.txt is the reason of a refusal.

@@ -2,17 +2,12 @@ package proxy
 
 import (
 	"bytes"
-	_ "embed" // the page
 	"encoding/json"
 	"fmt"
-	"html/template"
-	"strings"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/internal/fields"
 	"github.com/robotsproxy/robotsproxy/internal/safetext"
-	"github.com/robotsproxy/robotsproxy/internal/style"
-	"github.com/robotsproxy/robotsproxy/policy"
 )
 
 // problem is the problem details object of RFC 9457 section 3.1, and extension members after status and detail.
@@ -68,17 +63,34 @@ func (r *refusal) body(accept []string, id string) (contentType string, body []b
 
 // text returns the plain text.
 func (r *refusal) text(id string) []byte {
+	f := r.facts()
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%d %s\n\n%s\n\nreason:  %s\n", r.Status, classes[r.Reason].title, safetext.Text(r.Detail), r.Reason)
-	if r.Rule != "" {
-		fmt.Fprintf(&b, "rule:    %s\n", safetext.Text(r.Rule))
+	line := func(name, value string) {
+		if value != "" {
+			b.WriteString(name)
+			b.WriteString(safetext.Text(value))
+			b.WriteByte('\n')
+		}
+	}
+	fmt.Fprintf(&b, "%d %s\n\n%s\n\n", r.Status, classes[r.Reason].title, safetext.Text(r.Detail))
+	line("reason:  ", string(r.Reason))
+	line("rule:    ", r.Rule)
+	if g := f.verdict.Group; byFile(r.Reason) && g.Line > 0 {
+		line("group:   ", fmt.Sprintf("%s (line %d)", elide(g.Agents, maxShownLine), g.Line))
+	}
+	line("url:     ", f.URL)
+	line("crawler: ", f.Crawler)
+	switch fetched := f.fetched(); {
+	case fetched.IsZero():
+		line("robots:  ", f.fileURL())
+	default:
+		line("robots:  ", f.fileURL()+" (fetched "+about(time.Since(fetched))+" ago)")
 	}
 	if retry := r.retryAfter(); retry > 0 {
 		fmt.Fprintf(&b, "retry:   in %d s\n", retry)
 	}
-	if id != "" {
-		fmt.Fprintf(&b, "request: %s\n", id)
-	}
+	line("contact: ", f.Contact)
+	line("request: ", id)
 	b.WriteString("\nThis answer was made by robotsproxy, not by the origin.\n")
 	return b.Bytes()
 }
@@ -96,7 +108,11 @@ func (r *refusal) problem(f *facts, id string) *problem {
 	p := &problem{
 		Title: classes[r.Reason].title, Status: r.Status, Detail: safetext.UTF8(r.Detail), Reason: string(r.Reason),
 		Decision: string(r.Outcome), Rule: safetext.UTF8(r.Rule), RetryAfter: r.retryAfter(), RequestID: id,
-		URL: safetext.UTF8(f.URL), Crawler: safetext.UTF8(f.Crawler), UserAgent: safetext.UTF8(f.UserAgent), Contact: f.Contact, Next: r.next(f, id),
+		URL: safetext.UTF8(f.URL), Crawler: safetext.UTF8(f.Crawler), UserAgent: safetext.UTF8(f.UserAgent),
+		Contact: f.Contact,
+	}
+	for _, s := range r.next(f, id) {
+		p.Next = append(p.Next, safetext.UTF8(s.String()))
 	}
 	if byFile(r.Reason) {
 		p.Lines, p.Line = f.lines(), f.verdict.Line
@@ -104,96 +120,9 @@ func (r *refusal) problem(f *facts, id string) *problem {
 			p.Group = &group{g.Line, safetext.UTF8(elide(g.Agents, maxShownLine))}
 		}
 	}
-	if p.RobotsURL = f.fileURL(); p.RobotsURL != "" && !f.robots.Fetched.IsZero() {
-		fetched := f.robots.Fetched.UTC()
+	p.RobotsURL = f.fileURL()
+	if fetched := f.fetched().UTC(); !fetched.IsZero() {
 		p.RobotsFetchedAt, p.RobotsSHA256 = &fetched, f.robots.SHA256
 	}
 	return p
 }
-
-// refusalPage is the data of refusal.html.
-type refusalPage struct {
-	*problem
-	CSS         template.CSS
-	Host        string
-	Class, Word string // of the pill
-	Lead        string
-	Age         string // of the robots.txt
-}
-
-// page returns the data of the page.
-func (r *refusal) page(id string) refusalPage {
-	f := r.facts()
-	p := refusalPage{problem: r.problem(f, id), CSS: style.CSS, Class: "blocked", Word: "Not fetched"}
-	switch r.Outcome {
-	case policy.Throttle:
-		p.Class, p.Word = "delayed", "Not now"
-	case policy.Error, policy.Allow:
-		p.Class, p.Word = "error", "Failed"
-	}
-	if f.Host == "" {
-		return p
-	}
-	p.Host, p.Age = f.Host, f.age(time.Now())
-	if r.Reason == policy.ReasonRobots {
-		path := strings.TrimPrefix(p.URL, f.origin.String())
-		who := "the crawler " + f.Crawler
-		if f.Crawler == "*" {
-			who = "crawlers without a name"
-		}
-		p.Lead = fmt.Sprintf("The robots.txt of %s disallows %s for %s, so this proxy did not ask for it.", f.Host, path, who)
-	}
-	return p
-}
-
-// next returns what the client can do.
-func (r *refusal) next(f *facts, id string) (steps []string) {
-	switch r.Reason {
-	case policy.ReasonRobots, policy.ReasonUsage, policy.ReasonTooComplex:
-		steps = append(steps, "If the page should be open, ask the site: its robots.txt says who may read it.")
-		if f.URL != "" {
-			steps = append(steps, "To see how the decision was made, run: robotsproxy check --explain "+shellWord(f.URL)+" -A "+shellWord(f.UserAgent))
-		}
-		steps = append(steps, "An exception is the operator's to make"+r.askOperator(f, id))
-	case policy.ReasonRobotsUnreachable:
-		steps = append(steps, "Try again later: until the robots.txt can be read, nothing of this site is fetched (RFC 9309 section 2.3.1.4).")
-	case policy.ReasonPace, policy.ReasonBackoff, policy.ReasonOverload:
-		steps = append(steps, "Send fewer requests at once, and repeat this one after the time in Retry-After.")
-	case policy.ReasonUpstream:
-		steps = append(steps, "Try again later: the proxy permits the request, and the site did not answer it.")
-	case policy.ReasonBadRequest, policy.ReasonMisdirected, policy.ReasonLoop:
-		steps = append(steps, "Correct the request, or the configuration of the program that sent it.")
-	}
-	if len(steps) < 3 {
-		steps = append(steps, "Questions about this proxy are for its operator"+r.askOperator(f, id))
-	}
-	return steps
-}
-
-// askOperator returns how to reach the operator, after a sentence.
-func (r *refusal) askOperator(f *facts, id string) string {
-	var parts []string
-	if f.Contact != "" {
-		parts = append(parts, f.Contact)
-	}
-	if id != "" {
-		parts = append(parts, "request "+id)
-	}
-	if len(parts) == 0 {
-		return "."
-	}
-	return ": " + strings.Join(parts, ", ") + "."
-}
-
-// shellWord quotes s for a shell.
-func shellWord(s string) string {
-	if s == "" {
-		return "'*'"
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
-
-//go:embed refusal.html
-var pageHTML string
-
-var page = template.Must(template.New("refusal").Funcs(template.FuncMap{"safe": safetext.Text}).Parse(pageHTML))

@@ -16,7 +16,7 @@ import (
 )
 
 // refused returns the refusal of a request by a line of a robots.txt.
-func refused(t *testing.T, body string, line int) *refusal {
+func refused(t testing.TB, body string, line int) *refusal {
 	t.Helper()
 	o, err := origin.Parse("http://a.example")
 	if err != nil {
@@ -52,8 +52,9 @@ func TestRefusalPage(t *testing.T) {
 	page, header := bodyOf(t, refused(t, longFile, 6), "text/html")
 	for _, text := range []string{
 		"<h1>403 Disallowed by robots.txt</h1>", "The robots.txt of a.example disallows /private/&lt;script&gt; for the crawler NewsBot", "http://a.example/private/&lt;script&gt;", "NewsBot", "NewsBot/2 &lt;script&gt;",
-		`<li data-n="6" class="hit">Disallow: /private/`, `<li data-n="1">User-agent: *`, `<li data-n="3">`, `<li data-n="9">`, `<li data-n="5">&lt;script&gt;`,
-		"in the group of * (line 1)", `href="http://a.example/robots.txt"`, "fetched 41m ago", "https://ops.example/, request id1", "robotsproxy check --explain",
+		`<li data-n="6" class="hit">Disallow: /private/`, `<li data-n="1">User-agent: *`, `<li data-n="3" class="comment">`, `<li data-n="9" class="comment">`, `<li data-n="5">&lt;script&gt;`,
+		"in the group of * (line 1)", `href="http://a.example/robots.txt"`, "fetched 41 minutes ago", `<a href="https://ops.example/">https://ops.example/</a>, request <code>id1</code>.`,
+		"<code>robotsproxy check --explain &#39;http://a.example/private/&lt;script&gt;&#39; -A &#39;NewsBot&#39;</code>", `<li class="gap"`,
 	} {
 		if !strings.Contains(page, text) {
 			t.Errorf("the page does not contain %q\n%s", text, page)
@@ -107,9 +108,16 @@ func jsonOf(t *testing.T, v any) string {
 func TestRefusalPageIsBounded(t *testing.T) {
 	long := strings.Repeat("User-agent: x\n", 20000) + "Disallow: /" + strings.Repeat("é", 200<<10) + "\n"
 	ref := refused(t, long, 20001)
-	ref.Rule, ref.Detail = "line 20001: Disallow: /", "robots.txt"
-	for _, accept := range []string{"text/html", "application/json"} {
-		if body, _ := bodyOf(t, ref, accept); len(body) > 16<<10 {
+	f := ref.facts()
+	f.verdict = rules.Parse([]byte(long), rules.Options{MaxSize: len(long)}).Agent("x").Verdict("/" + strings.Repeat("é", 9<<10))
+	ref.Rule = "line 20001: " + f.verdict.Rule
+	ref.Detail = "robots.txt " + ref.Rule
+	f.URL = elide("http://a.example/"+strings.Repeat("é", 200<<10), maxShownURL)
+	if f.verdict.Line != 20001 {
+		t.Fatalf("line %d decides", f.verdict.Line)
+	}
+	for accept, most := range map[string]int{"text/html": 24 << 10, "application/json": 64 << 10, "text/plain": 64 << 10} {
+		if body, _ := bodyOf(t, ref, accept); len(body) > most {
 			t.Errorf("%s: %d bytes", accept, len(body))
 		}
 	}
@@ -131,6 +139,7 @@ func TestPageOfEachReason(t *testing.T) {
 func BenchmarkRefusal(b *testing.B) {
 	ref := &refusal{Reason: policy.ReasonRobots, Rule: "line 6: Disallow: /private/", Detail: "robots.txt line 6: Disallow: /private/"}
 	ref.complete(0)
+	ref.Facts = refused(b, longFile, 6).Facts
 	for name, accept := range map[string]string{"text": "*/*", "json": "application/json", "html": "text/html"} {
 		req := &http.Request{Method: "GET", Header: http.Header{"Accept": {accept}}}
 		b.Run(name, func(b *testing.B) {

@@ -19,6 +19,7 @@ package robots
 
 import (
 	"cmp"
+	"iter"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -123,12 +124,22 @@ func (s *Snapshot) RulesFor(d rules.Dialect) *rules.Ruleset {
 	return set.(*rules.Ruleset)
 }
 
+// Lines returns the lines of the body of s with their numbers, as in a Verdict of RulesFor(d). See rules.Lines.
+func (s *Snapshot) Lines(d rules.Dialect) iter.Seq2[int, []byte] {
+	return rules.Lines(s.Body, options(&s.Answer, d))
+}
+
 // parse returns the rules of a, which are empty unless it is Found. For a hostile file of 500 KiB that takes ten times
 // the memory of the file, so a Cache limits concurrent calls: see queue.
 func parse(a *Answer, d rules.Dialect) *rules.Ruleset {
 	if a.Availability != Found {
 		return &rules.Ruleset{}
 	}
+	return rules.Parse(a.Body, options(a, d))
+}
+
+// options are those by which the body of a is parsed in the dialect d.
+func options(a *Answer, d rules.Dialect) rules.Options {
 	opts := rules.Options{Dialect: d, MaxSize: len(a.Body), ContentType: a.ContentType}
 	if a.Truncated {
 		opts.MaxSize-- // so that rules sees that the last line is cut
@@ -137,7 +148,7 @@ func parse(a *Answer, d rules.Dialect) *rules.Ruleset {
 		opts.RobotsURL = a.Origin.String() + "/robots.txt"
 		opts.ContentType = cmp.Or(a.ContentType, "text/plain")
 	}
-	return rules.Parse(a.Body, opts)
+	return opts
 }
 
 // prepare completes s for the memory of a Cache. It is called before other goroutines see s.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"iter"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -11,6 +12,30 @@ import (
 // maxLine is the number of bytes of a line that are read; the rest of the line is ignored. It is Google's limit
 // rounded to a power of two, and eight times the longest URL that browsers are known to send.
 const maxLine = 16 << 10
+
+// Lines returns the lines of a robots.txt file with their numbers, as Parse reads them with the same Options: in UTF-8,
+// without a byte order mark, split at CR, LF and CRLF (RFC 9309 section 2.2), and the first bytes of a line that is
+// longer than the dialect reads. A line is valid until the next one.
+func Lines(body []byte, opts Options) iter.Seq2[int, []byte] {
+	return func(yield func(int, []byte) bool) {
+		lines, _ := opts.lines(body)
+		for lines.next() && yield(lines.number, lines.line) {
+		}
+	}
+}
+
+// lines returns a reader of the lines of body, and whether it omits any.
+func (o Options) lines(body []byte) (lines lineReader, truncated bool) {
+	s := o.Dialect.switches()
+	text, truncated := readableIn(body, o.maxSize(), o.decode)
+	switch {
+	case s.partialMark && !marked(body):
+		text = withoutPartialMark(text)
+	case s.keys == keysLenient:
+		text = withoutStrayBytes(text)
+	}
+	return lineReader{rest: text, max: s.maxLine}, truncated
+}
 
 // readable returns the lines of body that end within its first size bytes, in UTF-8, and whether it omits any. It also
 // reads the next byte, which may be the end of the last line.

@@ -135,18 +135,10 @@ func Allowed(body []byte, userAgent, url string) bool {
 // If a file may be longer than Options.MaxSize, give Parse at least one byte more. Then Ruleset.Truncated reports it,
 // and the last line is read whole or not at all.
 func Parse(body []byte, opts Options) *Ruleset {
-	s := opts.Dialect.switches()
-	text, truncated := readableIn(body, opts.maxSize(), opts.decode)
-	switch {
-	case s.partialMark && !marked(body):
-		text = withoutPartialMark(text)
-	case s.keys == keysLenient:
-		text = withoutStrayBytes(text)
-	}
 	p := parsers.Get().(*parser)
 	defer parsers.Put(p)
 	p.reset(opts.Dialect, opts.RobotsURL)
-	lines := lineReader{rest: text, max: s.maxLine}
+	lines, truncated := opts.lines(body)
 	for lines.next() {
 		p.line(lines.number, lines.line)
 	}

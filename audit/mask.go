@@ -31,12 +31,13 @@ type char struct {
 // apply returns s without the values of credentials. It searches each level of encoding separately, since values are
 // often URLs with their own queries.
 func (m mask) apply(s string) string {
-	if !strings.ContainsAny(s, "=@%") {
-		return s // it has no values and no userinfo
+	if !strings.ContainsAny(s, "=@%\"'") {
+		return s // it has no values, no userinfo and no JSON
 	}
 	chars, deep := decode(s)
 	for depth := range deep + 1 {
 		m.hideValues(chars, depth)
+		hideJSON(chars, depth)
 		hideUserinfo(chars, m.ends+"?/", depth)
 	}
 	return shown(s, chars)

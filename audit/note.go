@@ -35,6 +35,9 @@ func (r *Record) SetDecision(d policy.Decision, snap *robots.Snapshot) {
 		r.Deviation = "max_crawl_delay"
 	}
 	r.Usage = d.Usage
+	if strings.Contains(r.Usage, "license=") { // it is the only preference with a URL
+		r.Usage = QueryMask.Text(r.Usage)
+	}
 	r.Evidence.Robots = snap
 	if snap != nil {
 		r.RobotsSHA256, r.RobotsStatus = snap.SHA256, snap.Status

@@ -50,6 +50,15 @@ func TestLaneAndRelease(t *testing.T) {
 	}
 }
 
+// The URL of a license has no credentials.
+func TestLicenseWithCredentials(t *testing.T) {
+	var r audit.Record
+	r.SetDecision(policy.Decision{Usage: "robots.txt: license=https://u:s3cr3t@a.example/terms?token=s3cr3t&v=1 search=y"}, nil)
+	if want := "robots.txt: license=https://***@a.example/terms?token=***&v=1 search=y"; r.Usage != want {
+		t.Errorf("usage %q, want %q", r.Usage, want)
+	}
+}
+
 // Only allow has no reason.
 func TestDecisionWithoutReason(t *testing.T) {
 	for _, outcome := range append([]policy.Outcome{""}, policy.Outcomes...) {

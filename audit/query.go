@@ -18,8 +18,8 @@ const (
 )
 
 // Apply returns the part of a raw query to keep. QueryMask keeps all names, and all values except those of credentials,
-// since rules match queries and an auditor must be able to verify that. It also searches URLs in values, however many
-// times they are encoded, and removes their userinfo.
+// since rules match queries and an auditor must be able to verify that. It also searches URLs and JSON in values,
+// however many times they are encoded, and removes the userinfo of URLs.
 func (m QueryMode) Apply(query string) string {
 	switch m {
 	case QueryKeep:
@@ -46,12 +46,13 @@ func (m QueryMode) Path(path string) string {
 	return pathMask.apply(path)
 }
 
-// Text returns the part of a text such as a User-Agent to keep, as Path does.
+// Text returns the part of a text such as a User-Agent to keep, as Path does. It also removes credentials after the name
+// of their scheme, as in "Bearer x", and JSON Web Tokens.
 func (m QueryMode) Text(text string) string {
 	if m == QueryKeep {
 		return text
 	}
-	return textMask.apply(text)
+	return maskWords(textMask.apply(text))
 }
 
 // MaskedURLs returns urls, such as the redirects of a robots.txt, without credentials.

@@ -8,8 +8,8 @@
 // Each Record is begun once, before anything is sent or answered, and ended once. If records cannot be written, Begin
 // returns an error, so that the caller refuses the request instead of sending it unrecorded.
 //
-// Records contain no secrets: no userinfo, no header except User-Agent, and with QueryMask no values with names like
-// credentials in query, path and User-Agent. The package makes no decisions.
+// Records contain no secrets: no userinfo, no header except User-Agent and Robotsproxy-Tag, and with QueryMask no values
+// with names like credentials in query, path and texts. The package makes no decisions.
 package audit
 
 import (

@@ -67,7 +67,7 @@ func (s *Server) newExchange(w http.ResponseWriter, r *http.Request, t *tunnel) 
 	ex.rec = audit.Record{
 		ID: s.ids.Next(now), Time: now, Via: via, Method: cut(r.Method, 64),
 		ClientAddr: ex.settings.ClientAddr.Apply(r.RemoteAddr), UserAgent: ex.settings.Query.Text(cut(r.UserAgent(), 1024)),
-		Tag: cut(r.Header.Get(fields.OwnPrefix+"Tag"), 256),
+		Tag: ex.settings.Query.Text(cut(r.Header.Get(fields.OwnPrefix+"Tag"), 256)),
 	}
 	ex.rec.Agent = s.agents.label(ex.rec.UserAgent)
 	if t != nil && ex.rec.Agent == "" {

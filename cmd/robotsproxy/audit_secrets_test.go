@@ -35,16 +35,21 @@ var secretForms = []string{
 // redirectTarget is the target to which a robots.txt redirects.
 const redirectTarget = "/moved;jsessionid=s3cr3t/robots.txt?token=s3cr3t"
 
+// licenseLine is a line of a robots.txt. The file is public, and is kept and shown byte by byte as evidence. The preference
+// that records take from it must hold no credentials.
+const licenseLine = "License: https://u:s3cr3t@a.example/terms?token=s3cr3t"
+
 // hostileTargets have credentials, nested and encoded, and texts that a terminal, a page or a spreadsheet acts on.
 var hostileTargets = []string{
 	"/x?token=s3cr3t", "/x?next=https%3A%2F%2Fu%3As3cr3t%40a%2F", "/x?next=%252Fa%253Ftoken%253Ds3cr3t", "/x;jsessionid=s3cr3t/y",
 	"/go/https%3A%2F%2Fb%2F%3Ftoken%3Ds3cr3t", "/private/?sig=s3cr3t", "/x?X-Amz-Signature=s3cr3t", "/x#token=s3cr3t",
+	"/x?f=%7B%22token%22%3A%22s3cr3t%22%7D", `/x?f={"user":{"token":["s3cr3t"]}}`, "/x?f=%7B%22a%22%3A%22%7B%5C%22token%5C%22%3A%5C%22s3cr3t%5C%22%7D%22%7D",
 	"/=1+1", "/%1b[31m", "/%1B%5D0;title%07", "/%E2%80%AEtxt", "/<script>alert(1)</script>", "/%3Cscript%3E", "/%ff%fe", "/private/=cmd", "/?=1&@x", "/a,b\"c",
 }
 
 // hostileAgents are values of User-Agent.
 var hostileAgents = []string{
-	"NewsBot (+https://u:s3cr3t@a/?token=s3cr3t)", "=HYPERLINK(\"http://x\")", "+1", "-2", "@SUM(1)", "Bot\u202e", "Bot\xff\xfe", "<script>alert(1)</script>",
+	"NewsBot (+https://u:s3cr3t@a/?token=s3cr3t)", "NewsBot/1.0 Bearer s3cr3t", "NewsBot/1.0 (Basic dTpzM2NyM3Q=)", "NewsBot/1.0 token: s3cr3t", "=HYPERLINK(\"http://x\")", "+1", "-2", "@SUM(1)", "Bot\u202e", "Bot\xff\xfe", "<script>alert(1)</script>",
 	"\t=1", strings.Repeat("A", 60<<10),
 }
 
@@ -86,12 +91,18 @@ func takesFormat(t *testing.T, line string) bool {
 func TestSecretsOfAudit(t *testing.T) {
 	long(t)
 	site := robotstest.New(t)
-	site.SetRobots("a.example", robotstest.Robots{Body: "# " + hostileTexts[0] + "\nUser-agent: *\nDisallow: /private/\nDisallow: /closed" + hostileTexts[0] + "\nCrawl-delay: 0.001\n"})
+	site.SetRobots("a.example", robotstest.Robots{Body: "# " + hostileTexts[0] + "\nUser-agent: *\nDisallow: /private/\nDisallow: /closed" + hostileTexts[0] + "\nCrawl-delay: 0.001\n" +
+		strings.Repeat("#\n", 10) + licenseLine + "\n"})
+	site.SetPage("a.example", "/terms", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Link", "<https://u:s3cr3t@a.example/terms?token=s3cr3t>; rel=license")
+		w.Header().Set("Tdm-Policy", "https://u:s3cr3t@a.example/terms?token=s3cr3t")
+	})
 	site.SetRobots("b.example", robotstest.Robots{Redirect: redirectTarget})
 	s := startSite(t, site, "\n  resolve: {a.example: 127.0.0.1, b.example: 127.0.0.1}\nlog: {level: debug}\nmode: report\nclients: [{name: '=news', cidr: [127.0.0.0/8], mode: enforce}]\n")
-	crawlWithSecrets(t, s, site)
+	answers := crawlWithSecrets(t, s, site)
 	search := func(what string, data []byte, text bool) {
 		t.Helper()
+		data = bytes.ReplaceAll(data, []byte(licenseLine), nil)
 		for _, form := range secretForms {
 			if i := bytes.Index(data, []byte(form)); i >= 0 {
 				t.Errorf("%s has a secret: %q", what, data[max(0, i-60):min(len(data), i+60)])
@@ -101,7 +112,10 @@ func TestSecretsOfAudit(t *testing.T) {
 			t.Errorf("%s has %s: %.2000q", what, bad, data)
 		}
 	}
-	for _, path := range []string{"/metrics", "/api/v1/status", "/api/v1/cache"} {
+	for what, answer := range answers {
+		search(what, answer, true)
+	}
+	for _, path := range []string{"/metrics", "/api/v1/status", "/api/v1/cache", "/api/v1/hosts"} {
 		search(path, s.adminGet(t, path), true)
 	}
 	id := s.idOf(t, "--decision", "deny", "--reason", "robots")
@@ -114,6 +128,15 @@ func TestSecretsOfAudit(t *testing.T) {
 		search(question, answer, true)
 		if strings.Contains(question, "format=csv") {
 			noFormulas(t, question, answer)
+		}
+	}
+	for _, path := range []string{
+		"/", "/decisions", "/decisions?decision=deny", "/decisions/" + id, "/decisions/" + moved, "/hosts", "/hosts/a.example", "/hosts/b.example", "/clients", "/settings",
+	} {
+		page := s.adminGet(t, path)
+		search(path, page, false)
+		if bytes.Contains(page, []byte("<script>alert")) {
+			t.Errorf("%s has a script of a client", path)
 		}
 	}
 	answer := func(line, format string) {
@@ -172,14 +195,18 @@ func TestSecretsOfAudit(t *testing.T) {
 	})
 }
 
-// crawlWithSecrets sends requests that hold planted in many places.
-func crawlWithSecrets(t *testing.T, s *server, site *robotstest.Site) {
+// crawlWithSecrets sends requests that hold planted in many places. It returns the refusals that it has received, by
+// their names.
+func crawlWithSecrets(t *testing.T, s *server, site *robotstest.Site) map[string][]byte {
 	host := fmt.Sprintf("a.example:%d", site.Port())
 	basic := base64.StdEncoding.EncodeToString([]byte("u:" + planted))
-	send := func(target, agent string) {
+	accept, tags := "*/*", []string{"Bearer s3cr3t", "night token=s3cr3t", "https://u:s3cr3t@a/", "token: s3cr3t"}
+	send := func(target, agent string) string {
 		t.Helper()
-		s.exchange(t, fmt.Sprintf("GET %s HTTP/1.1\r\nHost: %s\r\nReferer: http://%s/?token=s3cr3t\r\nUser-Agent: %s\r\nCookie: sid=s3cr3t\r\n"+
-			"Authorization: Bearer s3cr3t\r\nProxy-Authorization: Basic %s\r\nX-Api-Key: s3cr3t\r\nConnection: close\r\n\r\n", target, host, host, agent, basic), "")
+		tags = append(tags[1:], tags[0])
+		return s.exchange(t, fmt.Sprintf("GET %s HTTP/1.1\r\nHost: %s\r\nReferer: http://%s/?token=s3cr3t\r\nUser-Agent: %s\r\nCookie: sid=s3cr3t\r\nAccept: %s\r\n"+
+			"Authorization: Bearer s3cr3t\r\nProxy-Authorization: Basic %s\r\nX-Api-Key: s3cr3t\r\nRobotsproxy-Tag: %s\r\nConnection: close\r\n\r\n",
+			target, host, host, agent, accept, basic, tags[0]), "")
 	}
 	for _, target := range hostileTargets {
 		send("http://"+host+target, "NewsBot/1.0")
@@ -191,6 +218,18 @@ func crawlWithSecrets(t *testing.T, s *server, site *robotstest.Site) {
 	send("http://u:s3cr3t@"+host+"/x", "NewsBot/1.0")
 	send("http://"+host+"/%zz?token=s3cr3t", "NewsBot/1.0")
 	send("http:a.example/?token=s3cr3t", "NewsBot/1.0")
+	send("http://"+host+"/terms", "NewsBot/1.0")
+	answers := make(map[string][]byte)
+	for _, accept = range []string{"text/html", "application/json", "text/plain"} {
+		for _, agent := range hostileAgents[:4] {
+			answer := send("http://"+host+`/private/?token=s3cr3t&f={"token":"s3cr3t"}`, agent)
+			_, body, _ := strings.Cut(answer, "\r\n\r\n")
+			if !strings.HasPrefix(answer, "HTTP/1.1 403 ") || body == "" {
+				t.Errorf("%s: no refusal with a body: %.300q", accept, answer)
+			}
+			answers["the refusal as "+accept+" for "+agent] = []byte(body)
+		}
+	}
 	s.fetch(t, fmt.Sprintf("http://b.example:%d/private/x", site.Port()), "*/*")
 	if curl, err := exec.LookPath("curl"); err == nil {
 		cmd := exec.Command(curl, "-sk", "-o", "/dev/null", "-u", "u:s3cr3t", "-b", "sid=s3cr3t", "-x", "http://"+s.proxy, "-U", "u:s3cr3t",
@@ -199,6 +238,7 @@ func crawlWithSecrets(t *testing.T, s *server, site *robotstest.Site) {
 			t.Errorf("curl: %v: %s", err, out)
 		}
 	}
+	return answers
 }
 
 // idOf returns the id of the last record that some flags select, once it is stored.

@@ -1,0 +1,57 @@
+package audit
+
+import "strings"
+
+// schemes are words before credentials, as in Authorization (RFC 9110 section 11.4).
+var schemes = []string{"bearer", "basic", "token", "apikey"}
+
+// longToken is the length of a word that is a token after a scheme whatever its characters are.
+const longToken = 16
+
+// maskWords returns text without the words that are credentials: those after a scheme, and JSON Web Tokens (RFC 7519).
+func maskWords(text string) string {
+	var masked strings.Builder
+	previous, kept := "", 0
+	for begin := 0; begin < len(text); {
+		end := begin + wordLength(text[begin:])
+		word := text[begin:end]
+		if isToken(previous, word) {
+			masked.WriteString(text[kept:begin] + cutValue)
+			kept = end
+		}
+		if word != "" {
+			previous = word
+		}
+		begin = end + 1
+	}
+	if kept == 0 {
+		return text
+	}
+	return masked.String() + text[kept:]
+}
+
+// wordLength returns the length of the word that s begins with.
+func wordLength(s string) int {
+	if i := strings.IndexAny(s, " \t:=,;()<>\"'"); i >= 0 {
+		return i
+	}
+	return len(s)
+}
+
+// isToken reports whether word is a credential. After "Bearer" every word is one, and after the other schemes, which are
+// words of prose too, a long one or one with letters and digits.
+func isToken(previous, word string) bool {
+	if strings.HasPrefix(word, "eyJ") && strings.Count(word, ".") == 2 {
+		return true
+	}
+	for i, scheme := range schemes {
+		if word != "" && strings.EqualFold(previous, scheme) {
+			return i == 0 || len(word) >= longToken || hasLetter(word) && strings.ContainsAny(word, "0123456789")
+		}
+	}
+	return false
+}
+
+func hasLetter(s string) bool {
+	return strings.ContainsFunc(s, func(r rune) bool { return 'a' <= r|0x20 && r|0x20 <= 'z' })
+}

@@ -415,11 +415,11 @@ func (s *service) banner() string {
 	}
 	return fmt.Sprintf(`robotsproxy %s, mode %s
   proxy    %s://%s
-  admin    http://%s   /healthz /readyz /metrics /ca.pem /proxy.pac
+  admin    http://%s   (the dashboard; also /healthz /readyz /metrics /ca.pem /proxy.pac)
   CA       %s   (%s)
            SHA-256 %s
   records  %s
-  token    %s   (for the admin API)
+  token    %s   (for changes in the dashboard, and for the admin API)
 
 Send this shell's programs through it, or try one request:
 

@@ -238,12 +238,14 @@
     choose(link);
   });
   addEventListener("popstate", (e) => {
-    if (address() === here) drawer().close();
+    if (address() === here) { left = drawer().open; drawer().close(); }
     else if (e.state?.drawer && rows().length) open(rowOf(location.href), location.href);
     else location.reload();
   });
+  let left = false; // the history has closed the drawer; its event comes later, perhaps after another step
   const closed = () => {
-    if (address() !== here) history.back();
+    if (!left && address() !== here) history.back();
+    left = false;
     $(".chosen a.url")?.focus({ preventScroll: true });
   };
   const copy = async (button) => {

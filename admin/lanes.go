@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -37,7 +38,7 @@ type Lane struct {
 	Active        int            `json:"active"`        // requests in flight, now
 	Delay         float64        `json:"delay_seconds"` // least gap between two requests, without pauses
 	DelaySource   string         `json:"delay_source,omitempty"`
-	NextSlot      time.Time      `json:"next_slot,omitzero"` // predicted start of the first request that waits, or of a new one
+	NextSlot      time.Time      `json:"next_slot,omitzero"` // predicted start of the next request
 	PausedUntil   time.Time      `json:"paused_until,omitzero"`
 	PauseSource   string         `json:"pause_source,omitempty"` // backoff or retry-after
 	Interventions []Intervention `json:"interventions"`
@@ -80,6 +81,9 @@ var laneOrders = map[string]func(a, b *Lane) int{
 	"last":      func(a, b *Lane) int { return b.Last.Compare(a.Last) },
 }
 
+// LaneOrders returns the names of the orders of a LaneList.
+func LaneOrders() []string { return slices.Sorted(maps.Keys(laneOrders)) }
+
 // laneQuestion selects lanes.
 type laneQuestion struct {
 	window        time.Duration
@@ -88,21 +92,18 @@ type laneQuestion struct {
 	limit, offset int
 }
 
+var laneParams = []string{"window", "host", "sort", "limit", "offset"}
+
 func newLaneQuestion(params url.Values) (q laneQuestion, err error) {
 	for name := range params {
-		if _, err := auditquery.Listed("parameter", []string{name}, []string{"window", "host", "sort", "limit", "offset"}); err != nil {
+		if _, err := auditquery.Listed("parameter", []string{name}, laneParams); err != nil {
 			return q, err
 		}
 	}
 	q.search = strings.ToLower(strings.TrimSpace(params.Get("host")))
 	sort := cmp.Or(params.Get("sort"), "requests")
 	if q.order = laneOrders[sort]; q.order == nil {
-		orders := make([]string, 0, len(laneOrders))
-		for name := range laneOrders {
-			orders = append(orders, name)
-		}
-		slices.Sort(orders)
-		_, err := auditquery.Listed("sort", []string{sort}, orders)
+		_, err := auditquery.Listed("sort", []string{sort}, LaneOrders())
 		return q, err
 	}
 	q.window = MaxWindow
@@ -154,7 +155,8 @@ func (h *Handler) listLanes(r *http.Request) (any, error) {
 	for i := range list.Hosts {
 		l := &list.Hosts[i]
 		l.WaitedSeconds = l.Waited.Seconds()
-		l.Interventions = shown(slices.DeleteFunc(slices.Clone(inForce), func(i policy.Intervention) bool { return !policy.MatchHost(i.Host, l.Host) }))
+		others := func(i policy.Intervention) bool { return !policy.MatchHost(i.Host, l.Host) }
+		l.Interventions = shown(slices.DeleteFunc(slices.Clone(inForce), others))
 		if l.Robots, err = h.robotsOf(r, l.Origin); err != nil {
 			return nil, err
 		}

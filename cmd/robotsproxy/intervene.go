@@ -257,7 +257,11 @@ func (c *intervening) showChange(r apiRequest, done *admin.InterventionChange, t
 	if err := c.show(r, done, text); err != nil {
 		return err
 	}
-	n := done.Instances
+	return unconfirmed(done.Instances)
+}
+
+// unconfirmed returns an error that names the instances on which a change may not be in force, or nil.
+func unconfirmed(n admin.InstanceCount) error {
 	switch {
 	case len(n.Missing) == 0 && n.Error == "":
 		return nil

@@ -52,8 +52,8 @@ func (l lanes) setPace(lane *admin.Lane, v ratelimit.View, delay time.Duration, 
 	lane.Delay, lane.DelaySource = delay.Seconds(), source
 	lane.Waiting, lane.Active = v.Waiting, v.InFlight
 	lane.PausedUntil, lane.PauseSource = v.PausedUntil.UTC(), string(v.PauseSource)
-	next := v.Start
-	if v.Waiting == 0 && delay > 0 && !v.Last.IsZero() {
+	next := v.Start // as it was predicted when that request came
+	if delay > 0 && !v.Last.IsZero() {
 		next = v.Last.Add(delay)
 		if v.InFlight > 0 {
 			next = next.Add(v.Took)

@@ -15,6 +15,7 @@
 //	                                   the robots.txt files that a running proxy keeps
 //	robotsproxy healthcheck            exit with 0 if a running proxy is ready
 //	robotsproxy status                 the state of a running proxy, and its decisions since the start
+//	robotsproxy top                    watch its hosts: refusals, queues, pauses
 //	robotsproxy stop HOST|slow HOST DELAY|bypass [HOST]|resume [HOST]|interventions
 //	                                   what a running proxy does with a host now, with a reason and an end
 //	robotsproxy audit [list|top|summary|explain ID|would-deny]

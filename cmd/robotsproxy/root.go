@@ -54,7 +54,7 @@ func newRoot(std stdio) *cobra.Command {
 		newServe(std), newRun(std), newDemo(std), newEnv(std), newHealthcheck(std), newCheck(std), newLint(std),
 		newAudit(std), newCacheCommand(std), newCA(std),
 		newStop(std), newSlow(std), newBypass(std), newResume(std), newInterventions(std), newExemptCommand(std),
-		newStatus(std), newUpgrade(std), newValidate(std), newConfigCommand(std), newReload(std), newVersion(std),
+		newStatus(std), newTop(std), newUpgrade(std), newValidate(std), newConfigCommand(std), newReload(std), newVersion(std),
 	)
 	completeValues(root)
 	return root
@@ -118,8 +118,11 @@ func flagValues(command, flag string) (values []string) {
 		}
 	case "format":
 		values = []string{"text", "json"}
-		if command == "lint" {
+		switch command {
+		case "lint":
 			values = append(values, "sarif")
+		case "top":
+			values = words(topFormats)
 		}
 	case "shell":
 		values = clientenv.Shells()

@@ -26,7 +26,7 @@ var mayImport = map[string][]string{
 	"audit/seal":           {"audit", "internal/durable"},
 	"auth":                 {},
 	"certs":                {"origin", "internal/durable"},
-	"cmd/robotsproxy":      {".", "admin", "admin/dashboard", "audit", "audit/dossier", "audit/export", "audit/proof", "audit/seal", "auth", "certs", "config", "egress", "onboarding", "origin", "ownfetch", "policy", "proxy", "ratelimit", "ratelimit/redislease", "robots", "robots/fetch", "rules", "store", "internal/auditquery", "internal/auditview", "internal/clientenv", "internal/durable", "internal/hostset", "internal/requestlog", "internal/safetext", "internal/sampleweb", "internal/settings", "internal/systemd", "internal/watch"},
+	"cmd/robotsproxy":      {".", "admin", "admin/dashboard", "audit", "audit/dossier", "audit/export", "audit/proof", "audit/seal", "auth", "certs", "config", "egress", "onboarding", "origin", "ownfetch", "policy", "proxy", "ratelimit", "ratelimit/redislease", "robots", "robots/fetch", "rules", "store", "internal/auditquery", "internal/auditview", "internal/clientenv", "internal/durable", "internal/hostset", "internal/requestlog", "internal/safetext", "internal/sampleweb", "internal/settings", "internal/systemd", "internal/top", "internal/watch"},
 	".":                    {},
 	"config":               {".", "policy", "rules", "origin", "internal/settings"},
 	"egress":               {"origin"},
@@ -51,6 +51,7 @@ var mayImport = map[string][]string{
 	"internal/settings":    {},
 	"internal/style":       {},
 	"internal/systemd":     {},
+	"internal/top":         {"admin", "policy", "internal/auditview", "internal/safetext"},
 	"internal/watch":       {},
 	"onboarding":           {"origin", "certs", "internal/style"},
 	"origin":               {},
@@ -68,6 +69,8 @@ var mayImport = map[string][]string{
 
 // owners lists the packages that may import an outside module. Most modules have one.
 var owners = map[string][]string{
+	"charm.land/bubbletea":                {"internal/top"},
+	"charm.land/lipgloss":                 {"internal/top"},
 	"code.dny.dev/ssrf":                   {"egress"},
 	"github.com/coreos/go-systemd":        {"internal/systemd"},
 	"github.com/dgraph-io/ristretto":      {"robots"},
@@ -103,6 +106,7 @@ var owners = map[string][]string{
 	"github.com/chromedp/cdproto":         {"internal/browsertest"},
 	"github.com/chromedp/chromedp":        {"internal/browsertest"},
 	"github.com/rogpeppe/go-internal":     {"audit/proof"},
+	"github.com/creack/pty":               {},
 	"github.com/google/go-cmp":            {},
 	"github.com/santhosh-tekuri":          {},
 	"go.uber.org/goleak":                  {},

@@ -59,7 +59,6 @@ type page struct {
 	CSS     template.CSS
 	Scheme  string // of the proxy's URL
 	Proxy   string // its address
-	Here    []Step // on the proxy's machine
 	Clients []Client
 	Try     string // a line that shows whether it works
 	CAs     []certificate
@@ -69,13 +68,6 @@ type certificate struct {
 	Name, SHA256 string
 	From         string // when it begins to sign; empty if it does
 	End          string
-}
-
-// here are the commands on the machine of the proxy.
-var here = []Step{
-	{"For one program, with a summary at the end:", "robotsproxy run -- COMMAND"},
-	{"For this shell and the programs that it starts:", `eval "$(robotsproxy env)"`},
-	{"For browsers, and programs that use the trust store of the system:", "robotsproxy ca install"},
 }
 
 //go:embed page.html
@@ -97,7 +89,7 @@ func serveScript(w http.ResponseWriter, _ *http.Request) {
 // servePage writes the set-up page of the proxy with the URL scheme://address.
 func servePage(w http.ResponseWriter, scheme, address string, ca *certs.Authority) {
 	p := page{
-		CSS: style.CSS, Scheme: scheme, Proxy: address, Here: here, Clients: Clients(scheme, address),
+		CSS: style.CSS, Scheme: scheme, Proxy: address, Clients: Clients(scheme, address),
 		Try: "curl -i --proxy " + scheme + "://" + address + " http://robots.proxy/",
 	}
 	var err error

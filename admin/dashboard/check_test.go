@@ -47,12 +47,12 @@ func TestCheck(t *testing.T) {
 	server := serve(t, Options{Judge: judged{policy: p, body: body}})
 	for question, want := range map[string][]string{
 		"url=a.example/private/x&agent=NewsBot": {
-			`class="outcome blocked">Blocked`, "NewsBot may not fetch /private/x on a.example: line 3", `<li data-n="3" class="hit">Disallow: /private/`, "in force", "robotstxt-rb",
+			`class="outcome blocked">Blocked`, "NewsBot may not fetch /private/x on a.example: line 3", `<li data-n="3" class="hit" id="hit">Disallow: /private/`, "in force", "robotstxt-rb",
 		},
 		"url=http://a.example/private/press/1&agent=NewsBot/2.1": {
-			`class="outcome on">Allowed`, `<li data-n="4" class="hit allow">`, "would wait 12 s", "4 s", "Disallow: /private/",
+			`class="outcome on">Allowed`, `<li data-n="4" class="hit allow" id="hit">`, "would wait 12 s", "4 s", "Disallow: /private/",
 		},
-		"url=http://a.example/x":                        {`class="outcome blocked">Blocked`, "A crawler that the file does not name", `<li data-n="7" class="hit">`},
+		"url=http://a.example/x":                        {`class="outcome blocked">Blocked`, "A crawler that the file does not name", `<li data-n="7" class="hit" id="hit">`},
 		"url=https://exempt.example/private&agent=News": {`class="outcome on">Exempt`, "exemption"},
 		"": {"Type a URL"},
 	} {
@@ -100,7 +100,7 @@ func TestLargeFile(t *testing.T) {
 	}
 	server := serve(t, Options{Judge: judged{policy: p, body: b.String()}})
 	_, page := get(t, server.URL+"/check?url=http://a.example/p10000/")
-	for _, text := range []string{`<li data-n="1">User-agent: *`, `class="gap"`, `<li data-n="10002" class="hit">Disallow: /p10000/`} {
+	for _, text := range []string{`<li data-n="1">User-agent: *`, `class="gap"`, `<li data-n="10002" class="hit" id="hit">Disallow: /p10000/`} {
 		if !strings.Contains(page, text) {
 			t.Errorf("the page does not contain %q", text)
 		}

@@ -21,7 +21,7 @@ func TestDecision(t *testing.T) {
 	for path, want := range map[string][]string{
 		refused: {
 			"NewsBot was refused /private/3 on a.example, because line 3 of its robots.txt disallows /private/.",
-			`<li data-n="3" class="hit">Disallow: /private/</li>`, `<li data-n="1" class="comment">`, newSnapshot().SHA256, refused,
+			`<li data-n="3" class="hit" id="hit">Disallow: /private/</li>`, `<li data-n="1" class="comment">`, newSnapshot().SHA256, refused,
 			`href="/hosts/a.example"`, `href="/check?url=http%3a%2f%2fa.example%2fprivate%2f3&amp;agent=NewsBot"`, `href="/decisions?agent=NewsBot"`,
 		},
 		strings.ToUpper(refused): {"line 3"},
@@ -64,7 +64,7 @@ func TestDecisionOfLargeFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, page := get(t, serve(t, Options{Records: records}).URL+"/decisions/"+r.ID.String())
-	for _, want := range []string{`<li data-n="400002" class="hit">Disallow`, `<li data-n="1">User-agent: *`, `<li data-n="399902">`, "The whole file"} {
+	for _, want := range []string{`<li data-n="400002" class="hit" id="hit">Disallow`, `<li data-n="1">User-agent: *`, `<li data-n="399902">`, "The whole file"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not contain %q", want)
 		}
@@ -132,5 +132,8 @@ func TestSurroundings(t *testing.T) {
 	lines := fileLines(bytes.Repeat([]byte("\n"), 5000), 0, 0, false, aroundHit)
 	if len(lines) > aroundHit+1 {
 		t.Errorf("%d lines of a file without a line that decided", len(lines))
+	}
+	if lines = fileLines(bytes.Repeat([]byte("\n"), 500_000), 0, 0, false, -1); len(lines) != maxLines+1 {
+		t.Errorf("%d lines of a file of 500,000, want %d", len(lines), maxLines+1)
 	}
 }

@@ -48,6 +48,15 @@ func TestDrawerInBrowser(t *testing.T) {
 	closed("")
 	tab.Do(chromedp.NavigateForward())
 	shown(second)
+	// Keys that are faster than the answers end at the last row.
+	tab.Do(chromedp.KeyEvent("j"), chromedp.KeyEvent("j"), chromedp.KeyEvent("j"), chromedp.KeyEvent("k"))
+	shown(ids[18].String())
+	tab.Do(chromedp.KeyEvent("k"), chromedp.KeyEvent("k"))
+	shown(second)
+	tab.Do(chromedp.KeyEvent("\x1b"))
+	closed(second)
+	tab.Do(chromedp.NavigateForward())
+	shown(second)
 	// Loaded again, the URL is a page of its own, from which the back button leads to the list.
 	tab.Do(chromedp.Reload())
 	tab.WaitFor("document.querySelector('main .hit') && !document.querySelector('#drawer').open")

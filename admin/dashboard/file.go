@@ -14,8 +14,13 @@ type line struct {
 	Class string // comment, hit, or "hit allow"
 }
 
-// maxLine bounds the text of a line, in bytes.
-const maxLine = 400
+// Hit reports whether l decided.
+func (l line) Hit() bool { return strings.HasPrefix(l.Class, "hit") }
+
+const (
+	maxLine  = 400    // bounds the text of a line, in bytes
+	maxLines = 20_000 // bounds the lines of a file: the limit of its bytes alone allows half a million
+)
 
 // fileLines returns the lines of a robots.txt, of which hit decided. If around is not negative, it returns only so many
 // lines before and after it, and the line group.
@@ -32,6 +37,9 @@ func fileLines(body []byte, hit, group int, allow bool, around int) (lines []lin
 			continue
 		}
 		left = false
+		if len(lines) == maxLines {
+			return append(lines, line{})
+		}
 		l := line{N: n, Text: safetext.Text(strings.ReplaceAll(cutBytes(text, maxLine), "\t", "    "))}
 		switch {
 		case n == hit && allow:

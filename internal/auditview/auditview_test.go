@@ -172,6 +172,9 @@ func TestSentence(t *testing.T) {
 		"A client was allowed /private/x?a=1 on a.example:8443, because line 4 of its robots.txt allows /private/x.": func(r *audit.Record) {
 			r.Agent, r.Query, r.Port, r.Decision, r.Reason, r.RuleLine, r.Rule = "", "a=1", 8443, policy.Allow, "", 4, "Allow: /private/x"
 		},
+		"The proxy was allowed /robots.txt on a.example.": func(r *audit.Record) {
+			r.Via, r.Path, r.Decision, r.Reason, r.RuleLine, r.Rule, r.RobotsState = audit.Robots, "/robots.txt", policy.Allow, "", 0, "", ""
+		},
 		"NewsBot was allowed a tunnel to a.example:443, because its robots.txt is empty, which disallows nothing.": func(r *audit.Record) {
 			r.Via, r.Decision, r.Reason, r.RuleLine, r.Rule, r.RobotsState = audit.Tunnel, policy.Allow, "", 0, "", "empty"
 		},

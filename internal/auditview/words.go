@@ -111,7 +111,10 @@ func (e *Explanation) Sentence() string {
 		clause = "did not get a complete answer for %s"
 	}
 	who := Crawler(r)
-	if who == "-" {
+	switch {
+	case r.Via == audit.Robots:
+		who = "The proxy"
+	case who == "-":
 		who = "A client"
 	}
 	s := who + " " + fmt.Sprintf(clause, Cut(wanted(r), maxWanted))

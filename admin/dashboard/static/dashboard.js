@@ -203,20 +203,27 @@
 
   // The drawer shows the request of a row. Its URL is that of the request, as a page of its own.
   const address = () => location.pathname + location.search;
-  const here = address();
+  const here = address(); // of the page below the drawer
+  let at = here;
+  let loading;
   const drawer = () => $("#drawer");
-  const open = async (link, url = link.href) => {
-    const box = drawer();
+  const open = async (url, link) => {
     $(".chosen")?.classList.remove("chosen");
     link?.closest("tr").classList.add("chosen");
+    loading?.abort();
+    loading = new AbortController();
     try {
-      await htmx.ajax("GET", url, { target: "#details", swap: "innerHTML" });
-    } catch {
-      return location.assign(url);
+      const response = await fetch(url, { headers: { "HX-Request": "true" }, signal: loading.signal });
+      if (response.status === 401) return location.reload();
+      $("#details").innerHTML = await response.text();
+    } catch (e) {
+      if (e.name !== "AbortError") location.reload();
+      return;
     }
-    if (!box.open) box.showModal();
-    box.scrollTop = 0;
-    reveal(box);
+    localise($("#details"));
+    if (!drawer().open) drawer().showModal();
+    drawer().scrollTop = 0;
+    reveal(drawer());
   };
   // The line that decided is in the middle of its robots.txt.
   const reveal = (root) => {
@@ -226,27 +233,44 @@
   const rowOf = (url) => $$("main a.url").find((a) => a.href === url);
   const choose = (link) => {
     link.focus({ preventScroll: true });
-    history[drawer().open ? "replaceState" : "pushState"]({ drawer: true }, "", link.href);
-    open(link);
+    history[at === here ? "pushState" : "replaceState"]({ drawer: true }, "", link.href);
+    at = address();
+    open(link.href, link);
   };
   addEventListener("click", (e) => {
     if (e.defaultPrevented || e.button || e.ctrlKey || e.metaKey || e.shiftKey || e.altKey) return;
-    const other = e.target.closest("a, button, input, summary");
-    const link = other ? other.closest("a.url") : String(getSelection()) ? null : $("a.url", e.target.closest("main tr") ?? drawer());
+    const row = e.target.closest("main tr[data-id]");
+    if (!row || e.target.closest("a, button")?.matches(":not(.url)") || String(getSelection())) return;
+    const link = $("a.url", row);
     if (!link) return;
     e.preventDefault();
     choose(link);
   });
+  // The drawer closes when the browser is back at the page below: then URL and drawer agree at every moment.
+  let leaving = false, hiding = 0;
+  const leave = () => {
+    if (leaving) return;
+    leaving = true;
+    history.back();
+  };
+  const hide = () => {
+    loading?.abort();
+    if (!drawer().open) return;
+    hiding++;
+    drawer().close();
+    $(".chosen a.url")?.focus({ preventScroll: true });
+  };
   addEventListener("popstate", (e) => {
-    if (address() === here) { left = drawer().open; drawer().close(); }
-    else if (e.state?.drawer && rows().length) open(rowOf(location.href), location.href);
+    leaving = false;
+    if (address() === at) return; // another part of the same page
+    at = address();
+    if (at === here) hide();
+    else if (e.state?.drawer && rows().length) open(location.href, rowOf(location.href));
     else location.reload();
   });
-  let left = false; // the history has closed the drawer; its event comes later, perhaps after another step
   const closed = () => {
-    if (!left && address() !== here) history.back();
-    left = false;
-    $(".chosen a.url")?.focus({ preventScroll: true });
+    if (hiding) hiding--;
+    else leave(); // some browsers close a dialog at the second Esc without a question
   };
   const copy = async (button) => {
     const text = button.closest("section").querySelector(".snippet");
@@ -284,7 +308,7 @@
   ["/", "/decisions", "/hosts", "/check", "/clients", "/settings"].forEach((path, i) => { keys[i + 1] = () => { location.href = path; }; });
   addEventListener("keydown", (e) => {
     if (e.ctrlKey || e.metaKey || e.altKey || e.target.closest("input, textarea, select, #keys")) return;
-    if (drawer().open && !"jk".includes(e.key)) return;
+    if (leaving || drawer().open && !"jk".includes(e.key)) return;
     const act = keys[e.key];
     if (act) { e.preventDefault(); act(); }
   });
@@ -295,8 +319,9 @@
     listen();
     $("#pause").addEventListener("click", () => pause(!paused));
     $("#new")?.addEventListener("click", showNew);
+    drawer().addEventListener("cancel", (e) => { e.preventDefault(); leave(); });
     drawer().addEventListener("close", closed);
-    drawer().addEventListener("click", (e) => { if (e.target === drawer()) drawer().close(); });
+    drawer().addEventListener("click", (e) => { if (e.target === drawer() || e.target.closest(".close")) leave(); });
     reveal(document);
     document.addEventListener("htmx:after:swap", () => { localise(document); draw(); });
   });

@@ -7,7 +7,8 @@
 //	robotsproxy serve                  run the proxy, without a configuration on 127.0.0.1:3128
 //	eval "$(robotsproxy env)"          send the programs of this shell through it, HTTPS included
 //	robotsproxy run -- scrapy crawl news
-//	                                   run one program through its own proxy, with a summary at the end
+//	                                   run one program through its own proxy, with a summary at the end;
+//	                                   with --sealed, it has no other network
 //	robotsproxy check https://a.example/x -A NewsBot
 //	                                   check whether NewsBot may fetch a URL, and which line of robots.txt decides
 //	robotsproxy lint FILE|URL|-        find likely mistakes in a robots.txt

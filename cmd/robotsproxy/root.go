@@ -55,6 +55,7 @@ func newRoot(std stdio) *cobra.Command {
 		newAudit(std), newCacheCommand(std), newCA(std),
 		newStop(std), newSlow(std), newBypass(std), newResume(std), newInterventions(std), newExemptCommand(std),
 		newStatus(std), newTop(std), newUpgrade(std), newValidate(std), newConfigCommand(std), newReload(std), newVersion(std),
+		newSealedStage(),
 	)
 	completeValues(root)
 	return root

@@ -11,8 +11,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,13 +30,20 @@ prints, which also make it trust the CA. When it ends, a summary on standard err
 rules that blocked them, and the time waited. The exit status is that of the program.
 
 If the data directory belongs to another user, who runs "robotsproxy serve" with it, the program goes through that proxy
-instead, and there is no summary.`,
+instead, and there is no summary.
+
+With --sealed, the program cannot go past the proxy: it has no other network but a loopback interface of its own. It
+needs no privileges, but Linux with user namespaces. The program resolves no names; clients send names to the proxy.
+Servers of the machine at 127.0.0.1 are out of its reach. Files, and sockets in the file system such as that of Docker,
+are not.`,
 		Example: `  robotsproxy run -- scrapy crawl news
-  robotsproxy run --mode report -- wget --mirror https://a.example/`,
+  robotsproxy run --mode report -- wget --mirror https://a.example/
+  robotsproxy run --sealed -- node crawl.js`,
 		Args: cobra.ArbitraryArgs,
 	}
 	cmd.Flags().SetInterspersed(false) // flags after the name of the command belong to the command
 	settings := configFlags(cmd, "mode")
+	isSealed := cmd.Flags().Bool("sealed", false, "give the program no network but the proxy (Linux)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return usage(errors.New("run needs a command: robotsproxy run -- COMMAND [ARG...]"))
@@ -54,36 +59,46 @@ instead, and there is no summary.`,
 		if settings.file != "" {
 			list += " --config " + clientenv.Quote(settings.file)
 		}
-		return runChild(cmd.Context(), cfg, std, args, list)
+		return runChild(cmd.Context(), cfg, std, args, *isSealed, list)
 	}
 	return cmd
 }
 
 // runChild runs args through a private proxy. Its error carries the child's exit status. list is the command that lists
 // the proxy's records.
-func runChild(ctx context.Context, cfg *config.Config, std stdio, args []string, list string) error {
+func runChild(ctx context.Context, cfg *config.Config, std stdio, args []string, isSealed bool, list string) error {
 	path, err := findCommand(args[0])
 	if err != nil {
 		return err
 	}
+	child := newChild(ctx, std, path, args)
 	if isForeign(cfg) {
-		return runShared(ctx, cfg, std, path, args)
+		if isSealed {
+			return &exitError{exitFailed, fmt.Errorf("%w; run --sealed needs a proxy of its own: "+
+				"give it another folder with --data-dir", checkOwnData(cfg))}
+		}
+		return runShared(ctx, cfg, std, child)
+	}
+	if isSealed {
+		if err := child.seal(); err != nil {
+			return &exitError{exitFailed, err}
+		}
+		defer child.sealed.Close() // fails only after the program has ended
 	}
 	sum := newSummary()
-	sum.tag = "run-" + rand.Text()[:6]
+	sum.tag, sum.sealed = "run-"+rand.Text()[:6], isSealed
 	line := newLiveLine(std.err)
-	private, err := startPrivate(cfg, std, sum, line)
+	private, err := startPrivate(cfg, std, sum, line, child.listen)
 	if err != nil {
 		return &exitError{exitFailed, err}
 	}
-	child := newChild(ctx, std, path, args, private.env)
 	line.start(func() string { return private.statusText(sum) })
-	status := supervise(child)
+	status := child.supervise(private.env)
 	line.stop()
 	if err := private.stop(cfg.Grace); err != nil {
 		fmt.Fprintf(std.err, "robotsproxy: %s\n", safetext.Lines(err.Error()))
 	}
-	if child.ProcessState != nil { // the child was started
+	if child.started {
 		sum.report(std.err, args[0])
 		if requests, _ := sum.progress(); requests > 0 && cfg.Audit.Store != config.AuditNone {
 			fmt.Fprintf(std.err, "robotsproxy: %s --tag %s shows each request\n", list, sum.tag)
@@ -92,22 +107,13 @@ func runChild(ctx context.Context, cfg *config.Config, std stdio, args []string,
 	return status
 }
 
-// newChild returns the command at path with args, which has the variables env besides those of this process.
-func newChild(ctx context.Context, std stdio, path string, args []string, env []string) *exec.Cmd {
-	child := exec.CommandContext(ctx, path, args[1:]...)
-	child.Args[0] = args[0]
-	child.Stdin, child.Stdout, child.Stderr = std.in, std.out, std.err
-	child.Env = append(os.Environ(), env...)
-	return child
-}
-
 // isForeign reports whether the data folder belongs to another user, so that this one cannot run a proxy with it.
 func isForeign(cfg *config.Config) bool {
 	return durable.CheckOwner(cfg.DataDir) != nil || errors.Is(checkData(cfg), fs.ErrPermission)
 }
 
-// runShared runs args through the running proxy that has the data folder.
-func runShared(ctx context.Context, cfg *config.Config, std stdio, path string, args []string) error {
+// runShared runs child through the running proxy that has the data folder.
+func runShared(ctx context.Context, cfg *config.Config, std stdio, child *child) error {
 	running := runningCA(ctx, cfg)
 	if running == nil {
 		return &exitError{exitFailed, fmt.Errorf("%w; and no robotsproxy answers at %s or %s", checkOwnData(cfg),
@@ -123,8 +129,8 @@ func runShared(ctx context.Context, cfg *config.Config, std stdio, path string, 
 	}
 	fmt.Fprintf(std.err, "robotsproxy: %s runs through the proxy at %s, because the data folder %s belongs to another user; "+
 		"that proxy has its own mode and configuration\n",
-		args[0], cfg.Listen, cfg.DataDir)
-	return supervise(newChild(ctx, std, path, args, assignments(vars)))
+		child.name, cfg.Listen, cfg.DataDir)
+	return child.supervise(assignments(vars))
 }
 
 // findCommand returns the path of the command name. It runs before the proxy starts.
@@ -148,8 +154,10 @@ type privateProxy struct {
 	dir        string // of the wget configuration, which contains the proxy's port; other files are in the data directory
 }
 
-// startPrivate starts a proxy whose log is written through line.
-func startPrivate(cfg *config.Config, std stdio, sum *summary, line io.Writer) (_ *privateProxy, err error) {
+// startPrivate starts a proxy whose log is written through line, on the listener that listen returns.
+func startPrivate(
+	cfg *config.Config, std stdio, sum *summary, line io.Writer, listen func() (net.Listener, error),
+) (_ *privateProxy, err error) {
 	cfg.Log.Level = max(cfg.Log.Level, slog.LevelWarn) // to keep the child's output readable
 	// These are for the configured listener; only the child uses this one.
 	cfg.Clients, cfg.Auth, cfg.TLS, cfg.ProxyProtocol = nil, config.Auth{}, config.TLS{}, nil
@@ -166,7 +174,7 @@ func startPrivate(cfg *config.Config, std stdio, sum *summary, line io.Writer) (
 	if p.components, err = newComponents(cfg, log, observer{ended: sum.observe, tag: sum.tag}); err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := listen()
 	if err != nil {
 		return nil, fmt.Errorf("listening on a free port: %w", err)
 	}
@@ -215,56 +223,23 @@ func (p *privateProxy) close() (err error) {
 	return errors.Join(err, os.RemoveAll(p.dir))
 }
 
-// supervise runs child to its end and returns its exit status as an error, or nil for 0. The terminal sends an
-// interrupt to the child too, so supervise ignores it there, to end after the child. It forwards all other signals to
-// the child.
-func supervise(child *exec.Cmd) error {
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(signals)
-	if err := child.Start(); err != nil {
-		return &exitError{exitCannotRun, fmt.Errorf("%s cannot be run: %w", child.Args[0], err)}
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- child.Wait() }()
-	for {
-		select {
-		case s := <-signals:
-			if s == syscall.SIGTERM || !isTerminal(child.Stdin) {
-				_ = child.Process.Signal(s) // an error means that the child has just ended
-			}
-		case err := <-ended:
-			return childStatus(err)
-		}
-	}
-}
-
-// childStatus returns an exitError with the status of a child, or with 128 plus the number of the signal that killed
-// it, as shells do.
-func childStatus(err error) error {
-	var exit *exec.ExitError
-	switch {
-	case err == nil:
-		return nil
-	case !errors.As(err, &exit):
-		return &exitError{exitFailed, err}
-	}
-	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		return &exitError{code: 128 + int(status.Signal())}
-	}
-	return &exitError{code: exit.ExitCode()}
-}
-
 // noRequestsWarning returns the warning that command made no requests through the proxy. It may have bypassed the
-// proxy.
-func noRequestsWarning(command string) string {
+// proxy, unless it was sealed.
+func noRequestsWarning(command string, isSealed bool) string {
+	cause := "If it did fetch something, it does not heed HTTP_PROXY and HTTPS_PROXY. Give it the proxy itself:"
+	last := "On Linux, robotsproxy run --sealed lets no program go past the proxy."
+	if isSealed {
+		cause = "If its connections failed, it does not heed HTTP_PROXY and HTTPS_PROXY. Give it the proxy itself:"
+		last = "With --sealed, it had no other network, so it cannot have gone past the proxy."
+	}
 	return fmt.Sprintf(`
 robotsproxy: WARNING: not one request of %q came through the proxy: nothing was judged, paced or recorded.
-  If it did fetch something, it does not heed HTTP_PROXY and HTTPS_PROXY. Give it the proxy itself:
+  %s
     Node before 24     fetch heeds no variables: use undici's EnvHttpProxyAgent, or Node 24 with NODE_USE_ENV_PROXY=1
     Python aiohttp     ClientSession(trust_env=True)
     Chromium           --proxy-server="$HTTP_PROXY" (and let it trust our CA: robotsproxy ca install)
     anything else      its own proxy setting, with the value of $HTTP_PROXY
   Names of this machine (localhost, 127.0.0.1) never come through the proxy.
-`, command)
+  %s
+`, command, cause, last)
 }

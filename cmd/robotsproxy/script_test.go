@@ -76,13 +76,20 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// scriptCondition implements [missing:PROGRAM], which fails the test if all programs must be installed.
+// tryNamespaces returns an error if a process here gets no user and network namespace of its own.
+func tryNamespaces() error { return exec.Command("unshare", "--user", "--net", "true").Run() }
+
+// scriptCondition implements [missing:PROGRAM] and [missing:namespaces], which fail the test if all programs must be
+// installed.
 func scriptCondition(name string) (bool, error) {
 	program, ok := strings.CutPrefix(name, "missing:")
 	if !ok {
 		return false, fmt.Errorf("unknown condition %q", name)
 	}
 	_, err := exec.LookPath(program)
+	if program == "namespaces" {
+		err = tryNamespaces()
+	}
 	if err != nil && os.Getenv("CI") == "true" {
 		return false, fmt.Errorf("%s is not here, and CI needs it", program)
 	}

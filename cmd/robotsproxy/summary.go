@@ -18,6 +18,7 @@ import (
 // summary counts the outcomes of a child's requests, and reports them after its end.
 type summary struct {
 	tag      string     // of the records
+	sealed   bool       // the child had no other way than the proxy
 	mu       sync.Mutex // guards the fields below
 	requests int
 	outcomes map[policy.Outcome]int
@@ -101,7 +102,7 @@ func (s *summary) report(w io.Writer, command string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.requests == 0 {
-		fmt.Fprint(w, noRequestsWarning(command))
+		fmt.Fprint(w, noRequestsWarning(command, s.sealed))
 		return
 	}
 	refused := s.outcomes[policy.Deny] + s.outcomes[policy.Throttle] + s.outcomes[policy.Error]

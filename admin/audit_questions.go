@@ -151,7 +151,7 @@ func timeline(q *auditQuestion) error {
 	if points == nil {
 		points = []audit.Point{}
 	}
-	writeJSON(q.out, Timeline{q.filter.Since, q.filter.Until, step.Seconds(), points})
+	writeJSON(q.out, Timeline{q.filter.Since, q.filter.Until, inSeconds(step), points})
 	return nil
 }
 

@@ -93,7 +93,7 @@ func (h *Handler) listInterventions(*http.Request) (any, error) {
 func shown(all []policy.Intervention) []Intervention {
 	list := []Intervention{}
 	for _, i := range all {
-		list = append(list, Intervention{i.Kind, i.Host, i.Delay.Seconds(), i.Reason, i.By, i.Since, i.Until})
+		list = append(list, Intervention{i.Kind, i.Host, inSeconds(i.Delay), i.Reason, i.By, i.Since, i.Until})
 	}
 	slices.SortStableFunc(list, func(a, b Intervention) int { return cmp.Compare(a.Host, b.Host) })
 	return list

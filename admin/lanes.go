@@ -144,7 +144,7 @@ func (h *Handler) listLanes(r *http.Request) (any, error) {
 	all := h.options.Lanes.Lanes(q.window)
 	all = slices.DeleteFunc(all, func(l Lane) bool { return !strings.Contains(l.Host, q.search) })
 	slices.SortFunc(all, func(a, b Lane) int { return cmp.Or(q.order(&a, &b), cmp.Compare(a.Host, b.Host)) })
-	list := LaneList{Window: q.window.Seconds(), Rate: h.options.Lanes.Rate(), Total: total(all)}
+	list := LaneList{Window: inSeconds(q.window), Rate: h.options.Lanes.Rate(), Total: total(all)}
 	first := min(q.offset, len(all))
 	end := min(first+q.limit, len(all))
 	list.Hosts, list.More = append([]Lane{}, all[first:end]...), end < len(all)
@@ -154,7 +154,7 @@ func (h *Handler) listLanes(r *http.Request) (any, error) {
 	}
 	for i := range list.Hosts {
 		l := &list.Hosts[i]
-		l.WaitedSeconds = l.Waited.Seconds()
+		l.WaitedSeconds = inSeconds(l.Waited)
 		others := func(i policy.Intervention) bool { return !policy.MatchHost(i.Host, l.Host) }
 		l.Interventions = shown(slices.DeleteFunc(slices.Clone(inForce), others))
 		if l.Robots, err = h.robotsOf(r, l.Origin); err != nil {
@@ -171,7 +171,7 @@ func total(lanes []Lane) (t LaneTotal) {
 			t.Paused++
 		}
 	}
-	t.Hosts, t.WaitedSeconds = len(lanes), t.Waited.Seconds()
+	t.Hosts, t.WaitedSeconds = len(lanes), inSeconds(t.Waited)
 	return t
 }
 
@@ -194,3 +194,6 @@ func (h *Handler) robotsOf(r *http.Request, o origin.Origin) (*File, error) {
 	}
 	return &f, nil
 }
+
+// inSeconds returns d in seconds as a decimal number reads: 1.128, for which d.Seconds() is 1.1280000000000001.
+func inSeconds(d time.Duration) float64 { return float64(d) / float64(time.Second) }

@@ -22,7 +22,7 @@ func testLanes(o origin.Origin) []Lane {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	return []Lane{
 		{
-			Host: o.Host(), Origin: o, HostCounts: HostCounts{Requests: 5, Blocked: 2, Delayed: 1, Waited: 1500 * time.Millisecond, Bytes: 9},
+			Host: o.Host(), Origin: o, HostCounts: HostCounts{Requests: 5, Blocked: 2, Delayed: 1, Waited: 1128 * time.Millisecond, Bytes: 9},
 			Last: now, Waiting: 3, Active: 1, Delay: 2, DelaySource: "crawl-delay", NextSlot: now.Add(time.Second),
 		},
 		{Host: "b.example", HostCounts: HostCounts{Requests: 7, Failed: 1}, PausedUntil: now.Add(time.Minute), PauseSource: "backoff"},
@@ -50,11 +50,11 @@ func TestListLanes(t *testing.T) {
 	if len(all.Hosts) != 2 || all.Hosts[0].Host != "b.example" || all.More || all.Rate != 1.5 || all.Window != 3600 {
 		t.Errorf("without parameters: %s", text)
 	}
-	if total := all.Total; total.Hosts != 2 || total.Requests != 12 || total.Paused != 1 || total.WaitedSeconds != 1.5 {
+	if total := all.Total; total.Hosts != 2 || total.Requests != 12 || total.Paused != 1 || total.WaitedSeconds != 1.128 {
 		t.Errorf("the total is %+v", total)
 	}
 	a := all.Hosts[1]
-	if a.WaitedSeconds != 1.5 || a.Waiting != 3 || a.Robots == nil || a.Robots.State != "found" || len(a.Interventions) != 1 || a.Interventions[0].Reason != "r" {
+	if a.WaitedSeconds != 1.128 || a.Waiting != 3 || a.Robots == nil || a.Robots.State != "found" || len(a.Interventions) != 1 || a.Interventions[0].Reason != "r" {
 		t.Errorf("a.example is %+v", a)
 	}
 	if b := all.Hosts[0]; b.Robots != nil || len(b.Interventions) != 0 || !b.Last.IsZero() {

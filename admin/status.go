@@ -55,7 +55,7 @@ func (h *Handler) statusAt(now time.Time) (*Status, error) {
 		Version: h.options.Version,
 		PID:     os.Getpid(),
 		Started: h.started.UTC().Truncate(time.Second),
-		Uptime:  now.Sub(h.started).Round(time.Millisecond).Seconds(),
+		Uptime:  inSeconds(now.Sub(h.started).Round(time.Millisecond)),
 		Ready:   true,
 		Listen:  state.Listen,
 		Mode:    state.Mode,

@@ -114,7 +114,7 @@ func (b *batch) judge(line []byte) (*batchAnswer, error) {
 		a.Sitemaps = []string{} // [] and not null
 	}
 	if d, ok := agent.CrawlDelay(); ok {
-		seconds := d.Seconds()
+		seconds := inSeconds(d)
 		a.CrawlDelay = &seconds
 	}
 	return a, nil

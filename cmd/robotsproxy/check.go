@@ -231,7 +231,7 @@ func (c *checker) one(ctx context.Context, raw string) (answer, error) {
 	d := c.judge.Decide(request, snap, time.Now())
 	a := c.answer(raw, o, d, snap)
 	if delay, ok := snap.RulesFor(c.dialect).Agent(c.agent).CrawlDelay(); ok {
-		seconds := delay.Seconds()
+		seconds := inSeconds(delay)
 		a.CrawlDelay = &seconds
 	}
 	if c.explain && a.Allowed != nil {

@@ -82,7 +82,7 @@ type drainState admin.Drain
 func (s *service) drainState() drainState {
 	server, cfg := s.components.server, s.components.control.config()
 	return drainState{
-		Active: int(server.Active()), Tunnels: int(server.Tunnels()), Seconds: (cfg.DrainDelay + cfg.Grace).Seconds(),
+		Active: int(server.Active()), Tunnels: int(server.Tunnels()), Seconds: inSeconds(cfg.DrainDelay + cfg.Grace),
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"os/user"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -86,7 +85,7 @@ func newSlow(std stdio) *cobra.Command {
 		if delay <= 0 {
 			return usage(fmt.Errorf("the delay of %s must be above 0", args[1]))
 		}
-		return c.intervene(admin.NewIntervention{Kind: policy.Slow, Host: host, Delay: delay.Seconds()}, "delays")
+		return c.intervene(admin.NewIntervention{Kind: policy.Slow, Host: host, Delay: inSeconds(delay)}, "delays")
 	}
 	return cmd
 }
@@ -180,7 +179,7 @@ func (c *intervening) setEnd(n *admin.NewIntervention, now time.Time) error {
 		if d <= 0 {
 			return fmt.Errorf("--for %s is not above 0", c.length)
 		}
-		n.For = d.Seconds()
+		n.For = inSeconds(d)
 	case c.until != "":
 		until, err := parseMoment(c.until, now)
 		if err != nil {
@@ -348,7 +347,7 @@ func spell(d time.Duration) string {
 		}
 		return text
 	}
-	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + " s"
+	return seconds(d) + " s"
 }
 
 func delayOf(i admin.Intervention) time.Duration {

@@ -49,7 +49,7 @@ func (l lanes) setPace(lane *admin.Lane, v ratelimit.View, delay time.Duration, 
 	if floor := max(v.Floor, l.control.policy().Floor(lane.Host, now)); floor > delay {
 		delay, source = floor, string(ratelimit.Floor)
 	}
-	lane.Delay, lane.DelaySource = delay.Seconds(), source
+	lane.Delay, lane.DelaySource = inSeconds(delay), source
 	lane.Waiting, lane.Active = v.Waiting, v.InFlight
 	lane.PausedUntil, lane.PauseSource = v.PausedUntil.UTC(), string(v.PauseSource)
 	next := v.Start // as it was predicted when that request came

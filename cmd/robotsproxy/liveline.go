@@ -129,4 +129,7 @@ func (p *privateProxy) statusText(sum *summary) string {
 }
 
 // seconds returns d as a number of seconds, as robots.txt has it.
-func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) }
+func seconds(d time.Duration) string { return strconv.FormatFloat(inSeconds(d), 'f', -1, 64) }
+
+// inSeconds returns d in seconds as a decimal number reads: 1.128, for which d.Seconds() is 1.1280000000000001.
+func inSeconds(d time.Duration) float64 { return float64(d) / float64(time.Second) }

@@ -62,12 +62,16 @@ func TestStatusText(t *testing.T) {
 	}
 	for want, got := range map[string]string{
 		" (Crawl-delay 2.5)": sum.delayText("a.example", 2500*time.Millisecond),
+		" (delay 1.128)":     sum.delayText("b.example", 1128*time.Millisecond),
 		" (delay 5)":         sum.delayText("b.example", 5*time.Second),
 		"":                   sum.delayText("a.example", 0),
 	} {
 		if got != want {
 			t.Errorf("the delay is %q, want %q", got, want)
 		}
+	}
+	if got := spell(1128 * time.Millisecond); got != "1.128 s" {
+		t.Errorf("a delay of 1.128 s is %q", got)
 	}
 	if strings.Contains(seconds(time.Hour), "e") {
 		t.Error("an hour has an exponent")

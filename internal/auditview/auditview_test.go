@@ -308,11 +308,20 @@ func TestFormatsOfRecords(t *testing.T) {
 
 func TestDuration(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		0: "0 s", 2003 * time.Millisecond: "2.003 s", 70 * time.Second: "1 m 10 s", 192 * time.Minute: "3 h 12 m", 59600 * time.Millisecond: "1 m",
+		0: "0 s", 2003 * time.Millisecond: "2.003 s", 1860 * time.Millisecond: "1.86 s", 1128 * time.Millisecond: "1.128 s", 70 * time.Second: "1 m 10 s", 192 * time.Minute: "3 h 12 m", 59600 * time.Millisecond: "1 m",
 		time.Hour - time.Millisecond: "1 h", 24*time.Hour - time.Second: "1 d", 52 * time.Hour: "2 d 4 h", 41 * time.Second: "41 s", -time.Minute: "-1 m",
 	} {
 		if got := Duration(d); got != want {
 			t.Errorf("Duration(%v) = %q, want %q", d, got, want)
+		}
+	}
+}
+
+// exact rounds down, and rounds no whole millisecond.
+func TestExact(t *testing.T) {
+	for m, want := range map[audit.Millis]string{1999600e3: "1.999 s", 1128e6: "1.128 s", 1860e6: "1.860 s", 1235e6: "1.235 s"} {
+		if got := exact(m); got != want {
+			t.Errorf("exact(%v) = %q, want %q", time.Duration(m), got, want)
 		}
 	}
 }

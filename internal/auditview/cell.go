@@ -90,7 +90,7 @@ func Duration(d time.Duration) string {
 		return "-" + Duration(-d)
 	}
 	if d < 10*time.Second {
-		return strconv.FormatFloat(d.Round(time.Millisecond).Seconds(), 'f', -1, 64) + " s"
+		return strconv.FormatFloat(float64(d.Round(time.Millisecond))/float64(time.Second), 'f', -1, 64) + " s"
 	}
 	units := []struct {
 		name string

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -167,7 +165,7 @@ func exact(m audit.Millis) string {
 	if d >= 10*time.Minute {
 		return Duration(d)
 	}
-	return strconv.FormatFloat(math.Floor(d.Seconds()*1000)/1000, 'f', 3, 64) + " s"
+	return fmt.Sprintf("%.3f s", d.Truncate(time.Millisecond).Seconds())
 }
 
 // lanes writes a row for each lane.

@@ -321,7 +321,7 @@ func TestLift(t *testing.T) {
 	op := signedIn(t, Options{Interventions: in})
 	before := in.names()
 	_, page := op.send("/settings", nil)
-	contains(t, page, `href="/interventions/lift?host=a.example`)
+	contains(t, page, `href="/interventions/lift?host=a.example`, "a.example is stopped. r (b).")
 	_, page = op.send("/interventions/lift?host=a.example", nil)
 	contains(t, page, "End 2 interventions", "slow <b>a.example</b> 1 s")
 	for _, form := range []url.Values{values("host", "a.example"), values("host", "a.example", "by", "eve"), values("host", "a.example", "reason", "r")} {

@@ -10,6 +10,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/admin"
 	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/robots"
 )
 
@@ -87,6 +88,30 @@ func TestHosts(t *testing.T) {
 			t.Errorf("%s: %s, want %d", path, resp.Status, status)
 		}
 	}
+}
+
+// The page of a host names its interventions once: those that no banner of the page names.
+func TestHostInterventions(t *testing.T) {
+	in := &orders{}
+	for _, host := range []string{"a.example", "b.example", "c.example", "d.example", "e.example"} {
+		in.all = append(in.all, policy.Intervention{Kind: policy.Stop, Host: host, Reason: "owner of " + host + " called", By: "eve"})
+	}
+	in.all = append(in.all, policy.Intervention{Kind: policy.Slow, Host: "*.example", Delay: time.Second, Reason: "weekend", By: "eve"})
+	files := oneFile{}
+	records, _ := keptRecords(t, 3)
+	server := serve(t, Options{Records: records, Interventions: in, Files: files, History: files})
+	named := func(n int) {
+		t.Helper()
+		_, page := get(t, server.URL+"/hosts/a.example")
+		if got := strings.Count(page, "owner of a.example called"); got != n {
+			t.Errorf("the stop is named %d times with %d interventions, want %d", got, len(in.all), n)
+		}
+		contains(t, page, "slow 1 s: weekend (eve)")
+	}
+	named(2) // no page names them all above its content
+	in.all = in.all[3:]
+	in.all[0].Host, in.all[0].Reason = "a.example", "owner of a.example called"
+	named(1)
 }
 
 func TestMix(t *testing.T) {

@@ -180,7 +180,7 @@ func (h *Handler) banners(state admin.State, now time.Time) (all []banner) {
 			continue
 		}
 		what := map[policy.InterventionKind]string{policy.Stop: "is stopped", policy.Bypass: "is bypassed: its robots.txt refuses nothing"}[i.Kind]
-		all = append(all, banner{Text: fmt.Sprintf("%s %s. %s (%s)", hostName(i.Host), what, i.Reason, i.By), Until: i.Until, Lift: i.Host})
+		all = append(all, banner{Text: fmt.Sprintf("%s %s. %s (%s).", hostName(i.Host), what, i.Reason, i.By), Until: i.Until, Lift: i.Host})
 	}
 	return all
 }

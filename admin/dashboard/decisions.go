@@ -108,9 +108,6 @@ func (h *Handler) total(v *view, f audit.Filter) (audit.Sum, error) {
 	return sums[0], nil
 }
 
-// filterNames are the parameters that select records, besides those of the period.
-var filterNames = append([]string{"after"}, searchWords...)
-
 // readFilter returns the filter in the query of a URL.
 func readFilter(q url.Values, p period, now time.Time) (audit.Filter, error) {
 	list := func(name string) (words []string) {

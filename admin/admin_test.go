@@ -290,3 +290,12 @@ func TestPathsAreNotCleaned(t *testing.T) {
 		}
 	}
 }
+
+// A reload that has changed nothing has an empty list of changes, and not null.
+func TestReloadWithoutChanges(t *testing.T) {
+	h := newHandler(t, Options{Reload: func() ([]Change, error) { return nil, nil }})
+	w := ask(h, "POST", "/api/v1/reload", "Authorization", "Bearer "+testToken)
+	if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != `{"changes":[]}` {
+		t.Errorf("%d %s", w.Code, got)
+	}
+}

@@ -144,6 +144,7 @@ func TestAuditQuestions(t *testing.T) {
 		{"/files", "", 400, "application/problem+json", "not one host"},
 		{"/files?host=*.example", "", 400, "application/problem+json", "not one host"},
 		{"/changes?host=a.example", "", 200, "application/json", `"version": 1`},
+		{"/changes?host=unknown.example", "", 200, "application/json", "[]"},
 		{"/changes", "", 400, "application/problem+json", "not one host"},
 		{"/spacing?format=csv", "", 200, "text/csv; charset=utf-8; header=present", "host,"},
 		{"/files?host=a.example", "", 200, "application/json", keptSHA256},

@@ -22,5 +22,5 @@ func (h *Handler) reload(*http.Request) (any, error) {
 	if err != nil {
 		return nil, &apiError{http.StatusUnprocessableEntity, err}
 	}
-	return Reloaded{changes}, nil
+	return Reloaded{append([]Change{}, changes...)}, nil
 }

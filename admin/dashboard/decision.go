@@ -61,7 +61,11 @@ func findRecord(ctx context.Context, records audit.Reader, text string) (*audit.
 
 // readFile sets the lines of the robots.txt on which the record rests.
 func (p *decisionPage) readFile(v *view) error {
-	if p.RobotsState == "" {
+	switch {
+	case p.RobotsState == "" && p.Via == audit.Robots:
+		p.NoFile = "This is the proxy's own request for the robots.txt."
+		return nil
+	case p.RobotsState == "":
 		p.NoFile = "The robots.txt was not read for this request."
 		return nil
 	}

@@ -109,7 +109,7 @@ func spacingSentence(s *proof.SpacingReport) string {
 		required = seconds(time.Duration(shortest)) + " to " + required
 	}
 	return fmt.Sprintf("%s of %s between requests %s shorter than required (%s).",
-		auditview.Number(s.Violations), plural(s.Gaps, "gap"), map[bool]string{true: "was", false: "were"}[s.Violations == 1], required)
+		auditview.Number(s.Violations), plural(s.Gaps, "gap"), map[bool]string{true: "was", false: "were"}[s.Violations == 1 || s.Gaps == 1], required)
 }
 
 // seconds returns d cut to the millisecond: 2.003 s.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/audit/proof"
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
@@ -99,6 +100,71 @@ func TestSummaryForPrograms(t *testing.T) {
 	}
 }
 
+// A table of would-deny has one column of counts; formats for programs have all.
+func TestWouldDeny(t *testing.T) {
+	m := crawl()
+	for i := range m.records {
+		if r := &m.records[i]; r.Decision == policy.Deny {
+			r.Decision, r.Reason, r.Mode, r.Status, r.Waited = policy.WouldDeny, policy.ReasonReport, "report", 200, 0
+		}
+	}
+	for format, want := range map[Format]string{
+		Table: "Mode enforce would have blocked 120 of 1,200 requests.\n\nclient\thost\twould block\tmost by\nlocal\ta.example\t120\tline 3  Disallow: /private/\n",
+		CSV: "client,host,requests,blocked,would_deny,throttled,failed,deviating,waited_ms,bytes,rule\n" +
+			"local,a.example,120,0,120,0,0,0,0,0,line 3  Disallow: /private/\n",
+	} {
+		var out bytes.Buffer
+		v := &Sums{Records: m, Options: Options{Format: format}, Out: &out}
+		if _, err := v.WouldDeny(t.Context(), audit.Filter{}); err != nil || out.String() != want {
+			t.Errorf("%v\n%s\nwant\n%s", err, &out, want)
+		}
+	}
+}
+
+// Lists without entries are [] in JSON.
+func TestEmptyLists(t *testing.T) {
+	var out bytes.Buffer
+	err := errors.Join(
+		Changes(&out, Options{Format: JSON}, nil), Spacing(&out, Options{Format: JSON}, &proof.SpacingReport{}, ""),
+	)
+	if err != nil || out.String() != "[]\n[]\n" {
+		t.Errorf("%v: %s", err, &out)
+	}
+}
+
+// A lane shows the shortest and the longest Delay that applied, and the words agree with their numbers.
+func TestSpacingOfChangedDelay(t *testing.T) {
+	lane := func(host string, gaps int64, least, most time.Duration) proof.LaneSpacing {
+		l := proof.LaneSpacing{Lane: host, Required: audit.Millis(most), RequiredMin: audit.Millis(least)}
+		l.Gaps, l.Smallest, l.P1, l.P50, l.Max = gaps, 5e9, 5e9, 5e9, 5e9
+		return l
+	}
+	one, two := lane("a.example", 1, time.Second, 1860*time.Millisecond), lane("b.example", 3, 2*time.Second, 2*time.Second)
+	s := &proof.SpacingReport{Lanes: []proof.LaneSpacing{one, two}}
+	s.Gaps = 4
+	for host, row := range map[string]struct {
+		s    *proof.SpacingReport
+		want string
+	}{
+		"": {s, "0 of 4 gaps were shorter than required, at 2 hosts.\n\n" +
+			"host\tgaps\ttoo short\trequired\tsmallest\tp1\tmedian\tlongest\toverlap\twith a cause\n" +
+			"a.example\t1\t0\t1 s to 1.86 s\t5 s\t5 s\t5 s\t5 s\t0 s\t\nb.example\t3\t0\t2 s\t5 s\t5 s\t5 s\t5 s\t0 s\t\n"},
+		"a.example": {
+			&proof.SpacingReport{SpacingSum: one.SpacingSum, Lanes: []proof.LaneSpacing{one}},
+			"0 of 1 gap was shorter than required (1 s to 1.86 s). Smallest 5.000 s, median 5.000 s.\n",
+		},
+	} {
+		var out bytes.Buffer
+		if err := Spacing(&out, Options{Format: Table}, row.s, host); err != nil || out.String() != row.want {
+			t.Errorf("%v\n%s\nwant\n%s", err, &out, row.want)
+		}
+	}
+	var out bytes.Buffer
+	if err := Spacing(&out, Options{Format: CSV}, s, ""); err != nil || !strings.Contains(out.String(), "\na.example,1,0,1860,5000,5000,5000,5000,0,0,0,1000,0,0,\n") {
+		t.Errorf("%v\n%s", err, &out)
+	}
+}
+
 func TestGaps(t *testing.T) {
 	s := Summary{
 		Filter: audit.Filter{Since: noon, Until: noon.Add(time.Hour)},
@@ -155,6 +221,17 @@ func TestExplain(t *testing.T) {
   answered     403, 12 bytes, ended 2026-11-22 12:00:01
 `
 	if err != nil || !strings.HasPrefix(out.String(), want) {
+		t.Errorf("%v\n%s\nwant\n%s", err, &out, want)
+	}
+}
+
+// The record of the proxy's own request for a robots.txt does not say that none was read.
+func TestExplainOwnFetch(t *testing.T) {
+	r := crawl().records[1]
+	r.Via, r.Path, r.UserAgent = audit.Robots, "/robots.txt", "robotsproxy"
+	var out bytes.Buffer
+	err := (&Explanation{Record: &r, Now: noon}).Write(&out, Options{Format: Table})
+	if want := "  robots.txt   this is the proxy's own request for it\n"; err != nil || !strings.Contains(out.String(), want) {
 		t.Errorf("%v\n%s\nwant\n%s", err, &out, want)
 	}
 }

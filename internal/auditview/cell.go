@@ -44,6 +44,9 @@ func (c cell) styled(colour bool) string {
 // key is a text that a table shows as "-" if it is empty.
 type key string
 
+// figure is a text with numbers, which a table shows as it shows a number.
+type figure string
+
 func newCell(v any, o Options) cell {
 	switch v := v.(type) {
 	case policy.Outcome:
@@ -54,6 +57,8 @@ func newCell(v any, o Options) cell {
 		return cell{text: Duration(v), right: true}
 	case time.Time:
 		return cell{text: o.moment(v), right: o.Width > 0}
+	case figure:
+		return cell{text: string(v), right: true}
 	case key:
 		return cell{text: cmp.Or(safetext.Text(string(v)), "-")}
 	}

@@ -16,7 +16,7 @@ import (
 func Changes(w io.Writer, o Options, changes []proof.Change) error {
 	switch o.Format {
 	case JSON:
-		return writeJSON(w, slices.Concat([]proof.Change{}, changes))
+		return writeJSON(w, append([]proof.Change{}, changes...))
 	case JSONL:
 		e := json.NewEncoder(safetext.JSONWriter(w))
 		for _, c := range changes {

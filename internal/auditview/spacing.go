@@ -22,7 +22,7 @@ func Spacing(w io.Writer, o Options, s *proof.SpacingReport, host string) error 
 	case o.Format == JSON && host != "" && len(s.Lanes) == 1:
 		return writeJSON(w, s.Lanes[0])
 	case o.Format == JSON:
-		return writeJSON(w, s.Lanes)
+		return writeJSON(w, append([]proof.LaneSpacing{}, s.Lanes...))
 	case o.Format == JSONL:
 		e := json.NewEncoder(safetext.JSONWriter(w))
 		for _, l := range s.Lanes {
@@ -76,7 +76,7 @@ func spacingLines(s *proof.SpacingReport, host string) (lines []string) {
 		return []string{nothingJudged(s, host)}
 	}
 	verb := "were"
-	if s.Violations == 1 {
+	if s.Violations == 1 || s.Gaps == 1 {
 		verb = "was"
 	}
 	first := fmt.Sprintf("%s of %s %s shorter than required", Number(s.Violations), counted(s.Gaps, "gap"), verb)
@@ -173,14 +173,14 @@ func lanes(w io.Writer, o Options, all []proof.LaneSpacing) error {
 	p := NewPrinter(
 		w, o,
 		Column{Name: "host", Title: "host", Least: leastText}, Column{Name: "n", Title: "gaps"}, Column{Name: "violations", Title: "too short"},
-		Column{Name: "required_ms", Title: "required"}, Column{Name: "smallest_ms", Title: "smallest"}, Column{Name: "p1_ms", Title: "p1"},
+		Column{Title: "required"}, Column{Name: "required_ms"}, Column{Name: "smallest_ms", Title: "smallest"}, Column{Name: "p1_ms", Title: "p1"},
 		Column{Name: "p50_ms", Title: "median"}, Column{Name: "max_ms", Title: "longest"}, Column{Name: "overlap_ms", Title: "overlap"},
 		Column{Name: "contradictions"}, Column{Name: "requests"}, Column{Name: "required_min_ms"}, Column{Name: "between"},
 		Column{Name: "open"}, Column{Name: "deviations", Title: "with a cause"},
 	)
 	for _, l := range all {
 		err := p.Row(
-			l.Lane, l.Gaps, l.Violations, time.Duration(l.Required), time.Duration(l.Smallest), time.Duration(l.P1),
+			l.Lane, l.Gaps, l.Violations, figure(required(&l)), time.Duration(l.Required), time.Duration(l.Smallest), time.Duration(l.P1),
 			time.Duration(l.P50), time.Duration(l.Max), time.Duration(l.Overlap), l.Contradictions, l.Requests,
 			time.Duration(l.RequiredMin), l.Between, l.Open, causesText(l.Deviations),
 		)

@@ -56,15 +56,20 @@ type extra struct {
 // leastText is the width of a column of texts that is not cut further.
 const leastText = 16
 
-// print writes rows of sums by some dimensions.
+// print writes rows of sums by some dimensions. Tables have the numbers that are always shown or needed.
 func (v *Sums) print(sums []audit.Sum, by []audit.Dimension, more ...extra) error {
+	return v.printNumbers(sums, by, func(n number) bool { return n.always || isNeeded(n, sums) }, more...)
+}
+
+// printNumbers is print with the numbers in tables that inTables selects.
+func (v *Sums) printNumbers(sums []audit.Sum, by []audit.Dimension, inTables func(number) bool, more ...extra) error {
 	var columns []Column
 	for _, d := range by {
 		columns = append(columns, Column{Name: string(d), Title: title(d), Least: leastText})
 	}
 	for _, n := range numbers {
 		c := Column{Name: n.name, Title: n.title}
-		if !n.always && !isNeeded(n, sums) {
+		if !inTables(n) {
 			c.Title = ""
 		}
 		columns = append(columns, c)
@@ -382,6 +387,7 @@ func (v *Sums) WouldDeny(ctx context.Context, f audit.Filter) (more bool, err er
 	rule := extra{Column{Name: "rule", Title: "most by", Least: leastText}, rules.value(2)}
 	sentence := fmt.Sprintf("Mode enforce would have blocked %s of %s.", Number(all[0].WouldDeny), counted(all[0].Requests, "request"))
 	return more, v.page(sentence, len(rows), func() error {
-		return v.print(rows, []audit.Dimension{audit.ByClient, audit.ByHost}, rule)
+		onlyThese := func(n number) bool { return n.name == "would_deny" } // the other decisions are not selected
+		return v.printNumbers(rows, []audit.Dimension{audit.ByClient, audit.ByHost}, onlyThese, rule)
 	})
 }

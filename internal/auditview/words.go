@@ -249,7 +249,10 @@ func (e *Explanation) details(o Options) []detail {
 
 func (e *Explanation) robots(zone *time.Location) string {
 	r := e.Record
-	if r.RobotsState == "" {
+	switch {
+	case r.RobotsState == "" && r.Via == audit.Robots:
+		return "this is the proxy's own request for it"
+	case r.RobotsState == "":
 		return "was not read"
 	}
 	parts := []string{r.RobotsState}

@@ -12,7 +12,7 @@ import (
 )
 
 // Activity counts the requests of the last hour that have ended, by host. Its zero value is ready, and it is safe for
-// concurrent use. It keeps the 5,000 hosts that were visited last, in 20 MB at most.
+// concurrent use. It keeps the 5,000 hosts that were visited last, in 24 MB at most.
 type Activity struct {
 	mu      sync.Mutex // guards the other fields
 	started time.Time  // of the count, which must not follow a clock that is set

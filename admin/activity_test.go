@@ -2,6 +2,7 @@ package admin
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -103,6 +104,30 @@ func TestRate(t *testing.T) {
 		if got := a.rateAt(begin.Add(after)); got != want {
 			t.Errorf("after %v the rate is %v, want %v", after, got, want)
 		}
+	}
+}
+
+func TestActivityConcurrently(t *testing.T) {
+	a := new(Activity)
+	var wg sync.WaitGroup
+	for n := range 4 {
+		wg.Go(func() {
+			for i := range 500 {
+				a.Observe(&audit.Record{Host: fmt.Sprintf("%d.example", (n+i)%7), Decision: policy.Allow})
+				if i%50 == 0 {
+					a.Hosts(MaxWindow)
+					a.Rate()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	var n int64
+	for _, h := range a.Hosts(MaxWindow) {
+		n += h.Requests
+	}
+	if n != 2000 {
+		t.Errorf("%d requests are counted, want 2000", n)
 	}
 }
 

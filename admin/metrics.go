@@ -15,10 +15,10 @@ import (
 	"github.com/robotsproxy/robotsproxy/audit"
 )
 
-// Metrics counts requests that have ended, fetches of robots.txt files and writes of records. All label values come from closed lists.
-// Hosts, URLs and user agents are never labels, since clients choose them and each value would be a permanent series.
-// They are in the records of package audit. Clients are labels only by the names that the operator has given them: see
-// SetClients.
+// Metrics counts requests that have ended, fetches of robots.txt files and writes of records. All label values come
+// from closed lists. Hosts, URLs and user agents are never labels, since clients choose them and each value would be a
+// permanent series. They are in the records of package audit. Clients are labels only by the names that the operator
+// has given them: see SetClients.
 type Metrics struct {
 	registry *prometheus.Registry
 	decided  *prometheus.Registry // requests only, for counts
@@ -109,7 +109,8 @@ func NewMetrics() *Metrics {
 }
 
 // SetClients sets the names of clients that are labels, besides local, the client of all requests if the configuration
-// lists no clients. A name stays a label after it is removed. After the first 100 names, all further ones count as other.
+// lists no clients. A name stays a label after it is removed. After the first 100 names, all further ones count as
+// other.
 func (m *Metrics) SetClients(names []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

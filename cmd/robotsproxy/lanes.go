@@ -32,6 +32,7 @@ func (l lanes) Lanes(window time.Duration) []admin.Lane {
 			v, _ = l.limiter.Peek(key)
 			delete(busy, key)
 		}
+		delete(busy, h.Host) // a lane of that name is left over from another pacing.key
 		l.setPace(&lane, v, h.Delay, h.DelaySource, now)
 		all = append(all, lane)
 	}
@@ -53,6 +54,9 @@ func (l lanes) setPace(lane *admin.Lane, v ratelimit.View, delay time.Duration, 
 	lane.Waiting, lane.Active = v.Waiting, v.InFlight
 	lane.PausedUntil, lane.PauseSource = v.PausedUntil.UTC(), string(v.PauseSource)
 	next := v.Start // as it was predicted when that request came
+	if v.Waiting > 0 {
+		delay = v.Delay
+	}
 	if delay > 0 && !v.Last.IsZero() {
 		next = v.Last.Add(delay)
 		if v.InFlight > 0 {

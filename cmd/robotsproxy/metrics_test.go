@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -86,4 +88,28 @@ func TestMetricsOfTheProgram(t *testing.T) {
 	for name := range kinds {
 		t.Errorf("docs/metrics.md describes %s, which is not there", name)
 	}
+}
+
+// A client that a reload adds is a label from then on.
+func TestClientsAfterAReload(t *testing.T) {
+	site := robotstest.New(t)
+	site.SetRobots("a.example", robotstest.Robots{Body: disallowsPrivate})
+	s := serveFor(t, site, []string{"a.example"}, "")
+	path := filepath.Join(filepath.Dir(s.dir), "config.yaml")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := fmt.Sprintf("http://a.example:%d/page/1", site.Port())
+	s.get(t, page)
+	s.waitFor(t, `robotsproxy_client_requests_total{client="local",decision="allow"} 1`)
+	text = append(text, "clients: [{name: added, cidr: [127.0.0.1]}]\n"...)
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(binaryPath, "reload", "--data-dir", s.dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	s.get(t, page)
+	s.waitFor(t, `robotsproxy_client_requests_total{client="added",decision="allow"} 1`)
 }

@@ -175,7 +175,7 @@
     tip.hidden = true;
     const plot = new uPlot({
       width, height: 240, legend: { show: false }, cursor: { y: false, points: { show: false } },
-      scales: { x: { time: true }, y: { distr: 3, range: [low, high] } },
+      scales: { x: { time: true, range: (_, first, last) => (last - first < 60 ? [first - 30, last + 30] : [first, last]) }, y: { distr: 3, range: [low, high] } },
       axes: [
         { ...axis, grid: { show: false }, values: ticks },
         { ...axis, size: 64, grid: { ...axis.grid, filter: decades }, values: (_, at) => at.map((s) => (s == null ? "" : seconds(s))), filter: decades },

@@ -38,6 +38,24 @@ func TestPageInBrowser(t *testing.T) {
 	tab.Quiet()
 }
 
+// The buttons copy the lines, also on a page that may not use the clipboard, as one that came over HTTP from another
+// machine.
+func TestCopyInBrowser(t *testing.T) {
+	server := httptest.NewServer(Handler(openCA(t)))
+	t.Cleanup(server.Close)
+	tab := browsertest.Open(t)
+	tab.Load(server.URL + "/#java")
+	browsertest.Evaluate[bool](tab, `(Object.defineProperty(navigator, "clipboard", {value: undefined}),
+		document.addEventListener("copy", () => { window.copied = getSelection().toString() }), true)`)
+	tab.Do(chromedp.Click("#java .snippet:last-child button"))
+	tab.WaitFor("document.querySelector('#java .snippet:last-child button').textContent === 'Copied'")
+	steps := Clients("http", strings.TrimPrefix(server.URL, "http://"))[7].Steps
+	if got, want := browsertest.Evaluate[string](tab, "window.copied"), steps[len(steps)-1].Lines; got != want {
+		t.Errorf("copied %q, want %q", got, want)
+	}
+	tab.Quiet()
+}
+
 // No line names a folder, a port or a host but those of the proxy.
 func TestClients(t *testing.T) {
 	for _, c := range Clients("http", "[2001:db8::7]:3128") {

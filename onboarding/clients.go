@@ -1,6 +1,9 @@
 package onboarding
 
-import "net"
+import (
+	"net"
+	"strings"
+)
 
 // Client is a program, and how to send its requests through the proxy.
 type Client struct {
@@ -17,33 +20,53 @@ type Step struct{ Text, Lines string }
 func Clients(scheme, address string) []Client {
 	proxy := scheme + "://" + address
 	host, port, _ := net.SplitHostPort(address)
-	getCA := Step{"Get the CA certificate, which HTTPS needs.", "curl -fsSo robotsproxy-ca.pem " + proxy + "/ca.pem"}
-	setProxy := Step{"Set the proxy. Most programs read these variables.", "export http_proxy=" + proxy + " https_proxy=" + proxy}
-	one := func(id, name, text, lines string) Client {
-		return Client{id, name, []Step{getCA, setProxy, {text, lines}}}
-	}
+	lines := func(all ...string) string { return strings.Join(all, "\n") }
+	command := func(parts ...string) string { return strings.Join(parts, " \\\n  ") }
+	getCA := Step{"Get the CA certificate, which HTTPS needs.", command("curl -fsSo robotsproxy-ca.pem", proxy+"/ca.pem")}
+	setProxy := Step{"Set the proxy. Most programs read these variables.", lines("export http_proxy="+proxy, "export https_proxy="+proxy)}
+	const nameCA = "export SSL_CERT_FILE=$PWD/robotsproxy-ca.pem"
+	const forRequests, forNode = "export REQUESTS_CA_BUNDLE=$SSL_CERT_FILE", "export NODE_EXTRA_CA_CERTS=$SSL_CERT_FILE"
 	return []Client{
 		{"any", "Any program", []Step{
 			getCA, setProxy,
-			{"Let programs trust the CA.", "export SSL_CERT_FILE=$PWD/robotsproxy-ca.pem REQUESTS_CA_BUNDLE=$PWD/robotsproxy-ca.pem NODE_EXTRA_CA_CERTS=$PWD/robotsproxy-ca.pem"},
-			{"If the proxy asks for a password, write it into the URL.", "export https_proxy=" + scheme + "://USER:PASSWORD@" + address},
+			{"Let programs trust the CA.", lines(nameCA, forRequests, forNode)},
+			{"If the proxy asks for a password, write it into both URLs.", scheme + "://USER:PASSWORD@" + address},
 		}},
-		{"curl", "curl", []Step{getCA, {"", "curl --proxy " + proxy + " --cacert robotsproxy-ca.pem https://a.example/"}}},
-		{"wget", "wget", []Step{getCA, {"", "wget -e http_proxy=" + address + " -e https_proxy=" + address + " --ca-certificate=robotsproxy-ca.pem https://a.example/"}}},
-		one("python", "Python", "For requests, urllib and httpx.", "REQUESTS_CA_BUNDLE=robotsproxy-ca.pem SSL_CERT_FILE=robotsproxy-ca.pem python3 crawl.py"),
-		{"scrapy", "Scrapy", []Step{{"Scrapy does not check certificates.", "http_proxy=" + proxy + " https_proxy=" + proxy + " scrapy crawl news"}}},
-		one("node", "Node", "Node 24 and newer. Older versions of fetch ignore the proxy.", "NODE_USE_ENV_PROXY=1 NODE_EXTRA_CA_CERTS=robotsproxy-ca.pem node crawl.js"),
-		one("go", "Go", "", "SSL_CERT_FILE=robotsproxy-ca.pem ./crawl"),
+		{"curl", "curl", []Step{
+			getCA, {"Name both for each request.", command("curl --proxy "+proxy, "--cacert robotsproxy-ca.pem", "https://a.example/")},
+		}},
+		{"wget", "wget", []Step{
+			getCA,
+			{"Name both for each crawl.", command("wget -e http_proxy="+address, "-e https_proxy="+address,
+				"--ca-certificate=robotsproxy-ca.pem", "https://a.example/")},
+		}},
+		{"python", "Python", []Step{
+			getCA, setProxy, {"Let requests, urllib and httpx trust the CA.", lines(nameCA, forRequests, "python3 crawl.py")},
+		}},
+		{"scrapy", "Scrapy", []Step{
+			setProxy, {"Scrapy does not check certificates, so it needs no CA.", "scrapy crawl news"},
+		}},
+		{"node", "Node", []Step{
+			getCA, setProxy,
+			{
+				"Node 24 and newer read them. In older versions, fetch ignores the proxy.",
+				lines("export NODE_USE_ENV_PROXY=1", "export NODE_EXTRA_CA_CERTS=robotsproxy-ca.pem", "node crawl.js"),
+			},
+		}},
+		{"go", "Go", []Step{getCA, setProxy, {"Name the CA for the program.", "SSL_CERT_FILE=robotsproxy-ca.pem ./crawl"}}},
 		{"java", "Java", []Step{
 			getCA,
-			{"Make a trust store.", "keytool -importcert -noprompt -alias robotsproxy -file robotsproxy-ca.pem -keystore robotsproxy.p12 -storepass changeit"},
-			{"", "java -Dhttp.proxyHost=" + host + " -Dhttp.proxyPort=" + port + " -Dhttps.proxyHost=" + host + " -Dhttps.proxyPort=" + port +
-				" -Djavax.net.ssl.trustStore=robotsproxy.p12 -Djavax.net.ssl.trustStorePassword=changeit Crawl"},
+			{"Make a trust store of it.", command("keytool -importcert -noprompt", "-alias robotsproxy",
+				"-file robotsproxy-ca.pem", "-keystore robotsproxy.p12", "-storepass changeit")},
+			{"Name the proxy and the trust store.", command("java -Dhttp.proxyHost="+host, "-Dhttp.proxyPort="+port,
+				"-Dhttps.proxyHost="+host, "-Dhttps.proxyPort="+port, "-Djavax.net.ssl.trustStore=robotsproxy.p12",
+				"-Djavax.net.ssl.trustStorePassword=changeit", "Crawl")},
 		}},
 		{"browser", "Browsers", []Step{
-			{"On the machine of the proxy, let browsers trust the CA. On others, import /ca.pem in the settings of the browser, as an authority for web sites.", "robotsproxy ca install"},
-			{"Start Chromium with the proxy.", "chromium --proxy-server=" + proxy},
-			{"Or set the PAC file as the automatic proxy configuration.", proxy + "/proxy.pac"},
+			{"Firefox, Chromium and others: set the PAC file as the automatic proxy configuration.", proxy + "/proxy.pac"},
+			{"Or start Chromium with the proxy.", command("chromium", "--proxy-server="+proxy)},
+			{"For HTTPS, import " + proxy + "/ca.pem in the settings of the browser, as an authority for web sites. " +
+				"On the machine of the proxy a command does that.", "robotsproxy ca install"},
 		}},
 	}
 }

@@ -31,7 +31,7 @@ func SecureHandler(ca *certs.Authority) http.Handler {
 
 func handler(scheme string, pac http.Handler, ca *certs.Authority) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { servePage(w, scheme, ownAddress(r), ca) })
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { servePage(w, r, scheme, ca) })
 	mux.HandleFunc("GET /copy.js", serveScript)
 	mux.Handle("GET /ca.pem", CA(ca))
 	mux.Handle("GET /proxy.pac", pac)
@@ -57,10 +57,11 @@ func CA(ca *certs.Authority) http.Handler {
 // page is the data of page.html.
 type page struct {
 	CSS     template.CSS
+	Through string // the scheme of the URL, if the request came through the proxy
 	Scheme  string // of the proxy's URL
 	Proxy   string // its address
 	Clients []Client
-	Try     string // a line that shows whether it works
+	Try     string // a command that shows whether it works
 	CAs     []certificate
 }
 
@@ -86,11 +87,12 @@ func serveScript(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(CopyScript) // the client may have left
 }
 
-// servePage writes the set-up page of the proxy with the URL scheme://address.
-func servePage(w http.ResponseWriter, scheme, address string, ca *certs.Authority) {
+// servePage writes the set-up page of the proxy, with URLs that have its scheme and the address that r reached.
+func servePage(w http.ResponseWriter, r *http.Request, scheme string, ca *certs.Authority) {
+	address := ownAddress(r)
 	p := page{
-		CSS: style.CSS, Scheme: scheme, Proxy: address, Clients: Clients(scheme, address),
-		Try: "curl -i --proxy " + scheme + "://" + address + " http://robots.proxy/",
+		CSS: style.CSS, Scheme: scheme, Proxy: address, Through: r.URL.Scheme, Clients: Clients(scheme, address),
+		Try: "curl -I \\\n  --proxy " + scheme + "://" + address + " \\\n  --cacert robotsproxy-ca.pem \\\n  https://robots.proxy/",
 	}
 	var err error
 	if p.CAs, err = certificates(ca); err != nil {

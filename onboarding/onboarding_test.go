@@ -60,6 +60,23 @@ func TestAddress(t *testing.T) {
 	}
 }
 
+// TestThrough checks that the page says whether the request came through the proxy.
+func TestThrough(t *testing.T) {
+	handler := Handler(openCA(t))
+	for target, want := range map[string]string{
+		"/":                     "",
+		"http://robots.proxy/":  "</span> This request came through the proxy.<",
+		"https://robots.proxy/": "</span> This request came through the proxy, and the client trusts the CA.<",
+	} {
+		r, w := httptest.NewRequest("GET", target, nil), httptest.NewRecorder()
+		r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{IP: net.IPv4(10, 1, 2, 3), Port: 3128})))
+		handler.ServeHTTP(w, r)
+		if page := w.Body.String(); !strings.Contains(page, want) || (want == "") == strings.Contains(page, "came through") {
+			t.Errorf("the page of %s does not contain %q: %s", target, want, page)
+		}
+	}
+}
+
 // TestRotation checks that the page and /ca.pem have both CAs of a rotation, and that every link of the page works.
 func TestRotation(t *testing.T) {
 	ca := openCA(t)
@@ -85,7 +102,7 @@ func TestRotation(t *testing.T) {
 	if n := strings.Count(page, "SHA-256"); n != 2 || !strings.Contains(page, certs.Fingerprint(old)) || !strings.Contains(page, "trust both") {
 		t.Errorf("the page shows %d CAs, want both: %s", n, page)
 	}
-	for _, want := range []string{`print &gt; ("robotsproxy-ca-" n ".pem")`, "keytool and certutil read only the first", "http://USER:PASSWORD@"} {
+	for _, want := range []string{"<dt>Ends</dt><dd>" + old.NotAfter.UTC().Format("2 January 2006") + "</dd>", `print &gt; ("robotsproxy-ca-" n ".pem")`, "keytool and certutil read only the first", "http://USER:PASSWORD@"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q: %s", want, page)
 		}

@@ -6,9 +6,9 @@
 //	go http.Serve(listener, h)
 //	metrics.Observe(record) // for each request that has ended
 //
-// Health checks, metrics, the certificate and the PAC script need no token. They contain no host, URL or client. The API
-// is under /api/v1/ and needs the token that LoadToken makes at the first start; docs/openapi.yaml describes it. The pages
-// for people are those of admin/dashboard.
+// Health checks, metrics, the certificate and the PAC script need no token. They contain no host, URL or address; of the
+// clients, metrics name those that the configuration lists. The API is under /api/v1/ and needs the token that LoadToken
+// makes at the first start; docs/openapi.yaml describes it. The pages for people are those of admin/dashboard.
 //
 // Every request, with or without a token, must address this listener by an IP address, as localhost, or by one of
 // Options.Hosts. Otherwise a page of another site could reach the listener through a browser by DNS rebinding.

@@ -23,19 +23,51 @@ func (c *auditCommand) addPeriodFlags(since string) *auditquery.Words {
 
 // addFilterFlags adds all flags that select records.
 func (c *auditCommand) addFilterFlags(since string) {
-	v, f := c.addPeriodFlags(since), c.Flags()
-	f.StringVar(&v.Host, "host", "", "only requests to this `HOST` or pattern, such as *.example")
-	f.StringVar(&v.Client, "client", "", "only requests of this `CLIENT`")
-	f.StringVar(&v.Agent, "agent", "", "only requests of the crawler with this `NAME`, from its User-Agent")
-	f.StringVar(&v.Tag, "tag", "", "only requests with this `TAG` in Robotsproxy-Tag")
-	f.StringVar(&v.Path, "path", "", "only requests with paths that begin with this `PATH`")
-	f.StringVar(&v.Rule, "rule", "", "only requests decided by this `RULE`, such as \"Disallow: /private/\"")
+	v := c.addPeriodFlags(since)
+	c.singleFlag(&v.Host, "host", "only requests to this `HOST` or pattern, such as *.example")
+	c.singleFlag(&v.Client, "client", "only requests of this `CLIENT`")
+	c.singleFlag(&v.Agent, "agent", "only requests of the crawler with this `NAME`, from its User-Agent")
+	c.singleFlag(&v.Tag, "tag", "only requests with this `TAG` in Robotsproxy-Tag")
+	c.singleFlag(&v.Path, "path", "only requests with paths that begin with this `PATH`")
+	c.singleFlag(&v.Rule, "rule", "only requests decided by this `RULE`, such as \"Disallow: /private/\"")
 	c.listFlag(&v.Decisions, "decision", "only requests with one of these `DECISIONS`: allow, deny, would_deny, throttle,\n"+
 		"would_throttle, exempt, error", words(policy.Outcomes))
 	c.listFlag(&v.Reasons, "reason", "only requests with one of these `REASONS`, such as robots or pace", words(policy.Reasons))
 	c.listFlag(&v.Vias, "via", "only requests that arrived in one of these `WAYS`: plain, intercepted, tunnel, robots\n"+
 		"(default: all but robots, the proxy's own requests for robots.txt)", words(auditquery.Vias))
 }
+
+// singleFlag adds a flag that takes one value, which is not empty. Without this check a second value would replace the
+// first, and an empty one, perhaps of a variable that is not set, would select all records.
+func (c *auditCommand) singleFlag(value *string, name, usage string) {
+	given := &single{value: value}
+	c.Flags().Var(given, name, usage)
+	c.checks = append(c.checks, func() error {
+		switch {
+		case given.times > 1:
+			return fmt.Errorf("--%s is given %d times: it takes one value", name, given.times)
+		case given.times == 1 && *value == "":
+			return fmt.Errorf("--%s is empty: write a value, or omit the flag", name)
+		}
+		return nil
+	})
+}
+
+// single is the value of a flag, with how often it was given.
+type single struct {
+	value *string
+	times int
+}
+
+func (s *single) Set(text string) error {
+	*s.value = text
+	s.times++
+	return nil
+}
+
+func (s *single) String() string { return *s.value }
+
+func (*single) Type() string { return "string" }
 
 // readFilter completes c.filter.
 func (c *auditCommand) readFilter(w *auditquery.Words, now time.Time) error {

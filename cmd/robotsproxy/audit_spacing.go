@@ -54,6 +54,8 @@ func (c *auditCommand) addHostArgument(required bool) {
 		switch {
 		case len(args) == 1 && cmd.Flags().Changed("host"):
 			return usage(fmt.Errorf("%s takes HOST or --host, not both", cmd.CommandPath()))
+		case len(args) == 1 && args[0] == "":
+			return usage(fmt.Errorf("%s got an empty HOST: write one", cmd.CommandPath()))
 		case len(args) == 1:
 			host = args[0]
 		case len(args) > 1:

@@ -275,7 +275,7 @@ func (s *sending) gap() Gap {
 		g.Cause = CauseNoDelay
 		return g
 	}
-	sure := s.place == held && g.Required > 0 && s.deviation == "" && !s.fromStart && !l.counted.inexact &&
+	sure := l.counted.used && s.place == held && g.Required > 0 && s.deviation == "" && !s.fromStart && !l.counted.inexact &&
 		l.counted.instance == s.instance()
 	g.Contradiction = sure && g.Recorded > counted+resolution
 	return g
@@ -312,7 +312,7 @@ type lane struct {
 	all     mark // of all requests, until they ended
 	counted mark // of those that the lane knew, until they gave back their places
 
-	settled mark       // of all but recent, until they ended
+	settled mark       // as counted, without recent
 	recent  []*sending // without a Delay, and sent within together
 }
 
@@ -327,7 +327,7 @@ func (l *lane) settle(now time.Time) {
 	l.recent = slices.DeleteFunc(l.recent, func(s *sending) bool {
 		old := s.sent.Before(now.Add(-together))
 		if old {
-			l.settled.extend(s, s.ended, "")
+			l.settled.extend(s, s.released, "")
 		}
 		return old
 	})
@@ -335,6 +335,7 @@ func (l *lane) settle(now time.Time) {
 
 // mark is the latest use of a lane.
 type mark struct {
+	used       bool
 	start, end time.Time
 	instance   int    // of the request that ended last
 	cause      string // why the end does not count for the lane; empty: it does
@@ -358,23 +359,24 @@ func (l *lane) use(s *sending) {
 	}
 	l.all.extend(s, s.ended, cause)
 	l.settle(s.sent)
-	if s.place == held && s.required == 0 {
-		l.recent = append(l.recent, s)
-	} else {
-		l.settled.extend(s, s.ended, cause)
-	}
 	switch s.place {
 	case held:
 		l.counted.extend(s, s.released, "")
+		if s.required == 0 {
+			l.recent = append(l.recent, s)
+		} else {
+			l.settled.extend(s, s.released, "")
+		}
 	case reported:
 		l.counted.extend(s, s.sent, "")
+		l.settled.extend(s, s.sent, "")
 		l.counted.inexact = l.counted.inexact || l.counted.end.Equal(s.sent)
 	}
 }
 
 // extend extends m to the use by s, which counts until end.
 func (m *mark) extend(s *sending, end time.Time, cause string) {
-	m.start = s.sent
+	m.used, m.start = true, s.sent
 	if end.After(m.end) {
 		m.end, m.instance, m.cause, m.inexact, m.open = end, s.instance(), cause, false, s.open
 	}

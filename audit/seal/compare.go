@@ -173,6 +173,9 @@ func (v *verifier) sealed(n int64) covering {
 
 func (v *verifier) fault(ctx context.Context, kind FaultKind, k *kept, leaf Leaf) error {
 	f := Fault{Kind: kind, ID: k.id}
+	if kind == Changed {
+		v.known[k.id] = true
+	}
 	if v.report.Counts[kind] < keptFaults {
 		r, err := v.log.Record(ctx, k.id)
 		if err != nil && !errors.Is(err, audit.ErrNoRecord) {

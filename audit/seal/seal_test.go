@@ -5,8 +5,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -404,4 +406,36 @@ func (l *locked) SealState(ctx context.Context) (State, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.memory.SealState(ctx)
+}
+
+func (l *locked) Tiles(ctx context.Context, q TileQuery) iter.Seq2[*Tile, error] {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var tiles []Tile
+	for t := range l.memory.Tiles(ctx, q) {
+		copied := *t
+		copied.Data = slices.Clone(t.Data)
+		tiles = append(tiles, copied)
+	}
+	return (&memory{tiles: tiles}).Tiles(ctx, q)
+}
+
+// TestPruneOfTheFuture: a pruning cannot remove records that arrive after it.
+func TestPruneOfTheFuture(t *testing.T) {
+	m, key := sealedLog(t, 700)
+	now := m.after()
+	m.prunes = append(m.prunes, Prune{Time: now, Before: now.Add(365 * 24 * time.Hour), Records: 1, Why: "time"})
+	if r := m.verify(t, key); r.Counts[BadPrune] != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestChangedOnce: a record that was changed in two ways is one fault.
+func TestChangedOnce(t *testing.T) {
+	m, key := sealedLog(t, 700)
+	m.records[5].Status = 403
+	m.hidden = append(m.hidden, m.records[5].ID, m.records[6].ID)
+	if r := m.verify(t, key); r.Counts[Changed] != 2 {
+		t.Errorf("%d records were changed, want 2: %+v", r.Counts[Changed], r.Faults)
+	}
 }

@@ -29,7 +29,7 @@ type VerifyOptions struct {
 // Verify compares the records with the tree, and the tree with the checkpoints. It needs memory for some 10,000
 // records. The proxy may run meanwhile: what it adds is not yet sealed.
 func Verify(ctx context.Context, log Log, o VerifyOptions) (*Report, error) {
-	v := &verifier{log: log, options: o, report: &Report{
+	v := &verifier{log: log, options: o, known: make(map[audit.ID]bool), report: &Report{
 		Keys: []string{}, Faults: []Fault{}, Prunes: []Prune{}, Counts: make(map[FaultKind]int64),
 	}}
 	for _, k := range o.Keys {
@@ -63,8 +63,9 @@ type verifier struct {
 	cut      time.Time // records that ended before it have leaves
 	erasures map[int64]tlog.Hash
 	pruned   audit.ID
-	erased   []audit.ID // in order
-	changed  []mismatch // for findSwaps
+	erased   []audit.ID        // in order
+	changed  []mismatch        // for findSwaps
+	known    map[audit.ID]bool // that are reported as changed
 }
 
 // checkpoints reads the state and the checkpoints of the log, and checks their signatures.
@@ -143,8 +144,17 @@ func (v *verifier) checkState(context.Context) error {
 
 // loadPrunes reads what was pruned and erased, and compares the mark of the pruning with the prunes.
 func (v *verifier) loadPrunes(ctx context.Context) error {
-	if err := v.refresh(ctx); err != nil || v.state.Pruned <= v.pruned {
+	if err := v.refresh(ctx); err != nil {
 		return err
+	}
+	for _, p := range v.report.Prunes {
+		if p.Before.After(p.Time.Add(time.Hour)) { // no clock differs so much
+			v.report.add(Fault{Kind: BadPrune, Detail: fmt.Sprintf(
+				"the pruning of %s claims records that arrived later, before %s", stamp(p.Time), stamp(p.Before))})
+		}
+	}
+	if v.state.Pruned <= v.pruned {
+		return nil
 	}
 	v.report.add(Fault{Kind: BadPrune, Detail: fmt.Sprintf(
 		"records before %s are marked as pruned, and no pruning of them is recorded", stamp(v.state.Pruned.Time()))})
@@ -224,6 +234,9 @@ func (v *verifier) refresh(ctx context.Context) error {
 func (v *verifier) hidden(ctx context.Context) error {
 	ids, err := v.log.Hidden(ctx)
 	for _, id := range ids {
+		if v.known[id] {
+			continue
+		}
 		v.report.add(Fault{Kind: Changed, ID: id, Detail: id.String() + ": its mark in an index was changed, so that lists leave it out"})
 	}
 	return err

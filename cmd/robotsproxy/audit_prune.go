@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -122,6 +125,11 @@ are kept and sealed. The reason must not name the client. JSON lines, exports, l
 		if host, _, err := net.SplitHostPort(o.ClientAddr); err == nil {
 			o.ClientAddr = host
 		}
+		for _, name := range []string{o.Client, o.ClientAddr} {
+			if name != "" && slices.Contains(strings.FieldsFunc(strings.ToLower(o.Reason), notOfName), strings.ToLower(name)) {
+				return fmt.Errorf("--reason %q names the client, whose name is erased: it is kept and sealed", o.Reason)
+			}
+		}
 		now := time.Now().In(c.zone())
 		if o.Since, err = auditquery.Moment("--since", since, now); err != nil {
 			return err
@@ -132,6 +140,11 @@ are kept and sealed. The reason must not name the client. JSON lines, exports, l
 	})
 	c.work(func(ctx context.Context, cfg *config.Config) error { return c.erase(ctx, cfg, o, dry) })
 	return cmd
+}
+
+// notOfName reports whether r ends a name of a client, or an address, in a text.
+func notOfName(r rune) bool {
+	return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_.:", r)
 }
 
 func (c *auditCommand) erase(ctx context.Context, cfg *config.Config, o store.EraseOptions, dry bool) (err error) {

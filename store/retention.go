@@ -30,8 +30,9 @@ type Pruned struct {
 // recordPruneStep is the number of records that one transaction removes, so that a write waits for milliseconds.
 const recordPruneStep = 5000
 
-// Prune removes the oldest records with their counts and all evidence to which no later record refers. It works in small
-// steps. If it fails, what it has removed stays removed.
+// Prune removes the oldest records with their counts, and evidence to which no later record refers. Evidence stays until
+// a Prune removes records and reaches the end of the day (UTC) after its last use. Prune works in small steps. If it
+// fails, what it has removed stays removed.
 func (r *Records) Prune(ctx context.Context, o PruneOptions) (Pruned, error) {
 	p := Pruned{Time: time.Now().UTC(), Why: o.Why}
 	if !o.Before.IsZero() {
@@ -183,8 +184,8 @@ func addPrune(ctx context.Context, tx *sql.Tx, p *Pruned, before time.Time, reco
 const markPrunedSQL = `INSERT INTO seal_state (single, size, next, pruned) VALUES (1, 0, 0, ?)
 ON CONFLICT (single) DO UPDATE SET pruned = excluded.pruned WHERE seal_state.pruned < excluded.pruned`
 
-// pruneRest removes counts before the given time, and rows without a record since then. A row that records of the last
-// day before it use stays for a day longer.
+// pruneRest removes counts before the given time, and rows that no record since then uses. Rows have only the day of
+// their last use, in UTC, and stay until before is not in that day or the next.
 func (r *Records) pruneRest(ctx context.Context, before time.Time) error {
 	day := dayOf(before)
 	counts := []struct {

@@ -121,6 +121,35 @@ func checkPruneByAge(t *testing.T, open opener) {
 	}
 }
 
+func TestPruneKeepsTextsUntilNextDayEnds(t *testing.T) {
+	onEach(t, checkPruneKeepsTextsUntilNextDayEnds)
+}
+
+// checkPruneKeepsTextsUntilNextDayEnds checks how long a robots.txt stays after its last record, as docs/audit.md
+// describes.
+func checkPruneKeepsTextsUntilNextDayEnds(t *testing.T, open opener) {
+	r := open(t, RecordsOptions{})
+	ctx := context.Background()
+	const day = 24 * time.Hour
+	entries := crawl(48, 1, 2*day) // one each hour: a prune without records removes no texts
+	entries[0] = withFile(t, entries[0], "news", []byte("# old\n"))
+	writeAll(t, r, entries)
+	for _, tt := range []struct {
+		before time.Time
+		want   error
+	}{{firstDay.Add(2*day - time.Hour), nil}, {firstDay.Add(2 * day), audit.ErrNoFile}} {
+		if _, err := r.Prune(ctx, PruneOptions{Before: tt.before, Why: "age"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Record(ctx, entries[0].ID); !errors.Is(err, audit.ErrNoRecord) {
+			t.Errorf("the record after a prune before %v: %v, want ErrNoRecord", tt.before, err)
+		}
+		if _, err := r.Body(ctx, entries[0].RobotsSHA256); !errors.Is(err, tt.want) {
+			t.Errorf("the body after a prune before %v: %v, want %v", tt.before, err, tt.want)
+		}
+	}
+}
+
 func TestPruneBySize(t *testing.T) {
 	r := openRecords(t, RecordsOptions{})
 	ctx := context.Background()

@@ -27,6 +27,9 @@ func remedy(err error) string {
 	if errors.Is(err, errDamaged) {
 		return rotten
 	}
+	if errors.Is(err, errLogAlone) {
+		return "copy all files to a folder that you can write, or copy them again with the -shm or after robotsproxy has stopped"
+	}
 	var fault *sqlite.Error
 	if !errors.As(err, &fault) {
 		return ""

@@ -251,6 +251,30 @@ func TestReadOnlyDisk(t *testing.T) {
 	refused(t, path, "writable")
 }
 
+// TestLogWithoutIndex opens a copy that was made without the -shm, in a folder that cannot be written.
+func TestLogWithoutIndex(t *testing.T) {
+	dir, remount := smallDisk(t)
+	live := filepath.Join(t.TempDir(), "audit.db")
+	r, err := store.OpenRecords(store.RecordsOptions{Path: live})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	path := filepath.Join(dir, "audit.db")
+	for _, end := range []string{"", "-wal"} {
+		data, err := os.ReadFile(live + end)
+		if err == nil {
+			err = os.WriteFile(path+end, data, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	remount("ro")
+	_, err = store.OpenRecords(store.RecordsOptions{Path: path, ReadOnly: true})
+	checkWords(t, "OpenRecords", err, path, "its -wal is here without its -shm", "copy all files to a folder that you can write")
+}
+
 func TestReadOnlyFile(t *testing.T) {
 	if os.Getuid() == 0 {
 		t.Skip("root may write any file; see TestReadOnlyDisk")

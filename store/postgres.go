@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -132,11 +133,16 @@ func (p *Postgres) fail(act string, err error) error {
 	return fmt.Errorf("store: %s: %s: %w", p.name, act, err)
 }
 
-// oneLine is an error with the lines of its text in one.
+// oneLine is an error with the lines of its text in one. A cause is named once, although the driver repeats it if it
+// tries an address with TLS and without.
 type oneLine struct{ error }
 
 func (e oneLine) Error() string {
-	return strings.NewReplacer(":\n\t", ": ", "\n\t", "; ").Replace(e.error.Error())
+	first, rest, _ := strings.Cut(e.error.Error(), ":\n\t")
+	if rest == "" {
+		return first
+	}
+	return first + ": " + strings.Join(slices.Compact(strings.Split(rest, "\n\t")), "; ")
 }
 
 func (e oneLine) Unwrap() error { return e.error }

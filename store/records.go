@@ -158,15 +158,24 @@ func (r *Records) connectReader() (err error) {
 		return err
 	}
 	err = r.checkVersion()
-	if _, gone := os.Stat(r.path + "-wal"); err != nil && errors.Is(gone, fs.ErrNotExist) {
+	_, gone := os.Stat(r.path + "-wal")
+	if err != nil && errors.Is(gone, fs.ErrNotExist) {
 		r.read.Close()
 		if r.read, err = connect(r.path, r.options.Wait, readers, "mode=ro", "immutable=1", "_query_only=1"); err != nil {
 			return err
 		}
 		err = r.checkVersion()
 	}
+	if err != nil && gone == nil {
+		if _, missing := os.Stat(r.path + "-shm"); errors.Is(missing, fs.ErrNotExist) {
+			return fmt.Errorf("%w: %w", errLogAlone, err)
+		}
+	}
 	return err
 }
+
+// errLogAlone means that SQLite needs the -shm to read the -wal, and cannot create it.
+var errLogAlone = errors.New("its -wal is here without its -shm, which cannot be created")
 
 // checkVersion refuses a file that this version cannot read.
 func (r *Records) checkVersion() error {

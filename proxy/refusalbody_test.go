@@ -53,8 +53,8 @@ func TestRefusalPage(t *testing.T) {
 	for _, text := range []string{
 		"<h1>403 Disallowed by robots.txt</h1>", "The robots.txt of a.example disallows /private/&lt;script&gt; for the crawler NewsBot", "http://a.example/private/&lt;script&gt;", "NewsBot", "NewsBot/2 &lt;script&gt;",
 		`<li data-n="6" class="hit">Disallow: /private/`, `<li data-n="1">User-agent: *`, `<li data-n="3" class="comment">`, `<li data-n="9" class="comment">`, `<li data-n="5">&lt;script&gt;`,
-		"in the group of * (line 1)", `href="http://a.example/robots.txt"`, "fetched 41 minutes ago", `<a href="https://ops.example/">https://ops.example/</a>, request <code>id1</code>.`,
-		"<code>robotsproxy check --explain &#39;http://a.example/private/&lt;script&gt;&#39; -A &#39;NewsBot&#39;</code>", `<li class="gap"`,
+		"in the group of * (line 1)", `href="http://a.example/robots.txt"`, "fetched 41 minutes ago", `<a href="https://ops.example/">https://ops.example/</a> (request <code>id1</code>).`,
+		"<code>robotsproxy check --explain &#39;http://a.example/private/&lt;script&gt;&#39; -A NewsBot</code>", `<li class="gap"`,
 	} {
 		if !strings.Contains(page, text) {
 			t.Errorf("the page does not contain %q\n%s", text, page)

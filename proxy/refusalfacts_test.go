@@ -64,7 +64,7 @@ func TestRefusalFacts(t *testing.T) {
 			page := ask("text/html")
 			for _, want := range []string{
 				`<li data-n="6" class="hit">Disallow: /private/</li>`, "The whole file, as enforced", `<a href="mailto:ops@example.org">ops@example.org</a>`,
-				"NewsBot/2 (&lt;script&gt;alert(1)&lt;/script&gt;)", "-A &#39;NewsBot&#39;",
+				"NewsBot/2 (&lt;script&gt;alert(1)&lt;/script&gt;)", "-A NewsBot</code>",
 			} {
 				if !strings.Contains(page, want) {
 					t.Errorf("the page does not contain %s\n%s", want, page)
@@ -105,6 +105,18 @@ func TestRefusalShowsNoPage(t *testing.T) {
 		resp.Body.Close()
 		if err != nil || resp.StatusCode != http.StatusForbidden || strings.Contains(string(body), "members") || !strings.Contains(string(body), "Disallow: /private/") {
 			t.Errorf("%s: %d, %v: %s", accept, resp.StatusCode, err, body)
+		}
+	}
+}
+
+// A shell reads the command of a refusal as it is meant.
+func TestShellWord(t *testing.T) {
+	for word, want := range map[string]string{
+		"http://a.example/private/x": "http://a.example/private/x", "": "''", "a b": "'a b'", "a;b": "'a;b'", "~root": "'~root'", "a*": "'a*'", "é": "'é'",
+		"http://a.example/$(id)?a&b": "'http://a.example/$(id)?a&b'", "it's": `'it'\''s'`, "a'; id '": `'a'\''; id '\'''`,
+	} {
+		if got := shellWord(word); got != want {
+			t.Errorf("shellWord(%q) = %s, want %s", word, got, want)
 		}
 	}
 }

@@ -103,21 +103,15 @@ type step struct {
 
 // String returns the sentence.
 func (s step) String() string {
-	var end []string
-	for _, part := range []string{s.Command, s.Contact} {
-		if part != "" {
-			end = append(end, part)
-		}
+	if s.Command != "" {
+		return s.Text + ": " + s.Command // a period would seem to be a part of it
+	}
+	text := s.Text
+	if s.Contact != "" {
+		text += ": " + s.Contact
 	}
 	if s.ID != "" {
-		end = append(end, "request "+s.ID)
-	}
-	if len(end) == 0 {
-		return s.Text + "."
-	}
-	text := s.Text + ": " + strings.Join(end, ", ")
-	if s.Command != "" {
-		return text // a period would seem to be a part of it
+		text += " (request " + s.ID + ")"
 	}
 	return text + "."
 }
@@ -196,5 +190,11 @@ func (f *facts) explained() []step {
 	return []step{{Text: "To see how the decision was made, run", Command: command}}
 }
 
-// shellWord quotes s for a shell.
-func shellWord(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+// shellWord quotes s for a shell if it needs that.
+func shellWord(s string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._:/%+,@"
+	if s != "" && strings.Trim(s, plain) == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

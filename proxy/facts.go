@@ -20,6 +20,7 @@ type facts struct {
 	Crawler   string // the product token that was judged; "*" if there is none
 	UserAgent string // of which it was taken
 	Contact   string // of the operator
+	Purpose   string // of the client, if a preference in robots.txt decided
 	verdict   rules.Verdict
 	dialect   rules.Dialect
 	robots    *robots.Snapshot // nil if no file was read
@@ -41,6 +42,9 @@ func factsOf(ex *exchange) *facts {
 	f.URL = elide(f.URL, maxShownURL)
 	if f.robots = ex.judged.snap; f.robots != nil {
 		f.verdict, f.dialect = ex.judged.Verdict, ex.judged.Dialect
+		if ex.judged.Reason == policy.ReasonUsage {
+			f.Purpose = string(ex.client.Purpose)
+		}
 		f.enforced = ex.settings.ServeRobots && f.robots.Availability != robots.Unreachable
 		agent := cmp.Or(r.SentUserAgent, r.UserAgent)
 		f.UserAgent = elide(agent, maxShownLine)

@@ -187,6 +187,9 @@ func (f *facts) explained() []step {
 	case f.Crawler != "*":
 		command += " -A " + shellWord(f.Crawler)
 	}
+	if f.Purpose != "" {
+		command += " --purpose " + f.Purpose
+	}
 	return []step{{Text: "To see how the decision was made, run", Command: command}}
 }
 

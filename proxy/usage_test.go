@@ -49,6 +49,7 @@ func TestUsageIsEnforced(t *testing.T) {
 	for _, way := range ways {
 		for accept, want := range map[string]string{
 			"text/html":        "does not permit this use",
+			"text/html, */*":   "/page/1 -A Go-http-client --purpose train-ai</code>",
 			"application/json": `"rule":"line 2: Content-Signal: ai-train=no"`,
 			"*/*":              "reason:  usage-preference",
 		} {

@@ -81,7 +81,7 @@ func runChild(ctx context.Context, cfg *config.Config, std stdio, args []string,
 	}
 	if isSealed {
 		if err := child.seal(); err != nil {
-			return &exitError{exitFailed, err}
+			return err
 		}
 		defer child.sealed.Close() // fails only after the program has ended
 	}

@@ -48,8 +48,17 @@ func newSealedStage() *cobra.Command {
 
 // seal gives the child a network of its own. The caller must close c.sealed.
 func (c *child) seal() (err error) {
-	c.sealed, err = sealed.Prepare(c.cmd, sealedStage)
-	return err
+	if c.cmd.Err != nil {
+		return c.cannotRun(c.cmd.Err)
+	}
+	if c.sealed, err = sealed.Prepare(c.cmd, sealedStage); err != nil {
+		return &exitError{exitFailed, err}
+	}
+	return nil
+}
+
+func (c *child) cannotRun(err error) error {
+	return &exitError{exitCannotRun, fmt.Errorf("%s cannot be run: %w", c.name, err)}
 }
 
 // listen returns a listener that the child reaches.
@@ -70,7 +79,7 @@ func (c *child) start(env []string) (err error) {
 		err = c.cmd.Start()
 	}
 	if err != nil {
-		return &exitError{exitCannotRun, fmt.Errorf("%s cannot be run: %w", c.name, err)}
+		return c.cannotRun(err)
 	}
 	c.started = true
 	return nil

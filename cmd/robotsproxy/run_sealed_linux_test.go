@@ -169,6 +169,34 @@ func TestSealedSignals(t *testing.T) {
 	}
 }
 
+// A process that outlives the run reaches nothing, not even the proxy, which has ended.
+func TestSealedSurvivor(t *testing.T) {
+	program("curl")(t)
+	r := newSealedRun(t)
+	page := fmt.Sprintf(":%d/page/1", r.site.Port())
+	const script = `(while kill -0 $PPID 2>&-; do sleep 0.05; done
+curl -sS "http://a.example$1"; echo $? >>statuses
+curl -sS --noproxy "*" "http://127.0.0.1$1"; echo $? >>statuses
+mv statuses ended) >survivor.log 2>&1 </dev/null &`
+	if out, err := r.command([]string{"--sealed"}, "sh", "-c", script, "sh", page).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	ended := filepath.Join(r.dir, "ended")
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		statuses, err := os.ReadFile(ended)
+		if err == nil {
+			const refused = "7\n7\n" // the statuses of curl
+			if got := r.came(); string(statuses) != refused || len(got) > 0 {
+				t.Errorf("statuses %q and requests %q, want %q and none", statuses, got, refused)
+			}
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the process did not end")
+		}
+	}
+}
+
 // If robotsproxy is killed before the program starts, the program never starts.
 func TestSealedStageNeedsItsCaller(t *testing.T) {
 	newSealedRun(t)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -96,11 +97,12 @@ func identities(path string) (all []syscall.SysProcIDMap, err error) {
 		return nil, err
 	}
 	for line := range strings.Lines(string(text)) {
-		var first, outside, size int
+		var first int
+		var outside, size uint64 // more than the int of a 32-bit system
 		if _, err := fmt.Sscan(line, &first, &outside, &size); err != nil {
 			return nil, fmt.Errorf("reading %s: %w", path, err)
 		}
-		all = append(all, syscall.SysProcIDMap{ContainerID: first, HostID: first, Size: size})
+		all = append(all, syscall.SysProcIDMap{ContainerID: first, HostID: first, Size: int(min(size, math.MaxInt))})
 	}
 	return all, nil
 }
@@ -148,9 +150,9 @@ func stageError(message []byte) error {
 // returns an error if that program cannot be run. The caller waits for the process as for any that it has started.
 func (p *Program) Exec(env []string) error {
 	p.cmd.Env = env
-	_, _ = io.WriteString(p.conn, strings.Join(p.cmd.Environ(), "\x00")) // an error means that the process was killed
-	_ = p.conn.CloseWrite()                                              // likewise
-	message, _ := io.ReadAll(io.LimitReader(p.conn, maxMessage))         // ends when the program starts
+	_, _ = io.WriteString(p.conn, strings.Join(p.cmd.Environ(), "\x00")+endOfEnv) // an error means that the process was killed
+	_ = p.conn.CloseWrite()                                                       // likewise
+	message, _ := io.ReadAll(io.LimitReader(p.conn, maxMessage))                  // ends when the program starts
 	if len(message) == 0 {
 		return nil
 	}

@@ -14,6 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// endOfEnv follows the environment, whose variables NUL separates. Without it the caller ended before it had sent all.
+const endOfEnv = "\x00\x00"
+
 // Stage is the first part of a process that Prepare has started. args are those that Prepare has added. Stage opens the
 // listener, passes it to the caller of Prepare, waits for Exec, and becomes the program. It returns nil if it fails
 // after the caller is known, which then has the error.
@@ -41,17 +44,19 @@ func become(conn *net.UnixConn, path string, args []string) error {
 	if err := offerListener(conn); err != nil {
 		return err
 	}
-	env, err := io.ReadAll(conn)
+	text, err := io.ReadAll(conn)
 	if err != nil {
 		return err
 	}
-	if len(env) == 0 {
+	env, complete := strings.CutSuffix(string(text), endOfEnv)
+	if !complete {
 		return errors.New("the caller has ended")
 	}
-	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
-		return os.NewSyscallError("prctl", err)
+	var none [2]unix.CapUserData // also ends the ambient capabilities; the program of root gets its own back
+	if err := unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &none[0]); err != nil {
+		return os.NewSyscallError("capset", err)
 	}
-	err = syscall.Exec(path, args, strings.Split(string(env), "\x00"))
+	err = syscall.Exec(path, args, strings.Split(env, "\x00"))
 	return &os.PathError{Op: "exec", Path: path, Err: err}
 }
 

@@ -1,6 +1,9 @@
 package audit
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // schemes are words before credentials, as in Authorization (RFC 9110 section 11.4).
 var schemes = []string{"bearer", "basic", "token", "apikey"}
@@ -8,19 +11,25 @@ var schemes = []string{"bearer", "basic", "token", "apikey"}
 // longToken is the length of a word that is a token after a scheme whatever its characters are.
 const longToken = 16
 
-// maskWords returns text without the words that are credentials: those after a scheme, and JSON Web Tokens (RFC 7519).
+// maskWords returns text without the words that are credentials: those after a scheme, those after the name of a
+// credential and a colon ("api-key: s3cr3t"), and JSON Web Tokens (RFC 7519).
 func maskWords(text string) string {
 	var masked strings.Builder
-	previous, kept := "", 0
+	previous, named, kept := "", false, 0
 	for begin := 0; begin < len(text); {
-		end := begin + wordLength(text[begin:])
+		end := begin + lengthBefore(text[begin:], " \t:=,;()<>\"'")
 		word := text[begin:end]
-		if isToken(previous, word) {
+		isValue := named && word != "" && !isScheme(word)
+		if isValue {
+			end = begin + lengthBefore(text[begin:], " \t,;()<>\"'")
+		}
+		if isValue || isToken(previous, word) {
 			masked.WriteString(text[kept:begin] + cutValue)
 			kept = end
 		}
 		if word != "" {
 			previous = word
+			named = strings.HasPrefix(text[end:], ":") && hasCredentialWord(fold(word))
 		}
 		begin = end + 1
 	}
@@ -30,9 +39,9 @@ func maskWords(text string) string {
 	return masked.String() + text[kept:]
 }
 
-// wordLength returns the length of the word that s begins with.
-func wordLength(s string) int {
-	if i := strings.IndexAny(s, " \t:=,;()<>\"'"); i >= 0 {
+// lengthBefore returns the length of s before the first of some characters.
+func lengthBefore(s, characters string) int {
+	if i := strings.IndexAny(s, characters); i >= 0 {
 		return i
 	}
 	return len(s)
@@ -50,6 +59,10 @@ func isToken(previous, word string) bool {
 		}
 	}
 	return false
+}
+
+func isScheme(word string) bool {
+	return slices.ContainsFunc(schemes, func(scheme string) bool { return strings.EqualFold(word, scheme) })
 }
 
 func hasLetter(s string) bool {

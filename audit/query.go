@@ -69,7 +69,7 @@ var (
 	credentialNames = []string{"key", "sig", "auth", "code", "sid", "pass", "pin", "otp", "refresh"}
 	credentialWords = []string{
 		"token", "secret", "passw", "passphrase", "passcode", "pwd", "signature", "hmac", "credential", "apikey", "accesskey", "privatekey",
-		"authorization", "oauth", "bearer", "ticket", "session", "sessid", "connectsid", "cookie", "jwt", "assertion", "samlresponse",
+		"authorization", "oauth", "bearer", "ticket", "session", "sessid", "connectsid", "cookie", "jwt", "assertion", "samlresponse", "csrf", "xsrf",
 	}
 )
 
@@ -77,11 +77,18 @@ var unseparated = strings.NewReplacer("-", "", "_", "", ".", "")
 
 // isCredential reports whether name, or a part of it in brackets ("user[pass]"), names a credential.
 func isCredential(name string) bool {
-	folded := unseparated.Replace(strings.ToLower(name))
+	folded := fold(name)
 	for part := range strings.FieldsFuncSeq(folded, func(r rune) bool { return r == '[' || r == ']' }) {
 		if slices.Contains(credentialNames, part) {
 			return true
 		}
 	}
+	return hasCredentialWord(folded)
+}
+
+// fold returns name as credentialWords write names.
+func fold(name string) string { return unseparated.Replace(strings.ToLower(name)) }
+
+func hasCredentialWord(folded string) bool {
 	return slices.ContainsFunc(credentialWords, func(word string) bool { return strings.Contains(folded, word) })
 }

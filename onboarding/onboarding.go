@@ -57,7 +57,8 @@ func CA(ca *certs.Authority) http.Handler {
 // page is the data of page.html.
 type page struct {
 	CSS     template.CSS
-	Through string // the scheme of the URL, if the request came through the proxy
+	Through bool   // the request came through the proxy
+	Trusted bool   // over TLS, by a client that trusts the CA
 	Scheme  string // of the proxy's URL
 	Proxy   string // its address
 	Clients []Client
@@ -91,7 +92,7 @@ func serveScript(w http.ResponseWriter, _ *http.Request) {
 func servePage(w http.ResponseWriter, r *http.Request, scheme string, ca *certs.Authority) {
 	address := ownAddress(r)
 	p := page{
-		CSS: style.CSS, Scheme: scheme, Proxy: address, Through: r.URL.Scheme, Clients: Clients(scheme, address),
+		CSS: style.CSS, Scheme: scheme, Proxy: address, Through: r.URL.IsAbs(), Trusted: overOwnTLS(r), Clients: Clients(scheme, address),
 		Try: "curl -I \\\n  --proxy " + scheme + "://" + address + " \\\n  --cacert robotsproxy-ca.pem \\\n  https://robots.proxy/",
 	}
 	var err error
@@ -110,6 +111,9 @@ func servePage(w http.ResponseWriter, r *http.Request, scheme string, ca *certs.
 	h.Set("X-Content-Type-Options", "nosniff")
 	_, _ = w.Write(b.Bytes()) // the client may have left
 }
+
+// overOwnTLS reports whether r came over TLS with a certificate of the CA: for the name of these pages, not of the proxy.
+func overOwnTLS(r *http.Request) bool { return r.TLS != nil && r.TLS.ServerName == "robots.proxy" }
 
 // certificates returns the CAs that clients must trust.
 func certificates(ca *certs.Authority) (shown []certificate, err error) {

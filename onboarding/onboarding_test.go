@@ -2,6 +2,7 @@ package onboarding
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -63,16 +64,25 @@ func TestAddress(t *testing.T) {
 // TestThrough checks that the page says whether the request came through the proxy.
 func TestThrough(t *testing.T) {
 	handler := Handler(openCA(t))
-	for target, want := range map[string]string{
-		"/":                     "",
-		"http://robots.proxy/":  "</span> This request came through the proxy.<",
-		"https://robots.proxy/": "</span> This request came through the proxy, and the client trusts the CA.<",
+	for _, tt := range []struct {
+		target     string
+		serverName string // of TLS
+		want       string
+	}{
+		{"/", "", ""},
+		{"/", "proxy.example", ""},
+		{"http://robots.proxy/", "", "</span> This request came through the proxy.<"},
+		{"http://robots.proxy/", "proxy.example", "</span> This request came through the proxy.<"},
+		{"http://robots.proxy/", "robots.proxy", "</span> This request came through the proxy, and the client trusts the CA.<"},
 	} {
-		r, w := httptest.NewRequest("GET", target, nil), httptest.NewRecorder()
+		r, w := httptest.NewRequest("GET", tt.target, nil), httptest.NewRecorder()
+		if tt.serverName != "" {
+			r.TLS = &tls.ConnectionState{ServerName: tt.serverName}
+		}
 		r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{IP: net.IPv4(10, 1, 2, 3), Port: 3128})))
 		handler.ServeHTTP(w, r)
-		if page := w.Body.String(); !strings.Contains(page, want) || (want == "") == strings.Contains(page, "came through") {
-			t.Errorf("the page of %s does not contain %q: %s", target, want, page)
+		if page := w.Body.String(); !strings.Contains(page, tt.want) || (tt.want == "") == strings.Contains(page, "came through") {
+			t.Errorf("%+v: %s", tt, page)
 		}
 	}
 }

@@ -330,7 +330,7 @@ func (s *Server) serveOnboarding(w http.ResponseWriter, r *http.Request, t *tunn
 	}
 	limitDrain(w, r)
 	if t != nil {
-		r.URL.Scheme, r.URL.Host = t.origin(r).Scheme(), r.Host // absolute, as in every request through the proxy
+		r.URL.Scheme, r.URL.Host = "http", r.Host // absolute, as in every request through the proxy
 	}
 	s.settings.Load().Onboarding.ServeHTTP(w, r)
 }

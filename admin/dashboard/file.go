@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/robotsproxy/robotsproxy/internal/safetext"
+	"github.com/robotsproxy/robotsproxy/rules"
 )
 
 // line is a line of a robots.txt. The zero value stands for lines that are left out.
@@ -25,10 +26,8 @@ const (
 // fileLines returns the lines of a robots.txt, of which hit decided. If around is not negative, it returns only so many
 // lines before and after it, and the line group.
 func fileLines(body []byte, hit, group int, allow bool, around int) (lines []line) {
-	n, left := 0, false
-	body = bytes.TrimPrefix(body, []byte("\ufeff"))
-	for text := range strings.SplitSeq(lineEnds.Replace(string(body)), "\n") {
-		n++
+	left := false
+	for n, read := range rules.Lines(body, rules.Options{}) {
 		if around >= 0 && (n < hit-around || n > hit+around) && n != group {
 			if !left && n < hit {
 				lines = append(lines, line{})
@@ -40,7 +39,8 @@ func fileLines(body []byte, hit, group int, allow bool, around int) (lines []lin
 		if len(lines) == maxLines {
 			return append(lines, line{})
 		}
-		l := line{N: n, Text: safetext.Text(strings.ReplaceAll(cutBytes(text, maxLine), "\t", "    "))}
+		text := cutBytes(string(read), maxLine)
+		l := line{N: n, Text: safetext.Text(strings.ReplaceAll(text, "\t", "    "))}
 		switch {
 		case n == hit && allow:
 			l.Class = "hit allow"
@@ -50,9 +50,6 @@ func fileLines(body []byte, hit, group int, allow bool, around int) (lines []lin
 			l.Class = "comment"
 		}
 		lines = append(lines, l)
-	}
-	if last := len(lines) - 1; last >= 0 && lines[last].N == n && lines[last].Text == "" && n > 1 {
-		lines = lines[:last] // after the last end of line
 	}
 	return lines
 }
@@ -71,9 +68,6 @@ func surroundings(body []byte) int {
 	}
 	return -1
 }
-
-// lineEnds are all forms of EOL (RFC 9309 section 2.2).
-var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
 // cutBytes returns the first n bytes of s, and a mark if there are more.
 func cutBytes(s string, n int) string {

@@ -141,3 +141,15 @@ func TestDiffLines(t *testing.T) {
 		t.Errorf("classes %s", got)
 	}
 }
+
+// The lines of a file in UTF-16 have the numbers and the texts by which it is judged.
+func TestLinesOfUTF16(t *testing.T) {
+	var body []byte
+	for _, c := range "\ufeffUser-agent: *\r\nDisallow: /\n" {
+		body = append(body, byte(c), byte(c>>8))
+	}
+	lines := fileLines(body, 2, 1, false, -1)
+	if len(lines) != 2 || lines[0].Text != "User-agent: *" || lines[1].Text != "Disallow: /" || !lines[1].Hit() {
+		t.Errorf("%+v", lines)
+	}
+}

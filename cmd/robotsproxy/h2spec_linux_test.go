@@ -69,7 +69,7 @@ func runH2spec(t *testing.T, port int) (report h2specReport) {
 	if out, err := build.CombinedOutput(); err != nil {
 		missing(t, fmt.Sprintf("h2spec (%v: %s)", err, out))
 	}
-	run := exec.Command(program, "--strict", "--tls", "--insecure", "--host", "localhost", "--port", fmt.Sprint(port), "--path", "/page/1", "--junit-report", file)
+	run := exec.Command(program, "--strict", "--timeout", "5", "--tls", "--insecure", "--host", "localhost", "--port", fmt.Sprint(port), "--path", "/page/1", "--junit-report", file)
 	out, runErr := run.CombinedOutput() // an error means that a case failed
 	data, err := os.ReadFile(file)
 	if err != nil {

@@ -29,6 +29,11 @@ func TestRequestOnTheWire(t *testing.T) {
 			"GET /a%2fb?c=%zz&d HTTP/1.1\r\nHost: AUTHORITY\r\nAccept-Encoding: br;q=1.0, gzip\r\nTe: trailers\r\nVia: 1.1 US\r\nX-Twice: 1\r\nX-Twice: 2\r\n\r\n",
 		},
 		{
+			"of a path, only what no path may contain is encoded",
+			"GET TARGET/<(a)'!*%28>?q=<(b)> HTTP/1.1\r\nHost: AUTHORITY\r\nUser-Agent: A\r\nConnection: close\r\n\r\n",
+			"GET /%3C(a)'!*%28%3E?q=<(b)> HTTP/1.1\r\nHost: AUTHORITY\r\nUser-Agent: A\r\nVia: 1.1 US\r\n\r\n",
+		},
+		{
 			"an empty User-Agent is none, and ours are cut off",
 			"HEAD TARGET/ HTTP/1.1\r\nHost: AUTHORITY\r\nUser-Agent:\r\nRobotsproxy-Tag: x\r\nProxy-Authorization: Basic eDp5\r\nAuthorization: Basic eDp5\r\nConnection: close\r\n\r\n",
 			"HEAD / HTTP/1.1\r\nHost: AUTHORITY\r\nAuthorization: Basic eDp5\r\nVia: 1.1 US\r\n\r\n",

@@ -36,7 +36,7 @@ func (ex *exchange) normalise(r *http.Request) *refusal {
 	ex.rec.Scheme, ex.rec.Host, ex.rec.Port = o.Scheme(), o.Host(), o.Port()
 	*r.URL = url.URL{
 		Scheme: o.Scheme(), Host: o.Authority(),
-		Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery, ForceQuery: r.URL.ForceQuery,
+		Path: r.URL.Path, RawPath: origin.RawPath(r.URL), RawQuery: r.URL.RawQuery, ForceQuery: r.URL.ForceQuery,
 	}
 	r.Host = r.URL.Host
 	ex.target = r.URL.RequestURI()

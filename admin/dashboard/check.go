@@ -82,6 +82,7 @@ func (h *Handler) judge(v *view, raw, agent string) (*verdict, error) {
 	if err != nil {
 		return nil, fmt.Errorf("this is not a URL: %w", err)
 	}
+	u.RawPath = origin.RawPath(u)
 	o, err := origin.FromURL(u)
 	if err != nil {
 		return nil, err

@@ -254,6 +254,7 @@ func (c *checker) parse(raw string) (target string, o origin.Origin, err error) 
 	if err != nil {
 		return "", origin.Origin{}, err
 	}
+	u.RawPath = origin.RawPath(u)
 	o, err = origin.FromURL(u)
 	switch {
 	case err != nil && strings.HasPrefix(raw, "/"):

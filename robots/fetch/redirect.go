@@ -37,7 +37,7 @@ func location(resp *http.Response) (string, error) {
 		return "", fmt.Errorf("%w: %.200s", errBadTarget, err)
 	}
 	clean := url.URL{
-		Scheme: o.Scheme(), Host: o.Authority(), Path: next.Path, RawPath: next.RawPath, RawQuery: next.RawQuery,
+		Scheme: o.Scheme(), Host: o.Authority(), Path: next.Path, RawPath: origin.RawPath(next), RawQuery: next.RawQuery,
 	}
 	return clean.String(), nil
 }

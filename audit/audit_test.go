@@ -413,3 +413,18 @@ func BenchmarkRecord(b *testing.B) {
 		w.End(r)
 	}
 }
+
+// An id has one text: the last character has a bit that no id uses.
+func TestParseIDIsExact(t *testing.T) {
+	const characters = "0123456789abcdefghijklmnopqrstuv"
+	id := IDAt(time.Now())
+	text := id.String()
+	if got, err := ParseID(text); err != nil || got != id {
+		t.Errorf("ParseID(%q) = %v, %v", text, got, err)
+	}
+	last := strings.IndexByte(characters, text[len(text)-1])
+	other := text[:len(text)-1] + characters[last+1:last+2]
+	if got, err := ParseID(other); err == nil {
+		t.Errorf("ParseID(%q) = %v, as that of %q", other, got, text)
+	}
+}

@@ -39,7 +39,11 @@ func ParseID(s string) (ID, error) {
 	if err != nil || len(b) != 8 || b[0] > 0x7f {
 		return 0, fmt.Errorf("audit: %q is not an id of 13 characters", s)
 	}
-	return ID(binary.BigEndian.Uint64(b)), nil
+	id := ID(binary.BigEndian.Uint64(b))
+	if id.String() != s { // the last character has a bit that no id uses
+		return 0, fmt.Errorf("audit: %q is not an id: no id ends with %q", s, s[len(s)-1:])
+	}
+	return id, nil
 }
 
 // MarshalText returns the 13 characters of String.

@@ -156,6 +156,8 @@ func (e *Explanation) fullCause() string {
 		return fmt.Sprintf("because line %d of its robots.txt allows %s", r.RuleLine, value)
 	case r.Decision == policy.Allow && r.RobotsState == "found":
 		return "because no line of its robots.txt disallows it"
+	case r.Decision == policy.Allow && (r.RobotsState == "html" || r.RobotsState == "oversize"):
+		return "because its robots.txt (" + r.RobotsState + ") has no line that disallows it"
 	case r.Decision == policy.Allow && r.RobotsState != "":
 		return "because its robots.txt is " + r.RobotsState + ", which disallows nothing"
 	}

@@ -47,6 +47,9 @@ func (l lanes) Lanes(window time.Duration) []admin.Lane {
 // setPace sets the pace now of a lane that v shows. Its requests keep delay, or the operator's least Delay if that is
 // longer.
 func (l lanes) setPace(lane *admin.Lane, v ratelimit.View, delay time.Duration, source string, now time.Time) {
+	if source == string(ratelimit.Floor) { // that of its last request, which may have been lifted
+		delay, source = 0, ""
+	}
 	if floor := max(v.Floor, l.control.policy().Floor(lane.Host, now)); floor > delay {
 		delay, source = floor, string(ratelimit.Floor)
 	}

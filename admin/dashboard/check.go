@@ -60,7 +60,8 @@ func (h *Handler) check(v *view) error {
 	q := v.URL.Query()
 	p := checkPage{URL: strings.TrimSpace(q.Get("url")), Agent: strings.TrimSpace(q.Get("agent"))}
 	status := http.StatusOK
-	if p.URL != "" {
+	// A page of another site must not make the proxy fetch: it gets the form, filled in.
+	if p.URL != "" && !isForeign(v.Request) {
 		var err error
 		if p.verdict, err = h.judge(v, p.URL, p.Agent); err != nil {
 			p.Fault, status = err.Error(), http.StatusBadRequest
@@ -152,7 +153,7 @@ func (a *verdict) say(agent string, u *url.URL) {
 		a.Sentence += ": an intervention decides (" + d.Intervention + ")."
 	case d.Reason != "":
 		a.Sentence += ": " + string(d.Reason) + "."
-	case a.Snapshot.State() != "found":
+	case a.Snapshot.Availability != robots.Found:
 		a.Sentence += ": its robots.txt is " + a.Snapshot.State() + ", which disallows nothing."
 	default:
 		a.Sentence += ": no rule matches."

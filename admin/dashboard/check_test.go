@@ -149,3 +149,19 @@ func TestSettings(t *testing.T) {
 		t.Error("a default is not among all keys")
 	}
 }
+
+// A page of another site does not make the proxy fetch a robots.txt.
+func TestCheckOfAnotherSite(t *testing.T) {
+	p, err := policy.New(policy.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := serve(t, Options{Judge: judged{policy: p, err: errors.New("it was fetched")}})
+	for site, fetched := range map[string]bool{"cross-site": false, "same-site": false, "same-origin": true, "none": true} {
+		r := request(t, "GET", server.URL+"/check?url=http://a.example/", nil)
+		r.Header.Set("Sec-Fetch-Site", site)
+		if _, page := do(t, r); strings.Contains(page, "it was fetched") != fetched || !strings.Contains(page, `value="http://a.example/"`) {
+			t.Errorf("%s: want a fetch: %t\n%s", site, fetched, page)
+		}
+	}
+}

@@ -51,6 +51,7 @@ type Handler struct {
 	options     Options
 	token       [sha256.Size]byte
 	crossOrigin *http.CrossOriginProtection
+	sessions    sessions
 	overviews   overviewCache
 	notices     notices
 }

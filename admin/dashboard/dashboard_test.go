@@ -247,10 +247,12 @@ func TestSignIn(t *testing.T) {
 			t.Errorf("%s without a token: %s\n%s", path, resp.Status, body)
 		}
 	}
-	forwarded := request(t, "GET", server.URL+"/", nil)
-	forwarded.Header.Set("X-Forwarded-For", "192.0.2.1")
-	if resp, _ := do(t, forwarded); resp.StatusCode != http.StatusUnauthorized {
-		t.Errorf("through another proxy without a token: %s", resp.Status)
+	for _, name := range []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded", "Via"} {
+		forwarded := request(t, "GET", server.URL+"/", nil)
+		forwarded.Header.Set(name, "192.0.2.1")
+		if resp, _ := do(t, forwarded); resp.StatusCode != http.StatusUnauthorized {
+			t.Errorf("with %s, without a token: %s", name, resp.Status)
+		}
 	}
 	bearer := elsewhere("GET", "/", nil)
 	bearer.Header.Set("Authorization", "Bearer "+token)
@@ -273,13 +275,20 @@ func TestSignIn(t *testing.T) {
 	if resp, _ := do(t, withCookie); resp.StatusCode != http.StatusOK {
 		t.Errorf("with a session: %s", resp.Status)
 	}
-	end, sum, _ := strings.Cut(cookie.Value, ".")
-	for _, value := range []string{"9" + end + "." + sum, "1." + (&Handler{}).mac("1"), ".", ""} {
+	for _, value := range []string{cookie.Value + "A", cookie.Value[1:], strings.ToLower(cookie.Value), ""} {
 		forged := elsewhere("GET", "/", nil)
 		forged.AddCookie(&http.Cookie{Name: sessionCookie, Value: value})
 		if resp, _ := do(t, forged); resp.StatusCode != http.StatusUnauthorized {
 			t.Errorf("with the cookie %q: %s", value, resp.Status)
 		}
+	}
+	signOut := elsewhere("POST", "/signout", nil)
+	signOut.AddCookie(cookie)
+	if resp, _ := do(t, signOut); resp.StatusCode != http.StatusSeeOther {
+		t.Errorf("signing out: %s", resp.Status)
+	}
+	if resp, _ := do(t, withCookie); resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("with a session that was signed out: %s", resp.Status)
 	}
 	cross := elsewhere("POST", "/signin", url.Values{"token": {token}})
 	cross.Header.Set("Sec-Fetch-Site", "cross-site")
@@ -288,17 +297,19 @@ func TestSignIn(t *testing.T) {
 	}
 }
 
-func TestSessionEnds(t *testing.T) {
-	h, err := New(Options{Token: token})
-	if err != nil {
-		t.Fatal(err)
-	}
-	end := time.Now().Add(time.Minute)
-	text := fmt.Sprint(end.Unix())
-	r := httptest.NewRequest("GET", "/", nil)
-	r.AddCookie(&http.Cookie{Name: sessionCookie, Value: text + "." + h.mac(text)})
-	if !h.signedIn(r, end.Add(-2*time.Second)) || h.signedIn(r, end.Add(2*time.Second)) {
+func TestSessionsEnd(t *testing.T) {
+	var s sessions
+	begin := time.Now()
+	first := s.begin(begin)
+	if !s.has(first, begin.Add(sessionTime-time.Second)) || s.has(first, begin.Add(sessionTime)) || s.has("", begin) {
 		t.Error("a session does not end at its end")
+	}
+	var last string
+	for i := range maxSessions {
+		last = s.begin(begin.Add(time.Duration(i+1) * time.Second))
+	}
+	if len(s.ends) != maxSessions || s.has(first, begin) || !s.has(last, begin) {
+		t.Errorf("%d sessions, want %d, without the first", len(s.ends), maxSessions)
 	}
 }
 

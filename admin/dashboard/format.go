@@ -28,6 +28,7 @@ var functions = template.FuncMap{
 	"why":      why,
 	"elide":    elide,
 	"link":     link,
+	"url":      auditview.URL,
 	"percent":  percent,
 	"base":     path.Base,
 	"json":     asJSON,

@@ -24,6 +24,21 @@ type Lane struct {
 	PauseSource string
 }
 
+// delay returns the Delay of the next request like r, and its source. That of the operator counts as it is now.
+func (l Lane) delay(r *audit.Record) (time.Duration, string) {
+	delay, source := time.Duration(r.DelayRequired), r.DelaySource
+	if source == floorSource {
+		delay, source = 0, ""
+	}
+	if l.Floor > delay {
+		return l.Floor, floorSource
+	}
+	return delay, source
+}
+
+// floorSource is the source of a Delay that the operator has set.
+const floorSource = "floor"
+
 // hostsPage is the data of hosts.html.
 type hostsPage struct {
 	Search string
@@ -38,6 +53,7 @@ type hostRow struct {
 	Host string
 	Lane
 	Last  audit.Record // its last request of the period
+	Delay time.Duration
 	Files []robotsFile
 }
 
@@ -102,6 +118,7 @@ func (h *Handler) hostRow(v *view, s audit.Sum) (row hostRow, err error) {
 		row.Last = *r
 	}
 	row.Lane = h.lane(row.Host)
+	row.Delay, _ = row.Lane.delay(&row.Last)
 	row.Files, err = h.files(v, row.Host)
 	return row, err
 }
@@ -166,6 +183,7 @@ type mixPart struct {
 // hostPage is the data of host.html.
 type hostPage struct {
 	Host     string
+	Origin   string // of its last request, or of a file that is kept
 	Total    audit.Sum
 	Lane     Lane
 	Next     time.Duration // the wait of a request now
@@ -208,7 +226,7 @@ func (h *Handler) host(v *view) error {
 		return err
 	}
 	if len(p.Rows) > 0 {
-		p.Delay, p.Source = time.Duration(p.Rows[0].DelayRequired), p.Rows[0].DelaySource
+		p.Delay, p.Source = p.Lane.delay(&p.Rows[0])
 	}
 	if h.options.Judge != nil {
 		p.Next = h.options.Judge.Wait(host, p.Delay)
@@ -222,6 +240,15 @@ func (h *Handler) host(v *view) error {
 	}
 	for _, f := range files {
 		p.Files = append(p.Files, hostFile{f, fileLines(f.Body, 0, 0, false, -1)})
+	}
+	p.Origin = host
+	switch {
+	case len(p.Rows) > 0:
+		if o, err := origin.New(p.Rows[0].Scheme, host, p.Rows[0].Port); err == nil {
+			p.Origin = o.String() + "/"
+		}
+	case len(files) > 0 && !files[0].Snapshot.Origin.IsZero():
+		p.Origin = files[0].Origin + "/"
 	}
 	// No request arrives after now: the versions are compared, and no requests are judged.
 	if p.Versions, err = proof.Changes(v.ctx(), h.options.Records, audit.Filter{Host: host, Since: v.now.Add(time.Hour)}); err != nil {

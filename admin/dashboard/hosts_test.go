@@ -63,12 +63,14 @@ func TestHosts(t *testing.T) {
 		},
 	})
 	for path, want := range map[string][]string{
-		"/hosts":              {"a.example", "slow.example", "1 of 3 blocked", "retry-after", "2 s", "found"},
-		"/hosts?host=slow":    {"slow.example"},
-		"/hosts?host=none":    {"No host with none in its name"},
-		"/hosts/a.example":    {`<li data-n="3">Disallow: /private/`, "No two requests", "Version 1", "14", "paused until"},
-		"/hosts/slow.example": {"1 of 3 gaps were too short", "&#34;gaps&#34;:[2,3,1]", "&#34;kinds&#34;:[0,0,1]", "2 s between requests (crawl-delay)"},
-		"/hosts/A.Example.":   {"<h1>a.example</h1>"},
+		"/hosts":                    {"a.example", "slow.example", "1 of 3 blocked", "retry-after", "2 s", "found"},
+		"/hosts?host=slow":          {"slow.example"},
+		"/hosts?host=none":          {"No host with none in its name"},
+		"/hosts/a.example":          {`<li data-n="3">Disallow: /private/`, "No two requests", "Version 1", "14", "paused until"},
+		"/hosts/slow.example":       {"1 of 3 gaps were too short", "&#34;gaps&#34;:[2,3,1]", "&#34;kinds&#34;:[0,0,1]", "2 s between requests (crawl-delay)"},
+		"/hosts?range=7d":           {`href="/hosts/slow.example?range=7d"`, `href="/decisions?range=7d"`},
+		"/hosts/a.example?range=7d": {`href="/check?range=7d&amp;url=http%3A%2F%2Fa.example%2F"`},
+		"/hosts/A.Example.":         {"<h1>a.example</h1>"},
 	} {
 		resp, page := get(t, server.URL+path)
 		if resp.StatusCode != http.StatusOK || strings.Contains(page, hostile) {

@@ -193,7 +193,7 @@ func (h *Handler) slowHosts(v *view, sums []audit.Sum) (all []slowHost, err erro
 		var waits []time.Duration
 		for i := range rows {
 			if i == 0 {
-				host.Delay = time.Duration(rows[i].DelayRequired)
+				host.Delay, _ = h.lane(s.Values[0]).delay(&rows[i])
 			}
 			if !rows[i].SentAt.IsZero() {
 				waits = append(waits, time.Duration(rows[i].Waited))

@@ -88,6 +88,9 @@ func (p period) end(now time.Time) time.Time {
 // Query returns the parameters that select p.
 func (p period) Query() url.Values {
 	q := url.Values{}
+	if p.Name == "" && p.Since.IsZero() && p.Until.IsZero() {
+		return q // of a page without a period
+	}
 	if p.Name != "" {
 		if p.Name != lengths[0].name {
 			q.Set("range", p.Name)

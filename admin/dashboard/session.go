@@ -1,30 +1,67 @@
 package dashboard
 
 import (
-	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/hex"
 	"net/http"
 	"net/netip"
 	"net/url"
-	"strconv"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
-// A session is a cookie with the end of the session and its MAC under the token. So it survives a restart, and ends if
-// the token changes.
 const (
 	sessionCookie = "robotsproxy_session"
 	sessionTime   = 12 * time.Hour
+	maxSessions   = 1000 // at a time; the one that would end first gives way
 )
 
-// mac returns the MAC of the end of a session, in seconds since 1970.
-func (h *Handler) mac(end string) string {
-	m := hmac.New(sha256.New, h.token[:])
-	m.Write([]byte("robotsproxy session until " + end))
-	return hex.EncodeToString(m.Sum(nil))
+// sessions are the browsers that have signed in. A session ends with its time, at sign-out, or with the process. Its
+// cookie is a random ID, of which only the digest is kept.
+type sessions struct {
+	mu   sync.Mutex
+	ends map[[sha256.Size]byte]time.Time
+}
+
+// begin begins a session and returns its cookie.
+func (s *sessions) begin(now time.Time) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ends == nil {
+		s.ends = make(map[[sha256.Size]byte]time.Time)
+	}
+	if len(s.ends) >= maxSessions {
+		s.dropFirst()
+	}
+	id := rand.Text()
+	s.ends[sha256.Sum256([]byte(id))] = now.Add(sessionTime)
+	return id
+}
+
+func (s *sessions) dropFirst() {
+	var first [sha256.Size]byte
+	for id, end := range s.ends {
+		if s.ends[first].IsZero() || end.Before(s.ends[first]) {
+			first = id
+		}
+	}
+	delete(s.ends, first)
+}
+
+// has reports whether a cookie is that of a session.
+func (s *sessions) has(cookie string, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return now.Before(s.ends[sha256.Sum256([]byte(cookie))])
+}
+
+func (s *sessions) end(cookie string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.ends, sha256.Sum256([]byte(cookie)))
 }
 
 // isToken compares digests of the same length, so the duration does not depend on the token.
@@ -39,21 +76,13 @@ func (h *Handler) signedIn(r *http.Request, now time.Time) bool {
 		return true
 	}
 	c, err := r.Cookie(sessionCookie)
-	if err != nil {
-		return false
-	}
-	end, sum, _ := strings.Cut(c.Value, ".")
-	if !hmac.Equal([]byte(sum), []byte(h.mac(end))) {
-		return false
-	}
-	seconds, err := strconv.ParseInt(end, 10, 64)
-	return err == nil && now.Before(time.Unix(seconds, 0))
+	return err == nil && h.sessions.has(c.Value, now)
 }
 
 // isLocal reports whether r comes from the loopback interface, under a name of it, and not through another proxy.
 func isLocal(r *http.Request) bool {
-	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via"} {
-		if r.Header.Get(name) != "" {
+	for name := range r.Header {
+		if strings.HasPrefix(name, "X-Forwarded-") || slices.Contains([]string{"Forwarded", "X-Real-Ip", "Via", "Cf-Connecting-Ip", "True-Client-Ip"}, name) {
 			return false
 		}
 	}
@@ -67,6 +96,12 @@ func isLocal(r *http.Request) bool {
 	}
 	addr, err := netip.ParseAddr(u.Hostname())
 	return err == nil && addr.Unmap().IsLoopback()
+}
+
+// isForeign reports whether a page of another site made a browser send r.
+func isForeign(r *http.Request) bool {
+	site := r.Header.Get("Sec-Fetch-Site")
+	return site == "cross-site" || site == "same-site"
 }
 
 // readable returns a handler that calls next for readers, and asks others to sign in.
@@ -129,16 +164,18 @@ func (h *Handler) signIn(w http.ResponseWriter, r *http.Request) {
 		h.show(w, r, http.StatusUnauthorized, "Sign in", "signin.html", signInPage{Next: next, Wrong: true})
 		return
 	}
-	end := time.Now().Add(sessionTime)
-	text := strconv.FormatInt(end.Unix(), 10)
+	now := time.Now()
 	http.SetCookie(w, &http.Cookie{
-		Name: sessionCookie, Value: text + "." + h.mac(text), Path: "/", Expires: end,
+		Name: sessionCookie, Value: h.sessions.begin(now), Path: "/", Expires: now.Add(sessionTime),
 		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil,
 	})
 	http.Redirect(w, r, next, http.StatusSeeOther)
 }
 
 func (h *Handler) signOut(w http.ResponseWriter, r *http.Request) {
+	if c, err := r.Cookie(sessionCookie); err == nil {
+		h.sessions.end(c.Value)
+	}
 	http.SetCookie(w, &http.Cookie{Name: sessionCookie, Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode})
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }

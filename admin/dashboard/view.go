@@ -101,6 +101,7 @@ type frame struct {
 	Current string // path of the entry in the rail
 	Version string
 	Mode    string
+	Bypass  bool   // of all hosts
 	Search  string // text of the search field
 	Period  period
 	Periods []period // empty on a page without a period
@@ -132,7 +133,7 @@ func (h *Handler) show(w http.ResponseWriter, r *http.Request, status int, title
 	}
 	if f.Signed || isLocal(r) {
 		state := h.options.State()
-		f.Mode, f.Banners = state.Mode, h.banners(state, now)
+		f.Mode, f.Banners, f.Bypass = state.Mode, h.banners(state, now), h.isBypassed(now)
 	}
 	if f.Signed && root == "layout" {
 		f.Notice = h.shownNotice(w, r)
@@ -153,6 +154,13 @@ func (h *Handler) show(w http.ResponseWriter, r *http.Request, status int, title
 	w.Header().Set("Vary", "HX-Request")
 	w.WriteHeader(status)
 	_, _ = w.Write(b.Bytes()) // the client may have left
+}
+
+// isBypassed reports whether an intervention bypasses the rules of all hosts.
+func (h *Handler) isBypassed(now time.Time) bool {
+	return h.options.Interventions != nil && slices.ContainsFunc(h.options.Interventions.Interventions(), func(i policy.Intervention) bool {
+		return i.Kind == policy.Bypass && i.Host == "*" && !i.Expired(now)
+	})
 }
 
 // banners returns the states that are unusual.

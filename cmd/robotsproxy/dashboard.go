@@ -67,7 +67,8 @@ func (j judge) lane(host string) dashboard.Lane {
 		return dashboard.Lane{}
 	}
 	v, _ := j.limiter.Peek(key)
-	return dashboard.Lane{Waiting: v.Waiting, InFlight: v.InFlight, Floor: v.Floor, PausedUntil: v.PausedUntil, PauseSource: string(v.PauseSource)}
+	floor := max(v.Floor, j.control.policy().Floor(host, time.Now()))
+	return dashboard.Lane{Waiting: v.Waiting, InFlight: v.InFlight, Floor: floor, PausedUntil: v.PausedUntil, PauseSource: string(v.PauseSource)}
 }
 
 // settings returns how the proxy runs.

@@ -126,7 +126,7 @@
     const plot = new uPlot({
       width, height: 200, legend: { show: false },
       cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false } },
-      scales: { x: { time: true }, y: { range: (_, min, max) => [0, Math.max(4, max * 1.05)] } },
+      scales: { x: { time: true, range: (_, first, last) => [first - step / 2, last + step / 2] }, y: { range: (_, min, max) => [0, Math.max(4, max * 1.05)] } },
       axes: [{ ...axis, grid: { show: false }, values: ticks }, { ...axis, size: 56, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 1e6, 1e7] }],
       series: [{}, ...tones.map((t) => ({ fill: colour(t), width: 0, paths: bars, points: { show: false } }))],
       hooks: {
@@ -305,7 +305,7 @@
     j: () => move(1),
     k: () => move(-1),
   };
-  ["/", "/decisions", "/hosts", "/check", "/clients", "/settings"].forEach((path, i) => { keys[i + 1] = () => { location.href = path; }; });
+  for (let i = 1; i <= 6; i++) keys[i] = () => $$(".rail a")[i - 1].click();
   addEventListener("keydown", (e) => {
     if (e.ctrlKey || e.metaKey || e.altKey || e.target.closest("input, textarea, select, #keys")) return;
     if (leaving || drawer().open && !"jk".includes(e.key)) return;

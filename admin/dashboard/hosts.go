@@ -24,9 +24,12 @@ type Lane struct {
 	PauseSource string
 }
 
-// delay returns the Delay of the next request like r, and its source. That of the operator counts as it is now.
-func (l Lane) delay(r *audit.Record) (time.Duration, string) {
-	delay, source := time.Duration(r.DelayRequired), r.DelaySource
+// delay returns the Delay of a request like the last of rows that was sent, the newest first, and its source. That of the
+// operator counts as it is now.
+func (l Lane) delay(rows []audit.Record) (delay time.Duration, source string) {
+	if i := slices.IndexFunc(rows, func(r audit.Record) bool { return !r.SentAt.IsZero() }); i >= 0 {
+		delay, source = time.Duration(rows[i].DelayRequired), rows[i].DelaySource
+	}
 	if source == floorSource {
 		delay, source = 0, ""
 	}
@@ -110,15 +113,15 @@ var hostOrders = map[string]func(a, b audit.Sum) int{
 // hostRow returns the row of a host, with its queue and files now.
 func (h *Handler) hostRow(v *view, s audit.Sum) (row hostRow, err error) {
 	row = hostRow{Sum: s, Host: s.Values[0]}
-	f := audit.Filter{Since: v.period.Since, Until: v.period.Until, Host: row.Host, Newest: true, Limit: 1}
-	for r, err := range h.options.Records.Records(v.ctx(), f) {
-		if err != nil {
-			return row, err
-		}
-		row.Last = *r
+	last, err := h.lastOf(v, audit.Filter{Since: v.period.Since, Until: v.period.Until, Host: row.Host}, hostLast)
+	if err != nil {
+		return row, err
+	}
+	if len(last) > 0 {
+		row.Last = last[0]
 	}
 	row.Lane = h.lane(row.Host)
-	row.Delay, _ = row.Lane.delay(&row.Last)
+	row.Delay, _ = row.Lane.delay(last)
 	row.Files, err = h.files(v, row.Host)
 	return row, err
 }
@@ -225,9 +228,7 @@ func (h *Handler) host(v *view) error {
 	if p.Rows, err = h.lastOf(v, f, hostLast); err != nil {
 		return err
 	}
-	if len(p.Rows) > 0 {
-		p.Delay, p.Source = p.Lane.delay(&p.Rows[0])
-	}
+	p.Delay, p.Source = p.Lane.delay(p.Rows)
 	if h.options.Judge != nil {
 		p.Next = h.options.Judge.Wait(host, p.Delay)
 	}

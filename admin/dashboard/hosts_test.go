@@ -116,6 +116,29 @@ func TestHostInterventions(t *testing.T) {
 	named(1)
 }
 
+// The Delay of a host is that of the last request that was sent. That of the operator counts as it is now.
+func TestDelayOfLane(t *testing.T) {
+	sent := func(delay time.Duration, source string) audit.Record {
+		return audit.Record{SentAt: time.Now(), DelayRequired: audit.Millis(delay), DelaySource: source}
+	}
+	for name, row := range map[string]struct {
+		lane Lane
+		rows []audit.Record
+		want time.Duration
+	}{
+		"refused last":   {Lane{}, []audit.Record{{}, sent(2*time.Second, "crawl-delay")}, 2 * time.Second},
+		"no Delay now":   {Lane{}, []audit.Record{sent(0, ""), sent(2*time.Second, "crawl-delay")}, 0},
+		"lifted":         {Lane{}, []audit.Record{sent(9*time.Second, "floor")}, 0},
+		"slowed":         {Lane{Floor: 9 * time.Second}, []audit.Record{sent(2*time.Second, "crawl-delay")}, 9 * time.Second},
+		"slowed by less": {Lane{Floor: time.Second}, []audit.Record{sent(2*time.Second, "crawl-delay")}, 2 * time.Second},
+		"nothing sent":   {Lane{}, []audit.Record{{}}, 0},
+	} {
+		if got, _ := row.lane.delay(row.rows); got != row.want {
+			t.Errorf("%s: %v, want %v", name, got, row.want)
+		}
+	}
+}
+
 func TestMix(t *testing.T) {
 	row := hostRow{Sum: audit.Sum{Requests: 100, Blocked: 50, Failed: 1, Throttled: 20}}
 	sum := 0

@@ -190,11 +190,9 @@ func (h *Handler) slowHosts(v *view, sums []audit.Sum) (all []slowHost, err erro
 			return nil, err
 		}
 		host := slowHost{Sum: s}
+		host.Delay, _ = h.lane(s.Values[0]).delay(rows)
 		var waits []time.Duration
 		for i := range rows {
-			if i == 0 {
-				host.Delay, _ = h.lane(s.Values[0]).delay(&rows[i])
-			}
 			if !rows[i].SentAt.IsZero() {
 				waits = append(waits, time.Duration(rows[i].Waited))
 			}

@@ -13,18 +13,30 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/dnstest"
 )
 
+// newRigBeside returns a rig, and a listener with the port of its site at another address. The port may be taken there, so
+// it tries several.
+func newRigBeside(t *testing.T, change func(*Options)) (*rig, net.Listener) {
+	t.Helper()
+	for try := 1; ; try++ {
+		r := newRig(t, change)
+		l, err := net.Listen("tcp", "127.0.0.2:"+strconv.Itoa(r.site.Port()))
+		if err == nil {
+			return r, l
+		}
+		if try == 5 {
+			t.Fatal(err)
+		}
+	}
+}
+
 // The whole way: robots.txt and pages of a name that changes its address reach only what is allowed.
 func TestRebindingThroughTheProxy(t *testing.T) {
 	names := dnstest.New(t)
-	r := newRig(t, func(o *Options) {
+	r, prohibited := newRigBeside(t, func(o *Options) {
 		o.Guard = egress.New(egress.Options{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, Resolver: names.Resolver()})
 		transport := &http.Transport{DialContext: o.Guard.DialContext, DisableKeepAlives: true} // each request is dialled
 		o.Transport, o.Snapshots = transport, (&rig{t: t}).newCache(transport)
 	})
-	prohibited, err := net.Listen("tcp", "127.0.0.2:"+strconv.Itoa(r.site.Port()))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var came atomic.Int64
 	go func() {
 		for {

@@ -41,9 +41,12 @@ func Find(ctx context.Context, records audit.Reader, text string) (*audit.Record
 	if len(text) < leastID || len(text) > full {
 		return nil, &InvalidIDError{fmt.Sprintf("%q is not an id of %d characters, nor the first %d or more of one", text, full, leastID)}
 	}
-	first, err := audit.ParseID(text + strings.Repeat("0", full-len(text)))
-	if err != nil {
+	if strings.Trim(text, "0123456789abcdefghijklmnopqrstuv") != "" {
 		return nil, &InvalidIDError{fmt.Sprintf("%q is not an id: it has 0 to 9 and a to v", text)}
+	}
+	first, err := audit.ParseID(text + strings.Repeat("0", full-len(text)))
+	if err != nil { // no record can have it
+		return nil, &notKeptError{fmt.Sprintf("no record with the id %s is kept", text)}
 	}
 	if len(text) == full {
 		r, err := records.Record(ctx, first)

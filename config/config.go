@@ -103,6 +103,8 @@ type Robots struct {
 	OnUnauthorized Treatment
 	OnHTML         Treatment
 	ServeFromCache bool
+	MaxFetches     int  `range:"1..65536" reload:"restart"`   // at once; at most a sixteenth of the file descriptors
+	MaxQueue       int  `range:"1..1000000" reload:"restart"` // fetches that wait
 	CacheSize      Size `range:"1MiB..1TiB" reload:"restart"`
 }
 
@@ -257,6 +259,8 @@ func Default() Config {
 			OnUnauthorized: Allow,
 			OnHTML:         Allow,
 			ServeFromCache: true,
+			MaxFetches:     1024,
+			MaxQueue:       20_000,
 			CacheSize:      256 * mebi,
 		},
 		Pacing: Pacing{

@@ -119,7 +119,7 @@ func TestKeys(t *testing.T) {
 	want := strings.Fields(`
 		listen tls.cert_file tls.key_file tls.client_ca_file proxy_protocol admin.listen admin.hosts admin.token_file admin.connections admin.connections_per_client admin.pprof data_dir mode identity.name identity.contact identity.require_contact user_agent
 		robots.ttl robots.min_ttl robots.error_ttl robots.timeout robots.max_size robots.max_redirects
-		robots.dialect robots.on_unreachable robots.on_unauthorized robots.on_html robots.serve_from_cache robots.cache_size
+		robots.dialect robots.on_unreachable robots.on_unauthorized robots.on_html robots.serve_from_cache robots.max_fetches robots.max_queue robots.cache_size
 		pacing.default_delay pacing.default_burst pacing.max_concurrent pacing.max_crawl_delay pacing.over_max
 		pacing.spacing pacing.key
 		pacing.max_wait pacing.max_wait_cap pacing.max_queue pacing.max_queue_per_client pacing.release_after

@@ -29,7 +29,8 @@ func (ex *exchange) judge(req *http.Request) *refusal {
 		Client: ex.client.Client, Origin: ex.origin, Target: ex.target, UserAgent: req.UserAgent(), Tunnel: ex.isRawTunnel(),
 	}
 	if ex.settings.Policy.NeedsRobots(j.request) {
-		asker := robots.Asker{Client: ex.share, Name: ex.client.Name, Token: ex.client.ProductToken}
+		wait, _ := ex.maxWait(req.Header)
+		asker := robots.Asker{Client: ex.share, Name: ex.client.Name, Token: ex.client.ProductToken, MaxWait: max(1, wait)}
 		snap, err := ex.settings.Snapshots.Snapshot(ex.ctx, ex.origin, asker)
 		if err != nil {
 			if ref := ex.stopped(); ref != nil {

@@ -88,26 +88,28 @@ func (ex *exchange) pin(req *http.Request) *http.Request {
 // ask sets what the request asks of its lane.
 func (ex *exchange) ask(req *http.Request, lane string) {
 	ex.subresource = ex.client.Pages && isSubresource(req.Header)
+	wait, preferred := ex.maxWait(req.Header)
+	if preferred {
+		ex.preference = "wait=" + strconv.Itoa(int(wait/time.Second))
+	}
 	ex.asked = ratelimit.Request{
-		Key: lane, Client: ex.share, Delay: ex.delay(), MaxWait: ex.maxWait(req.Header), ClientTime: &ex.blocked,
+		Key: lane, Client: ex.share, Delay: ex.delay(), MaxWait: wait, ClientTime: &ex.blocked,
 		Part: ex.delay() < ex.judged.Delay,
 	}
 }
 
 // maxWait returns how long the request may wait: as long as its client or the server is configured for, unless it
 // prefers less, or more up to the cap (Prefer: wait, RFC 7240 section 4.3).
-func (ex *exchange) maxWait(h http.Header) time.Duration {
+func (ex *exchange) maxWait(h http.Header) (wait time.Duration, preferred bool) {
 	configured := ex.settings.MaxWait
 	if ex.client.MaxWait != nil {
 		configured = *ex.client.MaxWait
 	}
-	wait, ok := fields.PreferredWait(h)
-	if !ok {
-		return configured
+	wait, preferred = fields.PreferredWait(h)
+	if !preferred {
+		return configured, false
 	}
-	wait = min(wait, max(configured, ex.settings.MaxWaitCap))
-	ex.preference = "wait=" + strconv.Itoa(int(wait/time.Second))
-	return wait
+	return min(wait, max(configured, ex.settings.MaxWaitCap)), true
 }
 
 // delay returns the Delay with which the request asks for a place.

@@ -38,7 +38,8 @@ type CacheOptions struct {
 	// its host. The Snapshot is what counts after the fetch, or nil if that is not known. If Spacing is nil, there is
 	// none.
 	Spacing func(origin.Origin, *Snapshot) time.Duration
-	// MaxWait is the longest wait because of Spacing. If zero, 150 s.
+	// MaxWait is the longest wait because of Spacing, and that for a place to fetch if Asker.MaxWait is zero; the latter is
+	// at least a second. If zero, 150 s.
 	MaxWait time.Duration
 
 	// UnreachableAllows says that a file that was unreachable for 30 days allows every path (RFC 9309 section 2.3.1.4).
@@ -48,7 +49,8 @@ type CacheOptions struct {
 	// MaxBytes limits the memory of Snapshots. If zero, 256 MiB. Those that wait to be saved may take 16 MiB
 	// more.
 	MaxBytes int64
-	// MaxFetches limits concurrent fetches. If zero, 1,024. A client alone gets 7/8 of them: see gate.
+	// MaxFetches limits concurrent fetches. If zero, 1,024. As many again may last longer than a second, or be for hosts
+	// whose last fetch failed. A client alone gets 7/8 of either: see gate.
 	MaxFetches int
 	// MaxBodies limits the files that are read and parsed at once. If zero, 64. A client alone gets 7/8 of them.
 	MaxBodies int

@@ -390,7 +390,7 @@ func TestHostTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t, robots.CacheOptions{})
 		stop := c.askAll("one", "a.tarpit.example:1%02d", 100)
-		c.attack("one", 1100)
+		c.attack("one", 4000)
 		start := time.Now()
 		for _, url := range []string{"http://a.tarpit.example", "https://a.tarpit.example"} {
 			c.asking.Go(func() {
@@ -484,17 +484,94 @@ func TestOwnLoadIsNoFailure(t *testing.T) {
 	})
 }
 
-// TestBusyUntil checks when a client with a full line may ask again: after the time that the first in it has waited.
+// TestBusyUntil checks when a client with a full line may ask again: after the time in which those that wait begin, by
+// the rate of the last seconds, or half as long again.
 func TestBusyUntil(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrowd(t, robots.CacheOptions{MaxFetches: 2, MaxQueue: 5})
-		stop := c.attack("one", 7)
-		time.Sleep(7 * time.Second)
-		_, err := c.Snapshot(t.Context(), mustOrigin(t, "http://a.example"), robots.Asker{Client: "one"})
-		var busy *robots.BusyError
-		if !errors.As(err, &busy) || !errors.Is(err, robots.ErrBusy) || busy.RetryAfter != 7*time.Second {
-			t.Errorf("Snapshot: %v, want a BusyError with 7s", err)
+		c := newCrowd(t, robots.CacheOptions{MaxFetches: 2, MaxQueue: 30})
+		stop := c.askAll("one", "%d.example", 60) // 30 are refused
+		time.Sleep(5500 * time.Millisecond)       // 10 were fetched
+		c.askAll("one", "again-%d.example", 10)
+		retries := make(map[time.Duration]bool)
+		for i := range 5 {
+			_, err := c.Snapshot(t.Context(), mustOrigin(t, fmt.Sprintf("http://late-%d.example", i)), robots.Asker{Client: "one"})
+			var busy *robots.BusyError
+			if !errors.As(err, &busy) || busy.RetryAfter < 12*time.Second || busy.RetryAfter > 30*time.Second {
+				t.Fatalf("Snapshot: %v (%v); want a BusyError of about 15 s and up to half as much, since 30 wait and two begin in a second", err, busy.RetryAfter)
+			}
+			retries[busy.RetryAfter] = true
 		}
+		if len(retries) < 2 {
+			t.Errorf("all may ask again after %v, want different times", retries)
+		}
+		stop()
+	})
+}
+
+// TestFirstVisitWaits has a fetch wait for its turn as long as its client waits, and no longer.
+func TestFirstVisitWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t, robots.CacheOptions{MaxFetches: 1, MaxWait: 20 * time.Second})
+		stop := c.askAll("one", "%d.example", 10)
+		for _, row := range []struct {
+			maxWait, want time.Duration
+			err           error
+		}{
+			{3 * time.Second, 3 * time.Second, robots.ErrBusy},
+			{0, 8 * time.Second, nil}, // that of the Cache
+		} {
+			start := time.Now()
+			_, err := c.Snapshot(t.Context(), mustOrigin(t, "http://late.example"), robots.Asker{Client: "one", MaxWait: row.maxWait})
+			if got := time.Since(start); !errors.Is(err, row.err) || got != row.want {
+				t.Errorf("Snapshot with a wait of %v: %v after %v, want %v after %v", row.maxWait, err, got, row.err, row.want)
+			}
+		}
+		if got := c.Stats().Busy; got != 1 {
+			t.Errorf("%d fetches were refused, want 1", got)
+		}
+		stop()
+	})
+}
+
+// TestLongFetches has fetches that take long leave their places to others, up to as many as there are places.
+func TestLongFetches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t, robots.CacheOptions{MaxFetches: 16})
+		stop := c.attack("one", 14) // all that one client may have
+		time.Sleep(1500 * time.Millisecond)
+		all := c.attack("one", 28)
+		if got := c.Stats(); got.Fetching != 28 || got.Waiting != 0 {
+			t.Errorf("%+v, want 28 fetches under way", got)
+		}
+		time.Sleep(1500 * time.Millisecond) // now both pools have 14
+		if got := c.visit("other", mustOrigin(t, "http://other.example")); got != time.Second {
+			t.Errorf("a visit of another client took %v, want 1s", got)
+		}
+		stop()
+		all()
+	})
+}
+
+// TestFailedHostsApart has dead hosts, when they are asked once more, take no place of hosts that may live.
+func TestFailedHostsApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t, robots.CacheOptions{MaxFetches: 16})
+		c.attack("one", 100)
+		c.asking.Wait()
+		time.Sleep(2 * time.Minute) // until the failures are to be fetched again
+		stop := c.attack("one", 100)
+		if got := c.Stats(); got.Fetching != 14 || got.Waiting != 86 {
+			t.Errorf("%+v, want 14 fetches under way", got)
+		}
+		var visits sync.WaitGroup
+		for i := range 14 {
+			visits.Go(func() {
+				if got := c.visit("one", mustOrigin(t, fmt.Sprintf("http://living-%d.example", i))); got != time.Second {
+					t.Errorf("a visit to a living host took %v, want 1s", got)
+				}
+			})
+		}
+		visits.Wait()
 		stop()
 	})
 }

@@ -3,6 +3,7 @@ package robots
 import (
 	"container/heap"
 	"container/list"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -15,14 +16,18 @@ import (
 // A ticket may name a host. Of the tickets with one host, one holds a place at a time; the others wait and hold no
 // place.
 //
+// The places are in two pools. A place that is held for long moves to the pool long if that has room, so that dead hosts
+// leave the places in short to others. A ticket of a host that failed before waits for a place in long.
+//
 // The mutex of the queue guards its gates.
 type gate struct {
-	places   int
-	free     int
-	grants   uint64 // so far
-	waiting  int    // tickets in lines; a ticket in two lines counts twice
-	lines    map[string]*line
-	ready    lineHeap
+	short    *pool
+	long     *pool
+	overdue  map[*place]struct{} // in short, since long had no room
+	grants   uint64              // so far
+	released meter
+	waiting  int // tickets in lines; a ticket in two lines counts twice
+	lines    map[lineKey]*line
 	hosts    map[string]*host   // by origin.Key; see host.go
 	sweep    int                // number of hosts at which host removes some
 	mu       *sync.Mutex        // of the queue, for the timers of hosts
@@ -33,14 +38,27 @@ type gate struct {
 // eager is the number of places that a client may hold for each free place. A client alone gets 7/8 of the places.
 const eager = 7
 
-// line holds the tickets of one client.
+// pool is a number of places, and the lines with tickets for them.
+type pool struct {
+	places, free int
+	ready        lineHeap
+}
+
+// lineKey names a line: that of a client for a place in short or in long.
+type lineKey struct {
+	client string
+	long   bool
+}
+
+// line holds the tickets of one client for one pool.
 type line struct {
-	client  string
+	lineKey
+	pool    *pool
 	held    int       // places
 	last    uint64    // number of the last grant
 	waiting list.List // of *ticket, in the order of arrival
 	ready   list.List // of *ticket: those in waiting that are not blocked
-	index   int       // in gate.ready, or -1
+	index   int       // in pool.ready, or -1
 }
 
 // ticket is a pass that waits for a place. It is in the line of each client that waits for the pass.
@@ -49,7 +67,7 @@ type ticket struct {
 	host    string        // empty: no particular one
 	origin  origin.Origin // the zero Origin: the Delay of the host does not matter
 	most    time.Duration // the longest wait because of that Delay
-	since   time.Time
+	long    bool          // the host failed before
 	stands  []stand
 	blocked bool          // it waits for host, and is not in line.ready
 	over    chan struct{} // closed when place or err is set
@@ -72,21 +90,17 @@ type place struct {
 	host string
 }
 
-func newGate(places int, mu *sync.Mutex) gate {
+func newGate(short, long int, mu *sync.Mutex) gate {
 	return gate{
-		places: places, free: places, mu: mu,
-		lines: make(map[string]*line), hosts: make(map[string]*host),
+		short: &pool{places: short, free: short}, long: &pool{places: long, free: long}, mu: mu,
+		overdue: make(map[*place]struct{}), lines: make(map[lineKey]*line), hosts: make(map[string]*host),
 		unwanted: make(map[*pass]struct{}), ending: make(map[*pass]struct{}),
 	}
 }
 
 // add puts t in the line of client, unless it is there already.
 func (g *gate) add(t *ticket, client string) {
-	l := g.lines[client]
-	if l == nil {
-		l = &line{client: client, index: -1}
-		g.lines[client] = l
-	}
+	l := g.line(lineKey{client, t.long})
 	for _, s := range t.stands {
 		if s.line == l {
 			return
@@ -99,6 +113,19 @@ func (g *gate) add(t *ticket, client string) {
 	t.stands = append(t.stands, s)
 	g.waiting++
 	g.fix(l)
+}
+
+// line returns the line of key. If it stays empty, the caller must call fix.
+func (g *gate) line(key lineKey) *line {
+	l := g.lines[key]
+	if l == nil {
+		l = &line{lineKey: key, pool: g.short, index: -1}
+		if key.long {
+			l.pool = g.long
+		}
+		g.lines[key] = l
+	}
+	return l
 }
 
 // remove takes t out of the line of client. It reports whether t is now in no line.
@@ -128,12 +155,26 @@ func (g *gate) withdraw(t *ticket) {
 
 // refuse takes t out of l. If that was its last line, it gets a BusyError.
 func (g *gate) refuse(t *ticket, l *line) {
-	first := l.waiting.Front().Value.(*ticket)
+	busy := g.busy()
 	if g.remove(t, l.client) {
-		t.err = &BusyError{RetryAfter: time.Since(first.since)}
+		t.err = busy
 		close(t.over)
 	}
 }
+
+// busy returns the error for a ticket that is refused because others wait.
+func (g *gate) busy() *BusyError {
+	const least, most = time.Second, 10 * time.Minute
+	wait := most
+	if rate := g.released.rate(time.Now()); rate > 0 {
+		wait = time.Duration(min(float64(g.waiting)/rate, most.Seconds()) * float64(time.Second))
+	}
+	wait = max(wait, least)
+	return &BusyError{RetryAfter: wait + rand.N(wait/2)}
+}
+
+// held returns the number of places that are held.
+func (g *gate) held() int { return g.short.places - g.short.free + g.long.places - g.long.free }
 
 func (g *gate) leaveLine(t *ticket, s stand) {
 	l := s.line
@@ -148,9 +189,14 @@ func (g *gate) leaveLine(t *ticket, s stand) {
 // dispatch grants places as long as there are free ones and tickets for them.
 func (g *gate) dispatch() {
 	now := time.Now()
-	for g.free > 0 && len(g.ready) > 0 {
-		l := g.ready[0]
-		if !g.mayHold(l) {
+	g.dispatchIn(g.short, now)
+	g.dispatchIn(g.long, now)
+}
+
+func (g *gate) dispatchIn(p *pool, now time.Time) {
+	for p.free > 0 && len(p.ready) > 0 {
+		l := p.ready[0]
+		if !l.mayHoldMore() {
 			return // the other lines hold as many places or more
 		}
 		t := l.ready.Front().Value.(*ticket)
@@ -165,13 +211,19 @@ func (g *gate) dispatch() {
 	}
 }
 
-// mayHold reports whether l may hold one place more.
-func (g *gate) mayHold(l *line) bool { return l.held < eager*g.free }
+// mayHoldMore reports whether l may hold one place more.
+func (l *line) mayHoldMore() bool { return l.held < eager*l.pool.free }
+
+// hold adds n to the places that l holds.
+func (l *line) hold(n int) {
+	l.held += n
+	l.pool.free -= n
+}
 
 func (g *gate) grant(t *ticket, l *line) {
 	g.grants++
-	l.held, l.last = l.held+1, g.grants
-	g.free--
+	l.hold(1)
+	l.last = g.grants
 	if h := g.hosts[t.host]; h != nil {
 		h.granted(t)
 	}
@@ -182,8 +234,9 @@ func (g *gate) grant(t *ticket, l *line) {
 
 // release takes a place back.
 func (g *gate) release(p *place) {
-	g.free++
-	p.line.held--
+	g.released.add(time.Now())
+	p.line.hold(-1)
+	delete(g.overdue, p)
 	delete(g.unwanted, p.pass)
 	delete(g.ending, p.pass)
 	if h := g.hosts[p.host]; h != nil {
@@ -191,7 +244,46 @@ func (g *gate) release(p *place) {
 		g.unblock(h)
 	}
 	g.fix(p.line)
+	if p.line.long {
+		g.moveOverdue()
+	}
 	g.dispatch()
+}
+
+// prolong says that p is held for long.
+func (g *gate) prolong(p *place) {
+	if p.line.long {
+		return
+	}
+	g.overdue[p] = struct{}{}
+	if g.move(p) {
+		g.dispatch()
+	}
+}
+
+// moveOverdue moves one place to the pool long, which has a free one.
+func (g *gate) moveOverdue() {
+	for p := range g.overdue {
+		if g.move(p) {
+			return
+		}
+	}
+}
+
+// move moves p, which is overdue, to the pool long. It reports whether there was room for its client.
+func (g *gate) move(p *place) bool {
+	to := g.line(lineKey{p.line.client, true})
+	defer g.fix(to)
+	if !to.mayHoldMore() {
+		return false
+	}
+	delete(g.overdue, p)
+	from := p.line
+	from.hold(-1)
+	to.hold(1)
+	p.line = to
+	g.fix(from)
+	return true
 }
 
 // isWanted reports whether a ticket could use the place p.
@@ -199,7 +291,7 @@ func (g *gate) isWanted(p *place) bool {
 	if h := g.hosts[p.host]; h != nil && len(h.waiting) > 0 {
 		return true
 	}
-	return len(g.ready) > 0 && len(g.ending) < g.waiting
+	return len(g.short.ready)+len(g.long.ready) > 0 && len(g.ending) < g.waiting
 }
 
 // end ends the job of p, which holds a place.
@@ -209,18 +301,19 @@ func (g *gate) end(p *pass, cause error) {
 	p.giveUp(cause)
 }
 
-// fix restores the order of g.ready after a change of l. It removes l if it is empty.
+// fix restores the order of the lines after a change of l. It removes l if it is empty.
 func (g *gate) fix(l *line) {
+	ready := &l.pool.ready
 	switch listed, has := l.index >= 0, l.ready.Len() > 0; {
 	case listed && has:
-		heap.Fix(&g.ready, l.index)
+		heap.Fix(ready, l.index)
 	case listed:
-		heap.Remove(&g.ready, l.index)
+		heap.Remove(ready, l.index)
 	case has:
-		heap.Push(&g.ready, l)
+		heap.Push(ready, l)
 	}
 	if l.held == 0 && l.waiting.Len() == 0 {
-		delete(g.lines, l.client)
+		delete(g.lines, l.lineKey)
 	}
 }
 

@@ -140,7 +140,7 @@ func (g *gate) firstAt(h *host, t *ticket, l *line, now time.Time) (*ticket, *li
 			continue
 		}
 		for _, s := range u.stands {
-			if g.mayHold(s.line) && h.isBefore(u, s.line, t, l) {
+			if s.line.mayHoldMore() && h.isBefore(u, s.line, t, l) {
 				t, l = u, s.line
 			}
 		}
@@ -219,14 +219,15 @@ func (c *Cache) space(p *pass, o origin.Origin, snap *Snapshot) {
 	}
 }
 
-// enter waits until a fetch for o may begin. The caller must call p.end. The error is a *BusyError, a *fetch.LaterError
+// enter waits until a fetch for o, of which before is kept, may begin. The caller must call p.end. The error is a *BusyError, a *fetch.LaterError
 // or the cause of ctx.
-func (c *Cache) enter(ctx context.Context, p *pass, o origin.Origin) error {
+func (c *Cache) enter(ctx context.Context, p *pass, o origin.Origin, before *Snapshot) error {
 	p.onEnd = func() {
 		if p.asked { // the fetch has not ended
 			c.space(p, o, nil)
 		}
 	}
 	t := &ticket{host: origin.Key(o.Host()), origin: o, most: c.options.Load().MaxWait}
-	return p.take(ctx, &p.queue.fetches, t, &p.fetch)
+	t.long = before != nil && before.Failures > 0
+	return p.begin(ctx, t)
 }

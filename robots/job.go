@@ -1,6 +1,7 @@
 package robots
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,21 +13,31 @@ import (
 )
 
 // join waits until a job for j has ended or ctx has. The job does not see ctx, since other callers may wait for it too.
-func (c *Cache) join(ctx context.Context, j job) (result, error) {
+// When late fires, join returns a *BusyError if the job waits for its turn; it sets late again if the job does not.
+func (c *Cache) join(ctx context.Context, j job, late *time.Timer) (result, error) {
 	f := c.start(j, true)
-	select {
-	case <-f.done:
-		return f.outcome(j.asker.Client)
-	case <-ctx.Done():
-		f.pass.removeCaller(j.asker.Client)
-		return result{}, fmt.Errorf("robots: waiting for %s: %w", j.origin, ctx.Err())
+	for {
+		select {
+		case <-f.done:
+			return f.outcome(j.asker.Client)
+		case <-ctx.Done():
+			f.pass.removeCaller(j.asker.Client)
+			return result{}, fmt.Errorf("robots: waiting for %s: %w", j.origin, ctx.Err())
+		case <-late.C:
+			if err := f.pass.leaveLate(j.asker.Client); err != nil {
+				return result{}, c.refused(j, err)
+			}
+			late.Reset(time.Second) // it may have to wait once more, after a redirect
+		}
 	}
 }
 
 // await returns the Snapshot for j.
 func (c *Cache) await(ctx context.Context, j job) (*Snapshot, error) {
+	late := time.NewTimer(max(time.Second, cmp.Or(j.asker.MaxWait, c.options.Load().MaxWait)))
+	defer late.Stop()
 	for {
-		r, err := c.join(ctx, j)
+		r, err := c.join(ctx, j, late)
 		switch {
 		case r.erased: // any error is that of the purge
 		case err == errAgain:
@@ -44,7 +55,7 @@ func (c *Cache) await(ctx context.Context, j job) (*Snapshot, error) {
 func (c *Cache) Purge(ctx context.Context, o origin.Origin) error {
 	j := job{origin: o, key: c.key(o), purpose: erase}
 	for {
-		r, err := c.join(ctx, j)
+		r, err := c.join(ctx, j, new(time.Timer))
 		if r.fulfils(erase) || ctx.Err() != nil || c.life.Err() != nil {
 			return err
 		}

@@ -15,7 +15,9 @@ var ErrBusy = errors.New("robots: too many fetches are waiting")
 
 // BusyError says when a fetch may be tried again.
 type BusyError struct {
-	RetryAfter time.Duration // the time that the client's oldest waiting fetch has waited
+	// RetryAfter is the time in which the fetches that wait now are likely to begin, by the rate of the last seconds. It
+	// has jitter, so that the callers do not all come back at once.
+	RetryAfter time.Duration
 }
 
 func (e *BusyError) Error() string { return ErrBusy.Error() }
@@ -48,6 +50,9 @@ const perHost = 16
 // storeReaders bounds the concurrent calls of Store.Load.
 const storeReaders = 4
 
+// longFetch is the time after which a fetch moves to the places for long ones: over a second.
+const longFetch = 1100 * time.Millisecond
+
 // queue bounds the fetches that run, with one at a time for each host; the bodies in memory; the parsers; the calls of
 // Store.Load; and the fetches that wait. Clients get turns for each of them.
 type queue struct {
@@ -63,8 +68,8 @@ type queue struct {
 
 func newQueue(fetches, bodies, parsers, most int) *queue {
 	q := &queue{most: most, slow: make(map[*pass]struct{})}
-	q.fetches, q.bodies = newGate(fetches, &q.mu), newGate(bodies, &q.mu)
-	q.parsers, q.loads = newGate(parsers, &q.mu), newGate(storeReaders, &q.mu)
+	q.fetches, q.bodies = newGate(fetches, fetches, &q.mu), newGate(bodies, 0, &q.mu)
+	q.parsers, q.loads = newGate(parsers, 0, &q.mu), newGate(storeReaders, 0, &q.mu)
 	return q
 }
 
@@ -74,12 +79,13 @@ type pass struct {
 	client string                  // that began the job
 	cancel context.CancelCauseFunc // ends the job
 
-	waiters []waiter // the callers that wait for the job
-	ticket  *ticket  // nil unless it waits for a place
-	gate    *gate    // of ticket
-	fetch   *place   // nil unless the job fetches
-	body    *place   // nil unless it reads a body
-	timer   *time.Timer
+	waiters []waiter       // the callers that wait for the job
+	ticket  *ticket        // nil unless it waits for a place
+	gate    *gate          // of ticket
+	fetch   *place         // nil unless the job fetches
+	long    *time.Timer    // for longFetch
+	body    *place         // nil unless it reads a body
+	timer   *time.Timer    // for slowBody
 	rules   *rules.Ruleset // of the body; nil before Parse
 
 	onEnd    func() // is called before fetch is given back for the first time
@@ -154,6 +160,21 @@ func (p *pass) removeCaller(client string) {
 	}
 }
 
+// leaveLate undoes an addCaller for a caller that has waited for too long, and returns a *BusyError, if p waits for a
+// place to fetch, and not for its host. Else it returns nil.
+func (p *pass) leaveLate(client string) error {
+	g := &p.queue.fetches
+	p.queue.mu.Lock()
+	late := p.ticket != nil && p.gate == g && !p.ticket.settled() && !p.ticket.blocked
+	busy := g.busy()
+	p.queue.mu.Unlock()
+	if !late {
+		return nil
+	}
+	p.removeCaller(client)
+	return busy
+}
+
 // unwant marks a place of a job for which no caller waits. It ends the job if a ticket needs the place.
 func (p *pass) unwant(g *gate, held *place) {
 	if held == nil {
@@ -183,6 +204,7 @@ func (p *pass) end() {
 		p.onEnd = nil
 		f()
 	}
+	p.long.Stop()
 	p.give(&p.queue.fetches, &p.fetch)
 }
 
@@ -195,7 +217,25 @@ func (p *pass) Enter(ctx context.Context, host string) error {
 	p.queue.mu.Lock()
 	p.redirect = true
 	p.queue.mu.Unlock()
-	return p.take(ctx, &p.queue.fetches, &ticket{host: host}, &p.fetch)
+	return p.begin(ctx, &ticket{host: host})
+}
+
+// begin waits with t for a place to fetch.
+func (p *pass) begin(ctx context.Context, t *ticket) error {
+	if err := p.take(ctx, &p.queue.fetches, t, &p.fetch); err != nil {
+		return err
+	}
+	p.long = time.AfterFunc(longFetch, p.prolong)
+	return nil
+}
+
+// prolong says that the fetch of p takes long. A fetch for which no caller waits gets no other place.
+func (p *pass) prolong() {
+	p.queue.mu.Lock()
+	defer p.queue.mu.Unlock()
+	if p.fetch != nil && len(p.waiters) > 0 {
+		p.queue.fetches.prolong(p.fetch)
+	}
 }
 
 // Leave implements fetch.Queue.
@@ -270,7 +310,7 @@ func (p *pass) enqueue(g *gate, t *ticket) {
 	q := p.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	t.pass, t.since, t.over = p, time.Now(), make(chan struct{})
+	t.pass, t.over = p, make(chan struct{})
 	p.ticket, p.gate = t, g
 	clients := p.clients()
 	for _, c := range clients {
@@ -279,7 +319,7 @@ func (p *pass) enqueue(g *gate, t *ticket) {
 	if t.host != "" {
 		h := g.host(t.host)
 		h.waiting = append(h.waiting, t)
-		q.refuseLate(h, t.since)
+		q.refuseLate(h, time.Now())
 	}
 	g.dispatch()
 	for _, c := range clients {
@@ -309,7 +349,7 @@ func (q *queue) bound(g *gate, t *ticket, client string) {
 	if g != &q.fetches || t.settled() {
 		return
 	}
-	if h, l := g.hosts[t.host], g.lines[client]; !t.pass.redirect && h.waitingIn(l) > perHost {
+	if h, l := g.hosts[t.host], g.lines[lineKey{client, t.long}]; !t.pass.redirect && h.waitingIn(l) > perHost {
 		g.refuse(t, l)
 	}
 	for g.waiting > q.most {
@@ -333,7 +373,7 @@ func (p *pass) markSlow() {
 func (q *queue) endSlow() {
 	g := &q.bodies
 	waiting := 0
-	for _, l := range g.ready {
+	for _, l := range g.short.ready {
 		if l.held == 0 {
 			waiting++
 		}
@@ -354,5 +394,5 @@ func (q *queue) endSlow() {
 func (q *queue) counts() (waiting, running int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.fetches.waiting, q.fetches.places - q.fetches.free
+	return q.fetches.waiting, q.fetches.held()
 }

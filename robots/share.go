@@ -26,7 +26,7 @@ type SharedStore interface {
 // that is kept now, and whether it is enough.
 func (c *Cache) enterAlone(ctx context.Context, f *inflight, before *Snapshot) (_ *Snapshot, enough bool, err error) {
 	for {
-		if err := c.enter(ctx, f.pass, f.origin); err != nil {
+		if err := c.enter(ctx, f.pass, f.origin, before); err != nil {
 			return before, false, err
 		}
 		if before, enough = c.lookAgain(ctx, f, before); enough {

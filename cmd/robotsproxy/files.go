@@ -45,7 +45,7 @@ func newFiles(
 	}
 	cache, err := newCache(cfg, transport, func(f *fetch.Options, o *robots.CacheOptions) {
 		option(f, o)
-		o.Store, o.Paused, o.MaxFetches = kept, paused, maxFetches()
+		o.Store, o.Paused, o.MaxFetches = kept, paused, maxFetches(cfg)
 		o.Changed = func(c robots.Change) { logChange(log, c) }
 		o.StoreFailed = storeFailed(log)
 	})
@@ -202,6 +202,7 @@ func cacheOptions(
 		UnauthorizedRefuses: cfg.Robots.OnUnauthorized == config.Refuse,
 		HTMLRefuses:         cfg.Robots.OnHTML == config.Refuse,
 	}
+	c.MaxQueue = cfg.Robots.MaxQueue
 	c.MaxBytes, c.UnreachableAllows = int64(cfg.Robots.CacheSize), cfg.Robots.OnUnreachable == config.Allow
 	option(&f, &c)
 	fetcher, err := fetch.New(f)

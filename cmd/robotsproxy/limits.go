@@ -13,20 +13,18 @@ const minConnections = 1000
 // spareDescriptors are reserved for files, listeners and the operator.
 const spareDescriptors = 128
 
-// idleDescriptors are reserved for idle connections to origins (512), for clients that get a 503 (256), and for fetches
-// of robots.txt. Together with those of the admin listener they are at most a quarter of all descriptors.
-const idleDescriptors = 512 + 256 + defaultMaxFetches
+// idleDescriptors are reserved for idle connections to origins (512), and for clients that get a 503 (256). Together
+// with those of the admin listener and of fetches they are at most a quarter of all descriptors.
+const idleDescriptors = 512 + 256
 
-// defaultMaxFetches is the maximum number of concurrent fetches of robots.txt.
-const defaultMaxFetches = 1024
-
-// maxFetches returns defaultMaxFetches, or an eighth of the descriptors that the system grants if that is less.
-func maxFetches() int {
+// maxFetches returns robots.max_fetches, or a sixteenth of the descriptors that the system grants if that is less. Twice
+// as many may be under way.
+func maxFetches(cfg *config.Config) int {
 	descriptors, known := descriptors()
 	if !known {
-		return defaultMaxFetches
+		return cfg.Robots.MaxFetches
 	}
-	return min(defaultMaxFetches, max(1, descriptors/8))
+	return min(cfg.Robots.MaxFetches, max(1, descriptors/16))
 }
 
 // newLimits returns the configured limits. It lowers the limit of connections if the system grants too few descriptors:
@@ -43,7 +41,8 @@ func newLimits(cfg *config.Config, log *slog.Logger) proxy.Limits {
 	if !known {
 		return l
 	}
-	most := max(1, (descriptors-spareDescriptors-min(idleDescriptors+newAdminLimits(cfg).Connections, descriptors/4))/2)
+	reserved := min(idleDescriptors+2*maxFetches(cfg)+newAdminLimits(cfg).Connections, descriptors/4)
+	most := max(1, (descriptors-spareDescriptors-reserved)/2)
 	if l.Connections != 0 && l.Connections <= most {
 		return l
 	}

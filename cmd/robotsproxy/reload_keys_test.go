@@ -27,6 +27,8 @@ var otherValues = map[string]string{
 	"robots.max_redirects": "6", "robots.dialect": "google", "robots.on_unreachable": "allow",
 	"robots.on_unauthorized": "refuse", "robots.on_html": "refuse", "robots.serve_from_cache": "false",
 	"robots.cache_size":    "64MiB",
+	"robots.max_fetches":   "100",
+	"robots.max_queue":     "1000",
 	"pacing.default_delay": "1s", "pacing.default_burst": "2", "pacing.max_concurrent": "4",
 	"pacing.max_crawl_delay": "5s", "pacing.over_max": "clamp", "pacing.spacing": "start", "pacing.key": "domain",
 	"pacing.max_wait": "60s", "pacing.max_wait_cap": "5m", "pacing.max_queue": "500", "pacing.max_queue_per_client": "100",

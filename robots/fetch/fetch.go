@@ -101,6 +101,8 @@ type Asker struct {
 	Client string // the clients of one name share places in the queue
 	Name   string // of the client in records
 	Token  string // product token, sent before UserAgent in the User-Agent field (RFC 9309 section 2.2.1); may be empty
+
+	MaxWait time.Duration // the longest wait for a place in the queue; if zero, that of the queue
 }
 
 // Request is the argument of Fetch.

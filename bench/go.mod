@@ -11,7 +11,7 @@ require (
 require (
 	github.com/coder/websocket v1.8.15 // indirect
 	github.com/temoto/robotstxt v1.1.2
-	golang.org/x/net v0.62.0 // indirect
+	golang.org/x/net v0.62.0
 	golang.org/x/text v0.43.0 // indirect
 )
 

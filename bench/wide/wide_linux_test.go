@@ -1,0 +1,91 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(goproxyEnv); dir != "" {
+		fmt.Fprintln(os.Stderr, runGoproxy(dir))
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// quick is like third, but no host of it takes long.
+var quick = shares{unnamed: 0.1, refused: 0.1, reset: 0.05, failing: 0.05}
+
+// TestSmallCrawl crawls a small web each way. All living hosts are visited, their robots.txt is fetched once, and the
+// hosts see the Delay.
+func TestSmallCrawl(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds robotsproxy and crawls for seconds")
+	}
+	program, err := build("../..", t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, secure := range []bool{false, true} {
+		for _, side := range []string{robotsproxySide, directSide, goproxySide} {
+			t.Run(fmt.Sprintf("%s, https %t", side, secure), func(t *testing.T) {
+				const pages = 4
+				b := &bench{program: program, dir: t.TempDir()}
+				m, err := b.run(plan{
+					name: "small", connections: 50, pages: pages, rounds: true,
+					web: webOptions{
+						hosts: 100, dead: quick, latency: 5 * time.Millisecond, delay: 100 * time.Millisecond,
+						robotsSize: 500, shared: 0.5, secure: secure,
+					},
+				}, side)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if m.living < 65 || m.fetched != m.living || m.pages != pages*m.living || m.overload != 0 {
+					t.Errorf("%d pages of %d of %d hosts were fetched, %d requests were refused as too many; failures: %v",
+						m.pages, m.fetched, m.living, m.overload, m.failed)
+				}
+				checkSide(t, m)
+			})
+		}
+	}
+}
+
+// checkSide checks where the crawls differ: goproxy fetches no robots.txt, and robotsproxy alone keeps the Delay.
+func checkSide(t *testing.T, m *measurement) {
+	t.Helper()
+	robots := int64(m.living)
+	if m.side == goproxySide {
+		robots = 0
+	}
+	if m.robots != robots || m.robotsMost > 1 {
+		t.Errorf("robots.txt was requested %d times of %d hosts, %d times of one", m.robots, m.living, m.robotsMost)
+	}
+	if m.questions == 0 || m.conns == 0 {
+		t.Errorf("the web saw %d DNS questions and %d connections", m.questions, m.conns)
+	}
+	if m.side != robotsproxySide {
+		if m.short+m.overlaps == 0 {
+			t.Error("requests without a pace kept the Delay: the test shows nothing")
+		}
+		return
+	}
+	if m.short+m.overlaps > 0 || m.gaps == 0 {
+		t.Errorf("of %d gaps %d were shorter than the Delay, and %d requests began before the end of another", m.gaps, m.short, m.overlaps)
+	}
+}
+
+func TestShares(t *testing.T) {
+	const hosts = 10_000
+	var counts [kinds]int
+	for i := range hosts {
+		counts[third.kindOf(i)]++
+	}
+	for k := alive + 1; k < kinds; k++ {
+		if want := int(third[k] * hosts); counts[k] < want-10 || counts[k] > want+10 {
+			t.Errorf("%d hosts are of kind %d, want %d", counts[k], k, want)
+		}
+	}
+}

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 
 	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/policy"
@@ -35,7 +34,7 @@ func newCounts() counts {
 }
 
 // counted returns how e counts.
-func (b *batch) counted(ctx context.Context, tx *sql.Tx, e *audit.Entry, day int64) (c counted, err error) {
+func (b *batch) counted(ctx context.Context, tx transaction, e *audit.Entry, day int64) (c counted, err error) {
 	at := e.ID.Time()
 	c.minute, c.key.hour = at.Unix()/60, hourOf(at)
 	for _, each := range []struct {
@@ -94,15 +93,15 @@ ON CONFLICT (hour, decision, host, client, agent, reason, rule) DO UPDATE SET n 
 	deviating = hours.deviating + excluded.deviating`
 )
 
-func (b *batch) writeCounts(ctx context.Context, tx *sql.Tx) error {
+func (b *batch) writeCounts(ctx context.Context, tx transaction) error {
 	if b.postgres != nil {
-		return b.addCounts(ctx, tx)
+		return b.addCounts(ctx, tx.Tx)
 	}
 	for k, n := range b.counts.minutes {
 		if n == 0 {
 			continue
 		}
-		if _, err := tx.StmtContext(ctx, b.addMinute).ExecContext(ctx, k.minute, k.decision, k.reason, n); err != nil {
+		if _, err := tx.ExecContext(ctx, addMinuteSQL, k.minute, k.decision, k.reason, n); err != nil {
 			return err
 		}
 	}
@@ -110,7 +109,7 @@ func (b *batch) writeCounts(ctx context.Context, tx *sql.Tx) error {
 		if t == (tally{}) {
 			continue
 		}
-		_, err := tx.StmtContext(ctx, b.addHour).ExecContext(ctx, k.hour, k.decision, k.host, k.client, k.agent, k.reason, k.rule,
+		_, err := tx.ExecContext(ctx, addHourSQL, k.hour, k.decision, k.host, k.client, k.agent, k.reason, k.rule,
 			t.n, t.waited, t.bytes, t.failed, t.deviating)
 		if err != nil {
 			return err

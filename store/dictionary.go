@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"crypto/sha256"
-	"database/sql"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -34,7 +33,7 @@ func newDictionary[V comparable](table string, columns string, values func(*V) [
 }
 
 // id returns the id of v for a record that arrived on day, and adds v to the table if needed.
-func (d *dictionary[V]) id(ctx context.Context, tx *sql.Tx, v V, day int64) (int64, error) {
+func (d *dictionary[V]) id(ctx context.Context, tx transaction, v V, day int64) (int64, error) {
 	k, ok := d.known[v]
 	if ok && k.used >= day {
 		return k.id, nil

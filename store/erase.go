@@ -128,7 +128,8 @@ func (r *Records) eraseRows(ctx context.Context, ids []audit.ID, texts *erasedTe
 	for i, id := range ids {
 		args[i] = int64(id)
 	}
-	return r.change(ctx, func(tx *sql.Tx) error {
+	return r.change(ctx, func(opened *sql.Tx) error {
+		tx := transaction{opened, r.compiled}
 		if err := b.checkGeneration(ctx, tx); err != nil {
 			return err
 		}
@@ -166,7 +167,7 @@ func scanRows(rows *sql.Rows) (found []row, err error) {
 }
 
 // uncount subtracts w from the counts, and notes its texts.
-func (b *batch) uncount(ctx context.Context, tx *sql.Tx, w *row, texts *erasedTexts) error {
+func (b *batch) uncount(ctx context.Context, tx transaction, w *row, texts *erasedTexts) error {
 	rec, err := b.complete(ctx, tx, w)
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/audit"
@@ -48,7 +49,7 @@ func (c *evidenceCache) forget() { *c = newEvidenceCache() }
 const seenEvery = int64(time.Minute / time.Microsecond)
 
 // addEvidence keeps the robots.txt and the policy of e, unless they are kept.
-func (b *batch) addEvidence(ctx context.Context, tx *sql.Tx, e *audit.Entry) error {
+func (b *batch) addEvidence(ctx context.Context, tx transaction, e *audit.Entry) error {
 	if snap := e.Evidence.Robots; snap != nil {
 		if err := b.addFile(ctx, tx, e, snap); err != nil {
 			return fmt.Errorf("keeping the robots.txt of %s: %w", snap.Origin, err)
@@ -66,7 +67,7 @@ const addPolicySQL = `INSERT INTO policies (sha256, used, body) VALUES (?, ?, ?)
 ON CONFLICT (sha256) DO UPDATE SET used = max(policies.used, excluded.used)`
 
 // addPolicy keeps the text of p once a day.
-func (b *batch) addPolicy(ctx context.Context, tx *sql.Tx, p *policy.Policy, day int64) error {
+func (b *batch) addPolicy(ctx context.Context, tx transaction, p *policy.Policy, day int64) error {
 	if used, ok := b.known.policies[p.SHA256()]; ok && day <= used {
 		return nil
 	}
@@ -97,7 +98,7 @@ const (
 )
 
 // addFile keeps the version of snap, and notes that e refers to it. It writes last_seen once a minute: see lastSeen.
-func (b *batch) addFile(ctx context.Context, tx *sql.Tx, e *audit.Entry, snap *robots.Snapshot) error {
+func (b *batch) addFile(ctx context.Context, tx transaction, e *audit.Entry, snap *robots.Snapshot) error {
 	key := fileKey{
 		snap.Origin.String(), snap.SHA256, fileStatus(snap.Status, snap.State()), snap.State(), micros(snap.Fetched),
 	}
@@ -126,7 +127,7 @@ func (b *batch) addFile(ctx context.Context, tx *sql.Tx, e *audit.Entry, snap *r
 }
 
 // addVersion adds a version that begins with snap, unless snap belongs to the version before.
-func (b *batch) addVersion(ctx context.Context, tx *sql.Tx, key fileKey, snap *robots.Snapshot, at, day int64) error {
+func (b *batch) addVersion(ctx context.Context, tx transaction, key fileKey, snap *robots.Snapshot, at, day int64) error {
 	redirects := listText(audit.MaskedURLs(snap.Redirects))
 	var id int64
 	var same bool
@@ -169,7 +170,7 @@ func headerLines(snap *robots.Snapshot) string {
 	return lines.String() + snap.Fields
 }
 
-func (b *batch) addBody(ctx context.Context, tx *sql.Tx, snap *robots.Snapshot, day int64) error {
+func (b *batch) addBody(ctx context.Context, tx transaction, snap *robots.Snapshot, day int64) error {
 	n, err := affected(tx.ExecContext(ctx, bodyUsedSQL, day, snap.SHA256))
 	if err != nil || n > 0 {
 		return err
@@ -201,7 +202,7 @@ const bodyShare = 4
 
 // makeBodyRoom drops bodies until there is room for one of the given size: those of the client that takes the most,
 // the ones unused for the longest time first. It reports false if the body is larger than all room.
-func (b *batch) makeBodyRoom(ctx context.Context, tx *sql.Tx, size int64) (bool, error) {
+func (b *batch) makeBodyRoom(ctx context.Context, tx transaction, size int64) (bool, error) {
 	most := b.options.MaxSize / bodyShare
 	if size > most {
 		return false, nil
@@ -226,18 +227,23 @@ func (b *batch) makeBodyRoom(ctx context.Context, tx *sql.Tx, size int64) (bool,
 }
 
 // dropped counts bodies that are not kept although records refer to them.
-func dropped(ctx context.Context, tx *sql.Tx, n int64) error {
+func dropped(ctx context.Context, tx transaction, n int64) error {
 	_, err := tx.ExecContext(ctx, droppedSQL, n)
 	return err
 }
 
+// deflaters keeps *flate.Writer, which take 1.2 MB each.
+var deflaters = sync.Pool{New: func() any {
+	w, _ := flate.NewWriter(nil, flate.BestSpeed) // the level is valid
+	return w
+}}
+
 // deflate compresses body (RFC 1951) if that makes it smaller.
 func deflate(body []byte) (kept []byte, deflated bool, err error) {
 	var buf bytes.Buffer
-	w, err := flate.NewWriter(&buf, flate.BestSpeed)
-	if err != nil {
-		return nil, false, err
-	}
+	w := deflaters.Get().(*flate.Writer)
+	defer deflaters.Put(w)
+	w.Reset(&buf)
 	if _, err := w.Write(body); err != nil {
 		return nil, false, err
 	}

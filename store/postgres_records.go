@@ -99,7 +99,7 @@ func (b *batch) tryPostgres(ctx context.Context, entries []audit.Entry) error {
 	}
 	err := b.postgres.changeRecords(ctx, func(conn *sql.Conn, tx *sql.Tx) error {
 		b.conn = conn
-		return b.write(ctx, tx, entries)
+		return b.write(ctx, transaction{Tx: tx}, entries)
 	})
 	if err != nil {
 		b.postgres.forgetPartitions()
@@ -128,7 +128,7 @@ func (p *Postgres) addPartitions(ctx context.Context, entries []audit.Entry) err
 
 // settle finds the entries that an earlier Write has committed although it returned an error, so that they are not
 // counted twice.
-func (b *batch) settle(ctx context.Context, tx *sql.Tx, entries []audit.Entry) error {
+func (b *batch) settle(ctx context.Context, tx transaction, entries []audit.Entry) error {
 	var ids []any
 	for i := range entries {
 		if entries[i].ID <= b.doubt {
@@ -143,7 +143,7 @@ func (b *batch) settle(ctx context.Context, tx *sql.Tx, entries []audit.Entry) e
 	return nil
 }
 
-func (b *batch) settleSome(ctx context.Context, tx *sql.Tx, ids []any) error {
+func (b *batch) settleSome(ctx context.Context, tx transaction, ids []any) error {
 	text := "SELECT " + rowColumnList + " FROM records r WHERE r.id IN (?" + strings.Repeat(", ?", len(ids)-1) + ")"
 	scan := func(rows *sql.Rows) (w row, err error) { return w, w.scan(rows) }
 	stored, err := list(ctx, tx, scan, text, ids...)

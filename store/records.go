@@ -43,10 +43,8 @@ type Records struct {
 	doubt audit.ID             // records up to this may have been committed by a Write that failed
 	open  map[audit.ID]counted // open records of this process, as they are counted
 
-	inserts            [len(rowsAtOnce)]*sql.Stmt
-	addMinute, addHour *sql.Stmt
-
-	args []any // of inserts, in Write
+	compiled map[string]*sql.Stmt // the frequent statements of Write in SQLite
+	args     []any                // of its rows
 
 	rows rowCaches
 }
@@ -135,18 +133,38 @@ func (r *Records) connect() (err error) {
 	return r.prepare()
 }
 
-// prepare compiles the statements of Write.
+// prepare compiles the frequent statements of Write.
 func (r *Records) prepare() (err error) {
-	for i, n := range rowsAtOnce {
-		if r.inserts[i], err = r.write.Prepare(insertRows(n)); err != nil {
+	texts := append(insertTexts[:], addMinuteSQL, addHourSQL, generationSQL, findFileSQL, addFileSQL, fileSeenSQL, bodyUsedSQL,
+		largestShareSQL, addRecordBodySQL,
+		r.askers.add, r.targets.add, r.verdicts.add, r.paces.add, r.outcomes.add, r.names.add)
+	r.compiled = make(map[string]*sql.Stmt, len(texts))
+	for _, text := range texts {
+		if r.compiled[text], err = r.write.Prepare(text); err != nil {
 			return err
 		}
 	}
-	if r.addMinute, err = r.write.Prepare(addMinuteSQL); err != nil {
-		return err
+	return nil
+}
+
+// transaction is a transaction of Write. Records.mu keeps the compiled statements to one at a time.
+type transaction struct {
+	*sql.Tx
+	compiled map[string]*sql.Stmt // by text; all others are compiled for each use
+}
+
+func (tx transaction) ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error) {
+	if stmt := tx.compiled[text]; stmt != nil {
+		return tx.StmtContext(ctx, stmt).ExecContext(ctx, args...)
 	}
-	r.addHour, err = r.write.Prepare(addHourSQL)
-	return err
+	return tx.Tx.ExecContext(ctx, text, args...)
+}
+
+func (tx transaction) QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row {
+	if stmt := tx.compiled[text]; stmt != nil {
+		return tx.StmtContext(ctx, stmt).QueryRowContext(ctx, args...)
+	}
+	return tx.Tx.QueryRowContext(ctx, text, args...)
 }
 
 // connectReader opens a file that another process may be writing, or a copy, also on a medium that cannot be written.

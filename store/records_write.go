@@ -13,6 +13,14 @@ import (
 // rowsAtOnce are the numbers of records that one statement writes. A statement costs as much as some rows.
 var rowsAtOnce = [...]int{64, 8, 1}
 
+// insertTexts are the statements for rowsAtOnce.
+var insertTexts = func() (texts [len(rowsAtOnce)]string) {
+	for i, n := range rowsAtOnce {
+		texts[i] = insertRows(n)
+	}
+	return texts
+}()
+
 // insertRows returns a statement that adds or replaces n records.
 func insertRows(n int) string {
 	columns := strings.Fields(rowColumns)
@@ -61,10 +69,10 @@ func (b *batch) transact(ctx context.Context, entries []audit.Entry) error {
 	if b.postgres != nil {
 		return b.writePostgres(ctx, entries)
 	}
-	return b.change(ctx, func(tx *sql.Tx) error { return b.write(ctx, tx, entries) })
+	return b.change(ctx, func(tx *sql.Tx) error { return b.write(ctx, transaction{tx, b.compiled}, entries) })
 }
 
-func (b *batch) write(ctx context.Context, tx *sql.Tx, entries []audit.Entry) error {
+func (b *batch) write(ctx context.Context, tx transaction, entries []audit.Entry) error {
 	if err := b.checkGeneration(ctx, tx); err != nil {
 		return err
 	}
@@ -88,10 +96,12 @@ func (b *batch) write(ctx context.Context, tx *sql.Tx, entries []audit.Entry) er
 	return b.writeCounts(ctx, tx)
 }
 
+const generationSQL = "SELECT value FROM meta WHERE name = 'generation'"
+
 // checkGeneration drops the ids in memory if another process has removed rows that may be in use.
-func (b *batch) checkGeneration(ctx context.Context, tx *sql.Tx) error {
+func (b *batch) checkGeneration(ctx context.Context, tx transaction) error {
 	var now int64
-	if err := tx.QueryRowContext(ctx, "SELECT value FROM meta WHERE name = 'generation'").Scan(&now); err != nil {
+	if err := tx.QueryRowContext(ctx, generationSQL).Scan(&now); err != nil {
 		return err
 	}
 	if now != b.generation {
@@ -102,7 +112,7 @@ func (b *batch) checkGeneration(ctx context.Context, tx *sql.Tx) error {
 	return nil
 }
 
-func (b *batch) add(ctx context.Context, tx *sql.Tx, e *audit.Entry) (err error) {
+func (b *batch) add(ctx context.Context, tx transaction, e *audit.Entry) (err error) {
 	day := dayOf(e.ID.Time())
 	w, a, t, v, p, o := split(e)
 	if w.asker, err = b.askers.id(ctx, tx, a, day); err != nil {
@@ -125,7 +135,7 @@ func (b *batch) add(ctx context.Context, tx *sql.Tx, e *audit.Entry) (err error)
 }
 
 // count counts e, in place of its open entry if there was one.
-func (b *batch) count(ctx context.Context, tx *sql.Tx, e *audit.Entry, day int64) error {
+func (b *batch) count(ctx context.Context, tx transaction, e *audit.Entry, day int64) error {
 	before, again := b.open[e.ID]
 	if !again {
 		before, again = b.Records.open[e.ID]
@@ -159,16 +169,16 @@ func (b *batch) committed() {
 	}
 }
 
-// insert writes the rows. Records.mu keeps the prepared statements to one transaction at a time.
-func (b *batch) insert(ctx context.Context, tx *sql.Tx) error {
+// insert writes the rows.
+func (b *batch) insert(ctx context.Context, tx transaction) error {
 	if b.postgres != nil {
-		return b.copyRows(ctx, tx)
+		return b.copyRows(ctx, tx.Tx)
 	}
 	columns := len(strings.Fields(rowColumns))
 	rest := b.args
 	for i, n := range rowsAtOnce {
 		for size := n * columns; len(rest) >= size; rest = rest[size:] {
-			if _, err := tx.StmtContext(ctx, b.inserts[i]).ExecContext(ctx, rest[:size]...); err != nil {
+			if _, err := tx.ExecContext(ctx, insertTexts[i], rest[:size]...); err != nil {
 				return err
 			}
 		}

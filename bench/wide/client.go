@@ -4,7 +4,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -12,7 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"sync/atomic"
+	"sync"
 	"time"
 )
 
@@ -39,10 +38,15 @@ type conn struct {
 
 func newConn(c net.Conn) *conn { return &conn{c, bufio.NewReaderSize(c, 4<<10)} }
 
+func send(c net.Conn, method, target, authority string) error {
+	_, err := fmt.Fprintf(c, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\n\r\n", method, target, authority, userAgent)
+	return err
+}
+
 // get sends a request and reads the whole answer.
 func (c *conn) get(target, authority string, within time.Duration) (status int, reason string, err error) {
 	_ = c.SetDeadline(time.Now().Add(within))
-	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\n\r\n", target, authority, userAgent); err != nil {
+	if err := send(c, "GET", target, authority); err != nil {
 		return 0, "", err
 	}
 	resp, err := http.ReadResponse(c.r, nil)
@@ -109,7 +113,7 @@ func (t *tunnelled) get(host int, path string) (status int, reason string, err e
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(proxyPatience))
 	authority := t.web.authority(host)
-	if _, err := fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\n\r\n", authority, authority, userAgent); err != nil {
+	if err := send(c, "CONNECT", authority, authority); err != nil {
 		return 0, "", err
 	}
 	resp, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: http.MethodConnect})
@@ -119,7 +123,8 @@ func (t *tunnelled) get(host int, path string) (status int, reason string, err e
 	if resp.StatusCode != http.StatusOK {
 		return resp.StatusCode, resp.Header.Get("Robotsproxy-Reason"), nil
 	}
-	status, reason, err = newConn(tls.Client(c, &tls.Config{RootCAs: t.roots, ServerName: hostName(host)})).get(path, authority, proxyPatience)
+	secure := newConn(tls.Client(c, &tls.Config{RootCAs: t.roots, ServerName: hostName(host)}))
+	status, reason, err = secure.get(path, authority, proxyPatience)
 	if errors.Is(err, errClosing) {
 		err = nil
 	}
@@ -133,22 +138,22 @@ func (t *tunnelled) close() {}
 type direct struct {
 	web      *web
 	resolver *net.Resolver
-	known    []atomic.Uint32 // what is known of each host, for all clients together
+	robots   []robotsFetch // of each host, for all clients together
 	host     int
 	conn     *conn // to host, or nil
 }
 
-const (
-	robotsFetched = 1
-	robotsFailed  = 2
-)
+// robotsFetch is the one request for the robots.txt of a host.
+type robotsFetch struct {
+	once   sync.Once
+	status int
+	err    error
+}
 
 var errDead = errors.New("the host has no robots.txt")
 
-func newDirect(w *web, known []atomic.Uint32) *direct {
-	return &direct{web: w, known: known, resolver: &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "udp", w.dns.addr())
-	}}}
+func newDirect(w *web, robots []robotsFetch) *direct {
+	return &direct{web: w, robots: robots, resolver: newResolver(w.dns.addr())}
 }
 
 func (d *direct) get(host int, path string) (status int, reason string, err error) {
@@ -156,16 +161,10 @@ func (d *direct) get(host int, path string) (status int, reason string, err erro
 		d.close()
 	}
 	d.host = host
-	if d.known[host].Load() == 0 {
-		status, err := d.fetch("/robots.txt")
-		if err != nil || status != http.StatusOK {
-			d.known[host].Store(robotsFailed)
-			return status, "", errors.Join(errDead, err)
-		}
-		d.known[host].Store(robotsFetched)
-	}
-	if d.known[host].Load() == robotsFailed {
-		return 0, "", errDead
+	robots := &d.robots[host]
+	robots.once.Do(func() { robots.status, robots.err = d.fetch("/robots.txt") })
+	if robots.err != nil || robots.status != http.StatusOK {
+		return robots.status, "", errors.Join(errDead, robots.err)
 	}
 	status, err = d.fetch(path)
 	return status, "", err

@@ -121,6 +121,8 @@ func (v *visited) quantile(q float64) time.Duration {
 	return v.latencies[min(int(q*float64(len(v.latencies))), len(v.latencies)-1)]
 }
 
+func (v *visited) millis(q float64) float64 { return float64(v.quantile(q).Microseconds()) / 1000 }
+
 func (v *visited) failures() (n int) {
 	for _, of := range v.failed {
 		n += of

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"net"
 	"net/netip"
 	"sync"
@@ -28,6 +29,13 @@ func newDNS(lookUp func(name string) (addr string, ok bool)) (*dnsServer, error)
 	s := &dnsServer{conn: conn, lookUp: lookUp}
 	s.running.Go(s.serve)
 	return s, nil
+}
+
+// newResolver returns a resolver that asks the server at addr alone.
+func newResolver(addr string) *net.Resolver {
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "udp", addr)
+	}}
 }
 
 func (s *dnsServer) addr() string { return s.conn.LocalAddr().String() }

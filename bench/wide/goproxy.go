@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -60,13 +59,10 @@ func runGoproxy(dir string) error {
 
 // newGoproxy returns a proxy that opens tunnels with a CA of P-256, as robotsproxy does, and waits as long.
 func newGoproxy(own *authority, roots *x509.CertPool) *goproxy.ProxyHttpServer {
-	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "udp", os.Getenv(dnsEnv))
-	}}
 	proxy := goproxy.NewProxyHttpServer()
 	proxy.CertStore = &leafCache{leaves: make(map[string]*tls.Certificate)}
 	proxy.Tr = &http.Transport{
-		DialContext:           (&net.Dialer{Timeout: patience, Resolver: resolver}).DialContext,
+		DialContext:           (&net.Dialer{Timeout: patience, Resolver: newResolver(os.Getenv(dnsEnv))}).DialContext,
 		TLSClientConfig:       &tls.Config{RootCAs: roots},
 		MaxIdleConns:          512,
 		MaxIdleConnsPerHost:   32,

@@ -6,7 +6,9 @@
 //	go run ./wide                                      all runs; about 20 minutes on two processors
 //	go run ./wide -runs latency,dead -hosts 1000       two runs, of fewer hosts
 //	go run ./wide -runs memory -hosts 1000000
+//	go run ./wide -runs memory -config "robots: {cache_size: 64MiB}"
 //	go run ./wide -source ~/other/robotsproxy          the proxy of another source tree
+//	go run ./wide -build /tmp/before                   that, to measure it later with -proxy /tmp/before
 //
 // The hosts are a fake web in this process: names with a DNS server of their own, on loopback addresses, by http or
 // https. Some are dead, in several ways; all alive ones answer after a given time. They count connections, handshakes,
@@ -19,11 +21,12 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"runtime"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -31,11 +34,14 @@ import (
 
 // bench is what the flags say, and what was measured.
 type bench struct {
-	program            string // robotsproxy
-	dir                string // for all files
-	hosts, pages, many int    // in place of those of the runs; 0: theirs
-	measurements       []*measurement
-	goals              []goal
+	program string // robotsproxy
+	config  string // further lines of its configuration
+	dir     string // for all files
+
+	hosts, pages, connections int // in place of those of the runs; 0: theirs
+
+	measurements []*measurement
+	goals        []goal
 }
 
 func main() {
@@ -57,22 +63,31 @@ func run() (err error) {
 	}
 	chosen := flag.String("runs", strings.Join(names, ","), "the `names` of the runs")
 	source := flag.String("source", "..", "the source `tree` of robotsproxy")
+	only := flag.String("build", "", "build robotsproxy for -proxy into `file`, and measure nothing")
+	flag.StringVar(&b.program, "proxy", "", "the `file` of a robotsproxy that -build has built")
+	flag.StringVar(&b.config, "config", "", "further `lines` of its configuration")
 	flag.IntVar(&b.hosts, "hosts", 0, "the number of hosts, in place of that of each run")
 	flag.IntVar(&b.pages, "pages", 0, "pages of each host, in place of those of each run")
-	flag.IntVar(&b.many, "connections", 0, "connections of the crawler, in place of those of each run")
+	flag.IntVar(&b.connections, "connections", 0, "connections of the crawler, in place of those of each run")
 	flag.Parse()
 	wanted := strings.Split(*chosen, ",")
 	for _, name := range wanted {
 		if !slices.Contains(names, name) {
-			return fmt.Errorf("there is no run %q: the runs are %s", name, strings.Join(names, ", "))
+			return fmt.Errorf("there is no run %q; the runs are %s", name, strings.Join(names, ", "))
 		}
 	}
 	if b.dir, err = os.MkdirTemp("", "wide"); err != nil {
 		return err
 	}
 	defer os.RemoveAll(b.dir)
-	if b.program, err = build(*source, b.dir); err != nil {
-		return err
+	if *only != "" {
+		return build(*source, b.dir, *only)
+	}
+	if b.program == "" {
+		b.program = filepath.Join(b.dir, "robotsproxy")
+		if err := build(*source, b.dir, b.program); err != nil {
+			return err
+		}
 	}
 	err = b.all(wanted)
 	b.report(os.Stdout)
@@ -97,27 +112,10 @@ func (b *bench) all(names []string) (err error) {
 
 // plan returns p with the numbers of the flags.
 func (b *bench) plan(p plan) plan {
-	p.web.hosts, p.pages, p.connections = b.or(b.hosts, p.web.hosts), b.or(b.pages, p.pages), b.or(b.many, p.connections)
+	p.web.hosts = cmp.Or(b.hosts, p.web.hosts)
+	p.pages = cmp.Or(b.pages, p.pages)
+	p.connections = cmp.Or(b.connections, p.connections)
 	return p
-}
-
-func (b *bench) or(flag, otherwise int) int {
-	if flag > 0 {
-		return flag
-	}
-	return otherwise
-}
-
-// three makes the same crawl through robotsproxy, without a proxy, and through goproxy.
-func (b *bench) three(p plan) (proxy, direct, goproxy *measurement, err error) {
-	if proxy, err = b.run(p, robotsproxySide); err != nil {
-		return nil, nil, nil, err
-	}
-	if direct, err = b.run(p, directSide); err != nil {
-		return nil, nil, nil, err
-	}
-	goproxy, err = b.run(p, goproxySide)
-	return proxy, direct, goproxy, err
 }
 
 // measured measures a crawl of s that has ended, for the second table.
@@ -130,7 +128,3 @@ func (b *bench) measured(s *session, v *visited) (*measurement, error) {
 }
 
 func (b *bench) goal(g goal) { b.goals = append(b.goals, g) }
-
-func (b *bench) machine() string {
-	return fmt.Sprintf("%s, %s/%s, %d processors, shared by the crawler, the hosts and the proxy.", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
-}

@@ -53,7 +53,8 @@ func startRobotsproxy(program, dir string, w *web, more string) (*process, error
 		return nil, err
 	}
 	data := filepath.Join(dir, "data")
-	cmd := exec.Command(program, "serve", "--config", file, "--data-dir", data, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	cmd := exec.Command(program, "serve", "--config", file, "--data-dir", data,
+		"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 	return start(cmd, w, filepath.Join(data, "ca.pem"))
 }
 

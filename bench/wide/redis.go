@@ -4,7 +4,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -20,7 +19,7 @@ import (
 // redis compares a proxy that leases its places from a Redis at a distance of 20 ms with one that has none.
 func (b *bench) redis() error {
 	if _, err := exec.LookPath("redis-server"); err != nil {
-		b.goal(goal{run: "redis", what: "not measured: redis-server is not in PATH"})
+		b.goal(goal{run: "redis", what: "not measured: there is no redis-server in PATH"})
 		return nil
 	}
 	p := b.plan(plan{
@@ -45,13 +44,11 @@ func (b *bench) redis() error {
 	if err != nil {
 		return err
 	}
-	evals := with.per(float64(calls["evalsha"]))
-	b.goal(goal{run: "redis", what: "EVALSHA a request", proxy: evals, want: "<= 0.3", met: evals <= 0.3})
-	b.goal(goal{run: "redis", what: "HGET and HMGET a request", proxy: with.per(float64(calls["hget"] + calls["hmget"]))})
-	b.goal(goal{
-		run: "redis", what: "requests/s", proxy: with.rate(), beside: fmt.Sprintf("without %.0f", without.rate()),
-		want: ">= 0.8 x without", met: with.rate() >= 0.8*without.rate(),
-	})
+	evals, hashes := with.per(calls["evalsha"]), with.per(calls["hget"]+calls["hmget"])
+	b.goal(goal{"redis", "EVALSHA a request", []string{number(evals)}, "<= 0.3", evals <= 0.3})
+	b.goal(goal{run: "redis", what: "HGET and HMGET a request", got: []string{number(hashes)}})
+	got := []string{number(with.rate()), "without " + number(without.rate())}
+	b.goal(goal{"redis", "requests/s", got, ">= 0.8 x without", with.rate() >= 0.8*without.rate()})
 	return nil
 }
 
@@ -144,7 +141,7 @@ func (r *redisServer) pass(from, to net.Conn, end func()) {
 var commandCalls = regexp.MustCompile(`cmdstat_(\w+):calls=(\d+)`)
 
 // calls returns how often each command was called, by its name.
-func (r *redisServer) calls() (map[string]int, error) {
+func (r *redisServer) calls() (map[string]int64, error) {
 	c, err := net.Dial("unix", r.socket)
 	if err != nil {
 		return nil, err
@@ -154,9 +151,9 @@ func (r *redisServer) calls() (map[string]int, error) {
 		return nil, err
 	}
 	text, err := io.ReadAll(c)
-	calls := make(map[string]int)
+	calls := make(map[string]int64)
 	for _, m := range commandCalls.FindAllSubmatch(text, -1) {
-		calls[string(m[1])], _ = strconv.Atoi(string(m[2]))
+		calls[string(m[1])], _ = strconv.ParseInt(string(m[2]), 10, 64)
 	}
 	return calls, err
 }

@@ -5,45 +5,71 @@ package main
 import (
 	"fmt"
 	"io"
+	"runtime"
 	"strconv"
 	"strings"
 )
 
-// goal is one number of robotsproxy beside those of other crawlers, and the number that it is to reach.
+// goal is a number of robotsproxy, and what it is to be.
 type goal struct {
-	run, what              string
-	proxy, direct, goproxy float64 // 0 for direct and goproxy: not measured
-	beside                 string  // another number to compare with, in place of direct
-	want                   string  // empty: no number is set
-	met                    bool
+	run, what string
+	got       []string // of robotsproxy; then, if they are known, of a direct crawl and of goproxy
+	want      string   // empty: nothing
+	met       bool
 }
 
-// report prints the goals and then all measurements, as Markdown.
+// columns are those of the table of measurements.
+var columns = []struct {
+	title string
+	of    func(m *measurement) string
+}{
+	{"run", func(m *measurement) string { return m.run }},
+	{"crawl", func(m *measurement) string { return m.side }},
+	{"pages", func(m *measurement) string { return count(m.pages) }},
+	{"pages/s", func(m *measurement) string { return number(m.rate()) }},
+	{"p50 ms", func(m *measurement) string { return number(m.millis(0.5)) }},
+	{"p99 ms", func(m *measurement) string { return number(m.millis(0.99)) }},
+	{"503 overload", func(m *measurement) string { return count(m.overload) }},
+	{"failed", func(m *measurement) string { return count(m.failures()) }},
+	{"hosts never fetched", func(m *measurement) string { return count(m.living - m.fetched) }},
+	{"CPU us/page", func(m *measurement) string { return ofProxy(m, number(m.cpuMicros())) }},
+	{"peak MiB", func(m *measurement) string { return ofProxy(m, number(mebi(m.memory))) }},
+	{"descriptors", func(m *measurement) string { return ofProxy(m, count(m.files)) }},
+	{"goroutines", func(m *measurement) string { return ofProxy(m, count(m.goroutines)) }},
+	{"connections/page", func(m *measurement) string { return number(m.per(m.conns)) }},
+	{"TLS handshakes/page", func(m *measurement) string { return number(m.per(m.shakes)) }},
+	{"DNS questions/page", func(m *measurement) string { return number(m.per(m.questions)) }},
+	{"robots.txt/host, most", func(m *measurement) string { return count(m.robotsMost) }},
+	{"gaps", func(m *measurement) string { return count(m.gaps) }},
+	{"too short", func(m *measurement) string { return count(m.short) }},
+	{"overlaps", func(m *measurement) string { return count(m.overlaps) }},
+}
+
+// report prints the goals, all measurements, and the causes of requests that failed, as Markdown.
 func (b *bench) report(w io.Writer) {
-	fmt.Fprintf(w, "%s\n\n", b.machine())
-	table(w, "run", "", "robotsproxy", "direct", "goproxy", "goal", "met")
+	fmt.Fprintf(w, "%s, %s/%s. The crawler, the hosts and the proxy share %d processors.\n\n",
+		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	header(w, "run", "measured", "robotsproxy", "direct", "goproxy", "goal", "met")
 	for _, g := range b.goals {
-		direct := figure(g.direct)
-		if g.beside != "" {
-			direct = g.beside
-		}
-		if g.what == "living hosts never fetched" {
-			direct = strconv.FormatFloat(g.direct, 'f', -1, 64)
-		}
-		row(w, g.run, g.what, number(g.proxy), direct, figure(g.goproxy), g.want, g.verdict())
+		cells := append([]string{g.run, g.what}, append(g.got, "", "", "")[:3]...)
+		row(w, append(cells, g.want, g.verdict()))
 	}
 	fmt.Fprintln(w)
-	table(w, "run", "crawl", "pages", "pages/s", "p50 ms", "p99 ms", "overload", "failed", "never fetched", "CPU us/page", "MiB",
-		"descriptors", "goroutines", "connections/page", "handshakes/page", "DNS/page", "robots.txt, most of a host", "gaps", "too short", "overlaps")
+	var titles []string
+	for _, c := range columns {
+		titles = append(titles, c.title)
+	}
+	header(w, titles...)
 	for _, m := range b.measurements {
-		row(w, m.run, m.side, strconv.Itoa(m.pages), number(m.rate()), number(m.millis(0.5)), number(m.millis(0.99)),
-			strconv.Itoa(m.overload), strconv.Itoa(m.failures()), strconv.Itoa(m.living-m.fetched), figure(m.cpuMicros()), figure(mebi(m.memory)),
-			figure(float64(m.files)), figure(float64(m.goroutines)), number(m.per(float64(m.conns))), number(m.per(float64(m.shakes))),
-			number(m.per(float64(m.questions))), fmt.Sprintf("%d, %d", m.robots, m.robotsMost), strconv.FormatInt(m.gaps, 10), strconv.FormatInt(m.short, 10), strconv.FormatInt(m.overlaps, 10))
+		var cells []string
+		for _, c := range columns {
+			cells = append(cells, c.of(m))
+		}
+		row(w, cells)
 	}
 	for _, m := range b.measurements {
 		for cause, n := range m.failed {
-			fmt.Fprintf(w, "\n%s, %s: %d failed: %s\n", m.run, m.side, n, cause)
+			fmt.Fprintf(w, "\n%s, %s: %d requests failed: %s\n", m.run, m.side, n, cause)
 		}
 	}
 }
@@ -59,20 +85,22 @@ func (g *goal) verdict() string {
 	}
 }
 
-func table(w io.Writer, columns ...string) {
-	row(w, columns...)
-	fmt.Fprintln(w, "|"+strings.Repeat("---|", len(columns)))
+func header(w io.Writer, titles ...string) {
+	row(w, titles)
+	fmt.Fprintln(w, "|"+strings.Repeat("---|", len(titles)))
 }
 
-func row(w io.Writer, cells ...string) { fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | ")) }
+func row(w io.Writer, cells []string) { fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | ")) }
 
-// figure is number, but empty for 0.
-func figure(f float64) string {
-	if f == 0 {
+// ofProxy is empty for a crawl without a proxy.
+func ofProxy(m *measurement, text string) string {
+	if m.side == directSide {
 		return ""
 	}
-	return number(f)
+	return text
 }
+
+func count[N int | int64](n N) string { return strconv.FormatInt(int64(n), 10) }
 
 func number(f float64) string {
 	if f >= 10 || f == float64(int(f)) {
@@ -81,6 +109,4 @@ func number(f float64) string {
 	return strconv.FormatFloat(f, 'f', 3, 64)
 }
 
-func mebi[N int64 | float64](n N) float64 { return float64(n) / (1 << 20) }
-
-func (v *visited) millis(q float64) float64 { return float64(v.quantile(q).Microseconds()) / 1000 }
+func mebi(bytes int64) float64 { return float64(bytes) / (1 << 20) }

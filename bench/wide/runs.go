@@ -29,34 +29,25 @@ var runs = []struct {
 var deadWeb = webOptions{hosts: 5000, dead: third, latency: 20 * time.Millisecond, robotsSize: 500, shared: 0.5}
 
 func (b *bench) latency() error {
-	p := b.plan(plan{
+	m, err := b.three(b.plan(plan{
 		name: "latency", connections: 500, pages: 1,
 		web: webOptions{hosts: 6000, latency: 300 * time.Millisecond, robotsSize: 500, shared: 0.5},
-	})
-	proxy, direct, goproxy, err := b.three(p)
+	}))
 	if err != nil {
 		return err
 	}
-	b.goal(goal{
-		run: "latency", what: "new hosts/s", proxy: proxy.rate(), direct: direct.rate(), goproxy: goproxy.rate(),
-		want: ">= 1.0 x direct", met: proxy.rate() >= direct.rate(),
-	})
+	b.goal(goal{"latency", "new hosts/s", m.cells(rate), ">= 1.0 x direct", rate(m.proxy) >= rate(m.direct)})
 	return nil
 }
 
 func (b *bench) dead() error {
-	proxy, direct, goproxy, err := b.three(b.plan(plan{name: "dead", connections: 500, pages: 1, web: deadWeb}))
+	m, err := b.three(b.plan(plan{name: "dead", connections: 500, pages: 1, web: deadWeb}))
 	if err != nil {
 		return err
 	}
-	b.goal(goal{
-		run: "dead", what: "pages/s", proxy: proxy.rate(), direct: direct.rate(), goproxy: goproxy.rate(),
-		want: ">= 1.0 x direct", met: proxy.rate() >= direct.rate(),
-	})
-	b.goal(goal{
-		run: "dead", what: "p50 of living hosts, ms", proxy: proxy.millis(0.5), direct: direct.millis(0.5), goproxy: goproxy.millis(0.5),
-		want: "<= 1.5 x direct", met: proxy.millis(0.5) <= 1.5*direct.millis(0.5),
-	})
+	b.goal(goal{"dead", "pages/s", m.cells(rate), ">= 1.0 x direct", rate(m.proxy) >= rate(m.direct)})
+	soon := median(m.proxy) <= 1.5*median(m.direct)
+	b.goal(goal{"dead", "p50 of living hosts, ms", m.cells(median), "<= 1.5 x direct", soon})
 	return nil
 }
 
@@ -71,77 +62,70 @@ func (b *bench) second() error {
 	}
 	defer s.close()
 	hosts := p.web.hosts
-	alone := s.crawl(hosts, hosts+visits, connections, "127.0.0.2")
+	alone := s.crawl(hosts, hosts+visits, connections, "127.0.0.2").millis(0.5)
 	first := make(chan *visited)
 	go func() { first <- s.crawl(0, hosts, p.connections, "127.0.0.1") }()
 	time.Sleep(3 * time.Second) // until the first crawler has met many dead hosts
-	beside := s.crawl(hosts+visits, hosts+2*visits, connections, "127.0.0.2")
+	beside := s.crawl(hosts+visits, hosts+2*visits, connections, "127.0.0.2").millis(0.5)
 	if _, err := b.measured(s, <-first); err != nil {
 		return err
 	}
-	b.goal(goal{
-		run: "second", what: "p50 of a second crawler, ms", proxy: beside.millis(0.5), beside: fmt.Sprintf("alone %.0f", alone.millis(0.5)),
-		want: "<= 1.1 x alone", met: beside.millis(0.5) <= 1.1*alone.millis(0.5),
-	})
+	got := []string{number(beside), "alone " + number(alone)}
+	b.goal(goal{"second", "p50 of a second crawler, ms", got, "<= 1.1 x alone", beside <= 1.1*alone})
 	return nil
 }
 
 func (b *bench) overload() error {
-	p := b.plan(plan{name: "overload", connections: 2000, pages: 1, web: deadWeb})
-	p.web.hosts = b.or(b.hosts, 6000)
-	proxy, direct, goproxy, err := b.three(p)
+	p := plan{name: "overload", connections: 2000, pages: 1, web: deadWeb}
+	p.web.hosts = 6000
+	m, err := b.three(b.plan(p))
 	if err != nil {
 		return err
 	}
-	b.goal(goal{run: "overload", what: "503 overload", proxy: float64(proxy.overload), want: "0", met: proxy.overload == 0})
+	overload := func(m *measurement) float64 { return float64(m.overload) }
 	never := func(m *measurement) float64 { return float64(m.living - m.fetched) }
-	b.goal(goal{
-		run: "overload", what: "living hosts never fetched", proxy: never(proxy), direct: never(direct), goproxy: never(goproxy),
-		want: "0", met: never(proxy) == 0,
-	})
+	b.goal(goal{"overload", "503 overload", m.cells(overload), "0", overload(m.proxy) == 0})
+	b.goal(goal{"overload", "living hosts never fetched", m.cells(never), "0", never(m.proxy) == 0})
 	return nil
 }
 
 func (b *bench) plain() error {
-	p := b.plan(plan{name: "plain", connections: 50, pages: 3, web: webOptions{hosts: 10_000, robotsSize: 1000, shared: 0.5}})
-	return b.cpu(p, 400)
+	return b.cpu(plan{
+		name: "plain", connections: 50, pages: 3,
+		web: webOptions{hosts: 10_000, robotsSize: 1000, shared: 0.5},
+	}, 400)
 }
 
 func (b *bench) https() error {
-	p := b.plan(plan{
+	return b.cpu(plan{
 		name: "https", connections: 50, pages: 2, rounds: true,
 		web: webOptions{hosts: 20_000, robotsSize: 1000, shared: 0.5, secure: true},
-	})
-	return b.cpu(p, 1450)
+	}, 1450)
 }
 
-func (b *bench) cpu(p plan, want float64) error {
-	proxy, _, goproxy, err := b.three(p)
+// cpu compares the processor time for a page, in microseconds.
+func (b *bench) cpu(p plan, most float64) error {
+	m, err := b.three(b.plan(p))
 	if err != nil {
 		return err
 	}
-	b.goal(goal{
-		run: p.name, what: "CPU a page, us", proxy: proxy.cpuMicros(), goproxy: goproxy.cpuMicros(),
-		want: fmt.Sprintf("<= %.0f", want), met: proxy.cpuMicros() <= want,
-	})
+	got := []string{number(m.proxy.cpuMicros()), "", number(m.goproxy.cpuMicros())}
+	b.goal(goal{p.name, "CPU a page, us", got, "<= " + number(most), m.proxy.cpuMicros() <= most})
 	return nil
 }
 
 func (b *bench) delay() error {
-	p := b.plan(plan{
+	m, err := b.run(b.plan(plan{
 		name: "delay", connections: 500, pages: 500, rounds: true,
 		web: webOptions{hosts: 2000, delay: 200 * time.Millisecond, robotsSize: 500, shared: 0.5},
-	})
-	proxy, err := b.run(p, robotsproxySide)
+	}), robotsproxySide)
 	if err != nil {
 		return err
 	}
-	b.goal(goal{
-		run: "delay", what: fmt.Sprintf("gaps too short, of %d", proxy.gaps), proxy: float64(proxy.short + proxy.overlaps),
-		want: "0", met: proxy.short+proxy.overlaps == 0,
-	})
-	conns := proxy.per(float64(proxy.conns))
-	b.goal(goal{run: "delay", what: "new connections a page", proxy: conns, want: "<= 0.05", met: conns <= 0.05})
+	bad, conns := m.short+m.overlaps, m.per(m.conns)
+	b.goal(goal{"delay", "gaps too short, of " + count(m.gaps), []string{count(bad)}, "0", bad == 0})
+	b.goal(goal{"delay", "new connections a page", []string{number(conns)}, "<= 0.05", conns <= 0.05})
+	b.goal(goal{run: "delay", what: "DNS questions", got: []string{count(m.questions)}})
 	return nil
 }
 
@@ -155,17 +139,20 @@ func (b *bench) memory() error {
 	}
 	defer s.close()
 	const most = 1.5*cacheSize + 100<<20
+	hosts := s.plan.web.hosts
 	b.goal(goal{
-		run: "memory", what: fmt.Sprintf("peak memory for %d hosts, MiB", s.plan.web.hosts), proxy: mebi(m.memory),
-		want: fmt.Sprintf("<= %.0f", mebi(most)), met: m.memory <= most,
+		"memory", fmt.Sprintf("peak memory for %d hosts, MiB", hosts),
+		[]string{number(mebi(m.memory))},
+		"<= " + number(mebi(most)), m.memory <= most,
 	})
-	b.goal(goal{run: "memory", what: "state.db, bytes a host", proxy: float64(s.stateSize()) / float64(s.plan.web.hosts), want: "", met: true})
+	each := s.stateSize() / int64(hosts)
+	b.goal(goal{run: "memory", what: "state.db, bytes a host", got: []string{count(each)}})
 	return nil
 }
 
 // restart measures the time until a proxy that has a large state.db answers its first request.
 func (b *bench) restart() error {
-	s, m, err := b.fill("restart", 20_000)
+	s, before, err := b.fill("restart", 20_000)
 	if err != nil {
 		return err
 	}
@@ -185,19 +172,23 @@ func (b *bench) restart() error {
 	if status != http.StatusOK {
 		return fmt.Errorf("after the restart a page was answered %d %s", status, reason)
 	}
-	again, err := s.measure(m.visited)
+	after, err := s.measure(before.visited)
 	if err != nil {
 		return err
 	}
-	what := fmt.Sprintf("ms until the first answer, with %.0f MiB of state.db", mebi(s.stateSize()))
-	b.goal(goal{run: "restart", what: what, proxy: float64(took.Milliseconds())})
-	b.goal(goal{run: "restart", what: "robots.txt asked again", proxy: float64(again.robots - m.robots), want: "0", met: again.robots == m.robots})
+	what := fmt.Sprintf("ms until the first answer, with %s MiB of state.db", number(mebi(s.stateSize())))
+	b.goal(goal{run: "restart", what: what, got: []string{count(took.Milliseconds())}})
+	again := after.robots - before.robots
+	b.goal(goal{"restart", "robots.txt requested again", []string{count(again)}, "0", again == 0})
 	return nil
 }
 
 // fill crawls one page of each host, half of which have a robots.txt of their own.
 func (b *bench) fill(name string, hosts int) (*session, *measurement, error) {
-	p := b.plan(plan{name: name, connections: 100, pages: 1, web: webOptions{hosts: hosts, robotsSize: 1000, shared: 0.5}})
+	p := b.plan(plan{
+		name: name, connections: 100, pages: 1,
+		web: webOptions{hosts: hosts, robotsSize: 1000, shared: 0.5},
+	})
 	s, err := b.open(p, robotsproxySide)
 	if err != nil {
 		return nil, nil, err

@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"time"
 )
 
@@ -32,11 +31,11 @@ const (
 type session struct {
 	plan
 	side    string
-	program string // robotsproxy
 	dir     string
 	web     *web
-	proxy   *process        // nil for directSide
-	known   []atomic.Uint32 // for directSide
+	proxy   *process      // nil for directSide
+	robots  []robotsFetch // for directSide
+	program string        // robotsproxy
 }
 
 // measurement is what a crawl cost, and what the hosts saw of it.
@@ -59,11 +58,15 @@ func (b *bench) open(p plan, side string) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.config += b.config
 	w, err := newWeb(p.web)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	s := &session{plan: p, side: side, program: b.program, dir: dir, web: w, known: make([]atomic.Uint32, len(w.state))}
+	s := &session{
+		plan: p, side: side, dir: dir, web: w, robots: make([]robotsFetch, len(w.state)),
+		program: b.program,
+	}
 	if err := s.start(); err != nil {
 		s.close()
 		return nil, err
@@ -96,7 +99,7 @@ func (s *session) crawl(first, last, connections int, from string) *visited {
 	c.client = func() client {
 		switch {
 		case s.side == directSide:
-			return newDirect(s.web, s.known)
+			return newDirect(s.web, s.robots)
 		case s.plan.web.secure:
 			return &tunnelled{web: s.web, addr: s.proxy.addr, dialer: dialer, roots: s.proxy.roots}
 		default:
@@ -128,8 +131,13 @@ func (s *session) measure(v *visited) (*measurement, error) {
 	m.cpu, err = s.proxy.cpu()
 	m.memory, err2 = s.proxy.peakMemory()
 	m.files, m.goroutines = s.proxy.seen()
+	if s.side == robotsproxySide && m.questions == 0 {
+		err = errors.Join(err, errNoQuestion)
+	}
 	return m, errors.Join(err, err2)
 }
+
+var errNoQuestion = errors.New("robotsproxy asked the DNS server of the web nothing: was it built with -build?")
 
 // run opens a session, crawls all its hosts, and measures that.
 func (b *bench) run(p plan, side string) (*measurement, error) {
@@ -142,9 +150,9 @@ func (b *bench) run(p plan, side string) (*measurement, error) {
 }
 
 // per returns n for each page that was fetched.
-func (m *measurement) per(n float64) float64 { return n / float64(max(m.pages, 1)) }
+func (m *measurement) per(n int64) float64 { return float64(n) / float64(max(m.pages, 1)) }
 
-func (m *measurement) cpuMicros() float64 { return m.per(float64(m.cpu.Microseconds())) }
+func (m *measurement) cpuMicros() float64 { return m.per(m.cpu.Microseconds()) }
 
 // stateSize returns the size of state.db with its log, in bytes.
 func (s *session) stateSize() (size int64) {
@@ -156,3 +164,25 @@ func (s *session) stateSize() (size int64) {
 	}
 	return size
 }
+
+// three is the same crawl three times.
+type three struct{ proxy, direct, goproxy *measurement }
+
+func (b *bench) three(p plan) (m three, err error) {
+	if m.proxy, err = b.run(p, robotsproxySide); err != nil {
+		return m, err
+	}
+	if m.direct, err = b.run(p, directSide); err != nil {
+		return m, err
+	}
+	m.goproxy, err = b.run(p, goproxySide)
+	return m, err
+}
+
+func (t *three) cells(of func(m *measurement) float64) []string {
+	return []string{number(of(t.proxy)), number(of(t.direct)), number(of(t.goproxy))}
+}
+
+func rate(m *measurement) float64 { return m.rate() }
+
+func median(m *measurement) float64 { return m.millis(0.5) }

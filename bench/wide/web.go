@@ -64,7 +64,7 @@ const (
 // newWeb starts a fake web.
 func newWeb(o webOptions) (*web, error) {
 	w := &web{webOptions: o, state: make([]host, o.hosts+o.spare), begun: time.Now()}
-	w.page = answer("200 OK", "text/html", "<!doctype html><title>Page</title>\n"+strings.Repeat("<p>Some text of a page.\n", 40))
+	w.page = answer("200 OK", "text/html", "<!doctype html><title>Page</title>\n"+strings.Repeat("<p>Some text.\n", 70))
 	w.failure = answer("503 Service Unavailable", "text/plain", "This host fails.\n")
 	err := errors.Join(w.certify(), w.listenSomewhere(), w.listenSilently())
 	if err == nil {
@@ -277,5 +277,6 @@ func (w *web) write(c net.Conn, b []byte) bool {
 }
 
 func answer(status, kind, body string) []byte {
-	return fmt.Appendf(nil, "HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", status, kind, len(body), body)
+	return fmt.Appendf(nil, "HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s",
+		status, kind, len(body), body)
 }

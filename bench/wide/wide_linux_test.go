@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -24,8 +25,9 @@ func TestSmallCrawl(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds robotsproxy and crawls for seconds")
 	}
-	program, err := build("../..", t.TempDir())
-	if err != nil {
+	dir := t.TempDir()
+	program := filepath.Join(dir, "robotsproxy")
+	if err := build("../..", dir, program); err != nil {
 		t.Fatal(err)
 	}
 	for _, secure := range []bool{false, true} {
@@ -53,7 +55,7 @@ func TestSmallCrawl(t *testing.T) {
 	}
 }
 
-// checkSide checks where the crawls differ: goproxy fetches no robots.txt, and robotsproxy alone keeps the Delay.
+// checkSide checks what differs: goproxy fetches no robots.txt, and robotsproxy alone keeps the Delay.
 func checkSide(t *testing.T, m *measurement) {
 	t.Helper()
 	robots := int64(m.living)
@@ -66,14 +68,36 @@ func checkSide(t *testing.T, m *measurement) {
 	if m.questions == 0 || m.conns == 0 {
 		t.Errorf("the web saw %d DNS questions and %d connections", m.questions, m.conns)
 	}
-	if m.side != robotsproxySide {
-		if m.short+m.overlaps == 0 {
-			t.Error("requests without a pace kept the Delay: the test shows nothing")
-		}
-		return
+	if m.side == robotsproxySide && (m.short+m.overlaps > 0 || m.gaps == 0) {
+		t.Errorf("%d of %d gaps were shorter than the Delay, and %d requests overlapped", m.short, m.gaps, m.overlaps)
 	}
-	if m.short+m.overlaps > 0 || m.gaps == 0 {
-		t.Errorf("of %d gaps %d were shorter than the Delay, and %d requests began before the end of another", m.gaps, m.short, m.overlaps)
+}
+
+// TestGaps sends one host a request too soon after another, and one before its end.
+func TestGaps(t *testing.T) {
+	w, err := newWeb(webOptions{hosts: 1, delay: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	get := func() {
+		d := newDirect(w, make([]robotsFetch, 1))
+		defer d.close()
+		if status, _, err := d.get(0, "/page/1"); status != 200 || err != nil {
+			t.Fatal(status, err)
+		}
+	}
+	for want := range int64(2) {
+		get()
+		if w.gaps.Load() != want || w.short.Load() != want || w.overlaps.Load() != 0 {
+			t.Errorf("after %d requests: %d gaps, of which %d are too short, and %d overlaps",
+				want+1, w.gaps.Load(), w.short.Load(), w.overlaps.Load())
+		}
+	}
+	w.state[0].begin(0)
+	get()
+	if w.overlaps.Load() != 1 {
+		t.Errorf("%d requests overlapped, want 1", w.overlaps.Load())
 	}
 }
 

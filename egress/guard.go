@@ -15,13 +15,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http/httptrace"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -55,6 +53,10 @@ type Options struct {
 	// Resolver resolves names. If nil, net.DefaultResolver.
 	Resolver *net.Resolver
 
+	// KeepNames is the time for which the answers of Resolver are kept, and up to as long again. Each dial judges the
+	// addresses anew. If zero, each dial asks Resolver.
+	KeepNames time.Duration
+
 	// Upstream is the proxy that carries every connection. If nil, the guard dials origins.
 	Upstream *Upstream
 }
@@ -65,6 +67,7 @@ type Options struct {
 type Guard struct {
 	options  Options
 	resolve  patterns[netip.Addr] // Options.Resolve
+	names    *names
 	special  *ssrf.Guardian
 	dialer   net.Dialer
 	upstream net.Dialer // permits every address but our own: the operator configured the upstream proxy
@@ -125,16 +128,16 @@ func New(o Options) *Guard {
 	}
 	g := &Guard{
 		options: o, resolve: newPatterns(o.Resolve), special: ssrf.New(ssrf.WithAnyPort(), ssrf.WithAnyNetwork()),
-		own: &listeners{},
+		names: newNames(o.Resolver, o.KeepNames), own: &listeners{},
 	}
-	g.dialer = net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Resolver: o.Resolver, Control: g.control}
-	g.upstream = g.dialer
+	g.dialer = net.Dialer{KeepAlive: 30 * time.Second, Control: g.control}
+	g.upstream = net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Resolver: o.Resolver}
 	g.upstream.Control = g.controlUpstream
 	return g
 }
 
-// With returns a Guard with other Options, but with the Resolver and the Upstream of g. The two share the listeners that
-// Protect has been called for, and will be.
+// With returns a Guard with other Options, but with the Resolver and the Upstream of g. It asks for all names anew. The
+// two share the listeners that Protect has been called for, and will be.
 func (g *Guard) With(o Options) *Guard {
 	o.Resolver, o.Upstream = g.options.Resolver, g.options.Upstream
 	other := New(o)
@@ -171,9 +174,9 @@ func (g *Guard) Check(o origin.Origin) error {
 	return g.check(netip.AddrPortFrom(addr, o.Port()))
 }
 
-// DialContext dials addr, "host:port". If the name has several addresses, it tries the permitted ones only. If the
-// guard has an upstream proxy, the connection is a tunnel through it, and every address of the name must be permitted.
-// See also Pin.
+// DialContext dials addr, "host:port". If the name has several addresses, it tries the permitted ones only. All that
+// takes five seconds at most, without the look-up of the name. If the guard has an upstream proxy, the connection is a
+// tunnel through it, and every address of the name must be permitted. See also Pin.
 func (g *Guard) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
 	if g.options.Upstream != nil {
 		if err := g.checkName(ctx, addr); err != nil {
@@ -181,37 +184,34 @@ func (g *Guard) DialContext(ctx context.Context, network, addr string) (net.Conn
 		}
 		return g.tunnel(ctx, addr)
 	}
-	addr, err := g.target(ctx, addr)
+	all, err := g.targets(ctx, addr)
 	if err != nil {
-		return nil, err
+		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
 	}
-	return g.dial(ctx, network, addr)
+	return g.dial(ctx, network, all)
 }
 
-// dial tries the addresses of addr. If all permitted ones fail, it returns the error of one of them: net.Dialer returns
-// the first error, which may be that another address is prohibited.
-func (g *Guard) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	var dead atomic.Pointer[error]
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{ConnectDone: func(_, _ string, err error) {
-		if err != nil && !Prohibited(err) {
-			dead.CompareAndSwap(nil, &err)
-		}
-	}})
-	c, err := g.dialer.DialContext(ctx, network, addr)
-	if failed := dead.Load(); failed != nil && Prohibited(err) {
-		return nil, *failed
-	}
-	return c, err
-}
-
-// target returns addr with the host replaced by the address that is pinned in ctx, or else by that in Options.Resolve.
-func (g *Guard) target(ctx context.Context, addr string) (string, error) {
+// targets returns the addresses to dial for addr: the one that is pinned in ctx, or else those of the name.
+func (g *Guard) targets(ctx context.Context, addr string) ([]netip.AddrPort, error) {
 	to, ok := pinned(ctx)
 	if !ok {
-		return g.mapped(addr)
+		return g.lookUp(ctx, addr)
 	}
-	_, port, err := net.SplitHostPort(addr)
-	return net.JoinHostPort(to.String(), port), err
+	_, port, err := splitPort(addr)
+	return []netip.AddrPort{netip.AddrPortFrom(to, port)}, err
+}
+
+// splitPort splits addr, "host:port", whose port is a number.
+func splitPort(addr string) (host string, port uint16, err error) {
+	host, number, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", 0, err
+	}
+	n, err := strconv.ParseUint(number, 10, 16)
+	if err != nil {
+		return "", 0, fmt.Errorf("the port of %s: %w", addr, err)
+	}
+	return host, uint16(n), nil
 }
 
 // mapped returns addr with the host replaced by its address in Options.Resolve.
@@ -256,22 +256,27 @@ func (g *Guard) lookUp(ctx context.Context, addr string) ([]netip.AddrPort, erro
 	if err != nil {
 		return nil, err
 	}
-	host, number, _ := net.SplitHostPort(addr)
-	port, err := strconv.ParseUint(number, 10, 16)
+	host, port, err := splitPort(addr)
 	if err != nil {
-		return nil, fmt.Errorf("the port of %s: %w", addr, err)
+		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, g.dialer.Timeout)
-	defer cancel()
-	addrs, err := g.options.Resolver.LookupNetIP(ctx, "ip", host)
+	addrs, err := g.addresses(ctx, host)
 	if err != nil {
 		return nil, err
 	}
 	all := make([]netip.AddrPort, len(addrs))
 	for i, a := range addrs {
-		all[i] = netip.AddrPortFrom(a.Unmap(), uint16(port))
+		all[i] = netip.AddrPortFrom(a.Unmap(), port)
 	}
 	return all, nil
+}
+
+// addresses returns the addresses of host, at least one.
+func (g *Guard) addresses(ctx context.Context, host string) ([]netip.Addr, error) {
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{addr}, nil
+	}
+	return g.names.of(ctx, host)
 }
 
 // control is a net.Dialer's Control: it judges the resolved address of each attempt before a packet is sent.

@@ -1,10 +1,10 @@
 package egress
 
 import (
+	"container/list"
 	"context"
 	"net/http"
 	"net/netip"
-	"slices"
 	"sync"
 )
 
@@ -23,18 +23,18 @@ func pinned(ctx context.Context) (addr netip.Addr, ok bool) {
 	return addr, ok
 }
 
-const (
-	maxPools      = 128 // of addresses
-	poolIdleConns = 4   // to one address, so 512 in all, as for requests that are not pinned
-)
+// poolIdleConns is the number of idle connections to one address.
+const poolIdleConns = 2
 
 // pools holds an http.Transport for each address to which requests were pinned last. An http.Transport reuses a
 // connection for all requests to one scheme, host and port. A common one would send a request that is pinned to one
 // address over a connection that an earlier request has made to another.
 type pools struct {
-	mu    sync.Mutex // guards the other fields
-	byKey map[poolKey]*http.Transport
-	order []poolKey // by last use
+	max int
+
+	mu    sync.Mutex // guards the fields below
+	byKey map[poolKey]*list.Element
+	order *list.List // of *pool, most recently used first
 }
 
 type poolKey struct {
@@ -42,30 +42,40 @@ type poolKey struct {
 	insecure bool
 }
 
+type pool struct {
+	poolKey
+	transport *http.Transport
+}
+
+// newPools returns pools that keep at most about idle connections.
+func newPools(idle int) pools {
+	return pools{max: max(1, idle/poolIdleConns), byKey: make(map[poolKey]*list.Element), order: list.New()}
+}
+
 // get returns the transport of key. It calls create if there is none, and drops the one that was not used for the
 // longest time if there are too many.
 func (p *pools) get(key poolKey, create func() *http.Transport) *http.Transport {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if i := slices.Index(p.order, key); i >= 0 {
-		p.order = append(slices.Delete(p.order, i, i+1), key)
-		return p.byKey[key]
+	if e, ok := p.byKey[key]; ok {
+		p.order.MoveToFront(e)
+		return e.Value.(*pool).transport
 	}
-	if len(p.order) >= maxPools {
-		p.byKey[p.order[0]].CloseIdleConnections() // and those in use, when they become idle
-		delete(p.byKey, p.order[0])
-		p.order = slices.Delete(p.order, 0, 1)
+	if p.order.Len() >= p.max {
+		oldest := p.order.Remove(p.order.Back()).(*pool)
+		oldest.transport.CloseIdleConnections() // and those in use, when they become idle
+		delete(p.byKey, oldest.poolKey)
 	}
 	t := create()
 	t.MaxIdleConns = poolIdleConns
-	p.byKey[key], p.order = t, append(p.order, key)
+	p.byKey[key] = p.order.PushFront(&pool{key, t})
 	return t
 }
 
 func (p *pools) closeIdle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, t := range p.byKey {
-		t.CloseIdleConnections()
+	for e := p.order.Front(); e != nil; e = e.Next() {
+		e.Value.(*pool).transport.CloseIdleConnections()
 	}
 }

@@ -95,19 +95,20 @@ func TestPinnedAddressIsJudged(t *testing.T) {
 
 // TestPoolsAreBounded pins requests to many addresses.
 func TestPoolsAreBounded(t *testing.T) {
-	p := pools{byKey: make(map[poolKey]*http.Transport)}
+	const most = 128
+	p := newPools(most * poolIdleConns)
 	create := func() *http.Transport { return new(http.Transport) }
 	often := poolKey{addr: netip.MustParseAddr("192.0.2.1")}
 	kept := p.get(often, create)
 	addr := netip.MustParseAddr("10.0.0.0")
-	for range 3 * maxPools {
+	for range 3 * most {
 		addr = addr.Next()
 		p.get(poolKey{addr: addr}, create)
 		if p.get(often, create) != kept {
 			t.Fatal("the transport that is used most was dropped")
 		}
-		if len(p.order) > maxPools || len(p.byKey) != len(p.order) {
-			t.Fatalf("%d transports in an order of %d, want at most %d", len(p.byKey), len(p.order), maxPools)
+		if p.order.Len() > most || len(p.byKey) != p.order.Len() {
+			t.Fatalf("%d transports in an order of %d, want at most %d", len(p.byKey), p.order.Len(), most)
 		}
 	}
 	if p.get(poolKey{addr: addr, insecure: true}, create) == p.get(poolKey{addr: addr}, create) {

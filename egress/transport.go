@@ -24,6 +24,10 @@ type TransportOptions struct {
 	// InsecureHosts lists hosts whose certificates are not verified, as the patterns of Options.Resolve.
 	InsecureHosts []string
 
+	// IdleConns is the number of idle connections that are kept, for up to five minutes: 32 of them to one host. If zero,
+	// 512. A crawl of many hosts with a Crawl-delay makes a connection for each page if there are fewer than hosts.
+	IdleConns int
+
 	// Pseudonym is our name in the Via field of robots.txt fetches through an upstream proxy, by which a loop is detected.
 	// If empty, those have no Via.
 	Pseudonym string
@@ -42,9 +46,11 @@ type Transport struct {
 
 // NewTransport returns a Transport. Every step but the body has a time-out.
 func NewTransport(o TransportOptions) *Transport {
+	if o.IdleConns == 0 {
+		o.IdleConns = 512
+	}
 	t := &Transport{
-		options: o, verified: newTransport(o, false), unverified: newTransport(o, true),
-		pinned: pools{byKey: make(map[poolKey]*http.Transport)},
+		options: o, verified: newTransport(o, false), unverified: newTransport(o, true), pinned: newPools(o.IdleConns),
 	}
 	if u := o.Guard.options.Upstream; u != nil {
 		if o.Pseudonym != "" {
@@ -78,13 +84,13 @@ func newTransport(o TransportOptions, insecure bool) *http.Transport {
 		TLSHandshakeTimeout:    10 * time.Second,
 		ResponseHeaderTimeout:  60 * time.Second,
 		ExpectContinueTimeout:  time.Second,
-		IdleConnTimeout:        90 * time.Second,
-		MaxIdleConns:           512, // in all, or a crawl of 20,000 hosts would hold 20,000 sockets
+		IdleConnTimeout:        5 * time.Minute,
+		MaxIdleConns:           o.IdleConns,
 		MaxIdleConnsPerHost:    32,
 		MaxResponseHeaderBytes: 256 << 10,
 		ForceAttemptHTTP2:      true,
 		DisableCompression:     true,
-		ReadBufferSize:         16 << 10,
+		ReadBufferSize:         4 << 10, // of each connection, also of an idle one; a body is read past it
 		WriteBufferSize:        4 << 10,
 		HTTP2:                  &http.HTTP2Config{MaxReceiveBufferPerStream: streamWindow},
 	}

@@ -16,7 +16,13 @@ import (
 // Connections to origins that no request uses are bounded, for each host and in all: a wide crawl may not hold a socket
 // for each host that it has seen.
 func TestIdleConnectionsToOriginsAreBounded(t *testing.T) {
-	const hosts, inAll, perHost = 600, 512, 32
+	for configured, want := range map[int]int64{0: 512, 100: 100} {
+		t.Run(fmt.Sprint(configured), func(t *testing.T) { testIdleConnections(t, configured, want) })
+	}
+}
+
+func testIdleConnections(t *testing.T, configured int, inAll int64) {
+	const hosts, perHost = 600, 32
 	var open atomic.Int64
 	var together sync.WaitGroup // those whose host is "many" answer at once, so that each has its connection
 	site := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -40,7 +46,7 @@ func TestIdleConnectionsToOriginsAreBounded(t *testing.T) {
 	for i := range hosts {
 		resolve[fmt.Sprintf("h%d.example", i)] = netip.MustParseAddr("127.0.0.1")
 	}
-	transport := NewTransport(TransportOptions{Guard: New(Options{
+	transport := NewTransport(TransportOptions{IdleConns: configured, Guard: New(Options{
 		Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Resolve: resolve,
 	})})
 	ask := func(host int, path string) {

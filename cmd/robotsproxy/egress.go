@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/robotsproxy/robotsproxy/config"
@@ -25,6 +26,9 @@ func newGuard(cfg *config.Config) (*egress.Guard, error) {
 	return egress.New(o), nil
 }
 
+// keepNames is the least time for which the addresses of a name are kept.
+const keepNames = 30 * time.Second
+
 func guardOptions(cfg *config.Config) egress.Options {
 	ports := make([]egress.PortRange, len(cfg.Egress.Ports))
 	for i, r := range cfg.Egress.Ports {
@@ -32,6 +36,7 @@ func guardOptions(cfg *config.Config) egress.Options {
 	}
 	return egress.Options{
 		Allow: cfg.Egress.AllowAddresses, Deny: cfg.Egress.DenyAddresses, Ports: ports, Resolve: cfg.Egress.Resolve,
+		KeepNames: keepNames,
 	}
 }
 
@@ -41,7 +46,7 @@ func newTransport(cfg *config.Config, guard *egress.Guard, pseudonym string) (*e
 		return nil, usage(err)
 	}
 	return egress.NewTransport(egress.TransportOptions{
-		Guard: guard, RootCAs: roots, InsecureHosts: cfg.Egress.InsecureHosts, Pseudonym: pseudonym,
+		Guard: guard, RootCAs: roots, InsecureHosts: cfg.Egress.InsecureHosts, Pseudonym: pseudonym, IdleConns: idleConns(),
 	}), nil
 }
 

@@ -13,9 +13,22 @@ const minConnections = 1000
 // spareDescriptors are reserved for files, listeners and the operator.
 const spareDescriptors = 128
 
-// idleDescriptors are reserved for idle connections to origins (512), and for clients that get a 503 (256). Together
-// with those of the admin listener and of fetches they are at most a quarter of all descriptors.
-const idleDescriptors = 512 + 256
+// busyDescriptors are reserved for clients that get a 503. Together with those of idle connections, of fetches and of the
+// admin listener they are at most a quarter of all descriptors.
+const busyDescriptors = 256
+
+// maxIdleConns is the most idle connections to origins. Each takes about 20 KiB, and more with TLS.
+const maxIdleConns = 4096
+
+// idleConns returns the number of idle connections to origins: an eighth of the descriptors that the system grants, and
+// at most maxIdleConns.
+func idleConns() int {
+	descriptors, known := descriptors()
+	if !known {
+		return maxIdleConns
+	}
+	return min(maxIdleConns, max(1, descriptors/8))
+}
 
 // maxFetches returns robots.max_fetches, or a sixteenth of the descriptors that the system grants if that is less. Twice
 // as many may be under way.
@@ -41,7 +54,7 @@ func newLimits(cfg *config.Config, log *slog.Logger) proxy.Limits {
 	if !known {
 		return l
 	}
-	reserved := min(idleDescriptors+2*maxFetches(cfg)+newAdminLimits(cfg).Connections, descriptors/4)
+	reserved := min(idleConns()+busyDescriptors+2*maxFetches(cfg)+newAdminLimits(cfg).Connections, descriptors/4)
 	most := max(1, (descriptors-spareDescriptors-reserved)/2)
 	if l.Connections != 0 && l.Connections <= most {
 		return l

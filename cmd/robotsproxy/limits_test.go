@@ -15,7 +15,7 @@ func TestLimitsFitTheDescriptors(t *testing.T) {
 		t.Skip("this system does not tell how many descriptors it grants")
 	}
 	cfg := config.Default()
-	most := (n - spareDescriptors - min(idleDescriptors+2*min(cfg.Robots.MaxFetches, n/16)+min(cfg.Admin.Connections, n/16), n/4)) / 2
+	most := (n - spareDescriptors - min(min(maxIdleConns, n/8)+busyDescriptors+2*min(cfg.Robots.MaxFetches, n/16)+min(cfg.Admin.Connections, n/16), n/4)) / 2
 	for configured, want := range map[int]int{0: most, 1: 1, most: most, most + 1: most} {
 		cfg.Limits.Connections = configured
 		var log bytes.Buffer

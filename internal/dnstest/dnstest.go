@@ -84,16 +84,16 @@ func (n *Server) answer(question []byte) ([]byte, error) {
 	m.Additionals = nil
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	before := n.asked[q.Name.String()]
+	if q.Type == dnsmessage.TypeA {
+		n.asked[q.Name.String()]++
+	}
 	all, known := n.answers[q.Name.String()]
 	if !known {
 		m.RCode = dnsmessage.RCodeNameError
 		return m.Pack()
 	}
-	turn := min(n.asked[q.Name.String()], len(all)-1)
-	if q.Type == dnsmessage.TypeA {
-		n.asked[q.Name.String()]++
-	}
-	for _, text := range all[turn] {
+	for _, text := range all[min(before, len(all)-1)] {
 		if r := resource(q, netip.MustParseAddr(text)); r != nil {
 			m.Answers = append(m.Answers, *r)
 		}

@@ -134,7 +134,7 @@ func (t *tunnelled) get(host int, path string) (status int, reason string, err e
 func (t *tunnelled) close() {}
 
 // direct goes to the hosts without a proxy. It fetches the robots.txt of a host before the first page, and no page if
-// there is none. Between two pages of one host it keeps the connection.
+// that fails. Between two pages of one host it keeps the connection.
 type direct struct {
 	web      *web
 	resolver *net.Resolver

@@ -22,7 +22,7 @@ type crawl struct {
 	fetched []atomic.Bool // hosts of which a page was fetched
 }
 
-// visited is what came of a crawl.
+// visited is the result of a crawl.
 type visited struct {
 	took      time.Duration
 	pages     int             // fetched
@@ -46,7 +46,7 @@ func (c *crawl) run() *visited {
 	return c.sum(parts, time.Since(begun))
 }
 
-// work takes visits until there are none left.
+// work makes visits until all are made.
 func (c *crawl) work(next *atomic.Int64, v *visited) {
 	own := c.client()
 	defer own.close()

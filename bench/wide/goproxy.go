@@ -76,7 +76,7 @@ func newGoproxy(own *authority, roots *x509.CertPool) *goproxy.ProxyHttpServer {
 	return proxy
 }
 
-// leafCache is what goproxy's documentation recommends: without one it makes a key and signs for every tunnel.
+// leafCache keeps leaves, as goproxy's documentation recommends: without it each tunnel costs a key and a signature.
 type leafCache struct {
 	mu     sync.Mutex // guards leaves
 	leaves map[string]*tls.Certificate

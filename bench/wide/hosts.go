@@ -58,7 +58,7 @@ func (s *shares) kindOf(i int) kind {
 	return alive
 }
 
-// host is what was seen of one host.
+// host counts the requests to one host.
 type host struct {
 	mu     sync.Mutex // guards the fields below
 	robots int32      // requests for robots.txt
@@ -84,8 +84,8 @@ func (h *host) end(now int64) {
 	h.ended = now
 }
 
-// robotsTxt returns the robots.txt of host i: size bytes, of which none disallows a page. Hosts that share a text have
-// one of 16; the text of others is their own.
+// robotsTxt returns the robots.txt of host i. It has about robotsSize bytes, and disallows no page. Hosts that share
+// their text have one of 16.
 func (o *webOptions) robotsTxt(i int) string {
 	var b strings.Builder
 	b.WriteString("User-agent: *\n")

@@ -32,7 +32,7 @@ import (
 	"time"
 )
 
-// bench is what the flags say, and what was measured.
+// bench has the values of the flags, and the results of the runs.
 type bench struct {
 	program string // robotsproxy
 	config  string // further lines of its configuration

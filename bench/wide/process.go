@@ -25,8 +25,8 @@ import (
 type process struct {
 	cmd   *exec.Cmd
 	said  transcript
-	addr  string // where it takes requests
-	admin string // where it serves its metrics, or empty
+	addr  string // of its listener for requests
+	admin string // URL of its metrics, or empty
 	roots *x509.CertPool
 
 	watch   sync.WaitGroup
@@ -37,7 +37,7 @@ type process struct {
 	goroutines int        // the most that were seen
 }
 
-// config is the configuration of robotsproxy in all runs: the defaults, and what hosts on this machine need.
+// config is the configuration of robotsproxy in all runs: the defaults, and the keys for hosts on this machine.
 const config = `egress:
   allow_addresses: [127.0.0.0/8]
   ca_file: %s
@@ -63,7 +63,7 @@ var (
 	adminGreeting = regexp.MustCompile(`(?m)^  admin    (http://\S+)`)
 )
 
-// start starts a proxy whose CA is in caFile, and returns when it has said where it listens.
+// start starts a proxy whose CA is in caFile, and returns when it has printed the address on which it listens.
 func start(cmd *exec.Cmd, w *web, caFile string) (*process, error) {
 	p := &process{cmd: cmd}
 	cmd.Env = append(cmd.Environ(), dnsEnv+"="+w.dns.addr())
@@ -110,7 +110,7 @@ func (p *process) stop() error {
 	}
 	kill := time.AfterFunc(30*time.Second, func() { _ = p.cmd.Process.Kill() })
 	defer kill.Stop()
-	_ = p.cmd.Wait() // a status other than 0 says what the signal did
+	_ = p.cmd.Wait() // its status reports the signal
 	return nil
 }
 

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// redis compares a proxy that leases its places from a Redis at a distance of 20 ms with one that has none.
+// redis compares a proxy that leases its places from a Redis at a distance of 20 ms with one that uses no Redis.
 func (b *bench) redis() error {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		b.goal(goal{run: "redis", what: "not measured: there is no redis-server in PATH"})

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// goal is a number of robotsproxy, and what it is to be.
+// goal is a number of robotsproxy, and its limit.
 type goal struct {
 	run, what string
 	got       []string // of robotsproxy; then, if they are known, of a direct crawl and of goproxy

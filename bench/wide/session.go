@@ -38,7 +38,7 @@ type session struct {
 	program string        // robotsproxy
 }
 
-// measurement is what a crawl cost, and what the hosts saw of it.
+// measurement has the cost of a crawl, as the proxy and the hosts counted it.
 type measurement struct {
 	*visited
 	run, side  string
@@ -109,7 +109,7 @@ func (s *session) crawl(first, last, connections int, from string) *visited {
 	return c.run()
 }
 
-// measure adds what the proxy used, and what the web saw, to a crawl that has ended.
+// measure adds the cost to the result of a crawl that has ended.
 func (s *session) measure(v *visited) (*measurement, error) {
 	w := s.web
 	m := &measurement{

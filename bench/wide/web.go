@@ -27,7 +27,7 @@ type webOptions struct {
 	latency    time.Duration // before each answer
 	delay      time.Duration // the Crawl-delay of every host
 	robotsSize int           // in bytes, about
-	shared     float64       // share of hosts whose robots.txt is that of others too
+	shared     float64       // share of the hosts that have the same robots.txt as others
 	secure     bool          // https in place of http
 }
 
@@ -134,7 +134,7 @@ func (w *web) listenAll() error {
 	return nil
 }
 
-// listenSilently listens on an address whose queue of connections is full, so that the system drops further ones.
+// listenSilently listens on an address and fills its queue of connections, so that the system drops further ones.
 func (w *web) listenSilently() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

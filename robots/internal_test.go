@@ -219,8 +219,8 @@ func TestSaverIsBounded(t *testing.T) {
 	if s.trusts(originOf(t, fmt.Sprintf("h%d.example", maxLost+49))) {
 		t.Error("the Store is read for an origin that was lost last")
 	}
-	s.done(s.first(), nil)
-	if s.first() != nil || s.bytes != 0 || len(s.latest) != 0 {
+	s.done(s.next(1)[0], nil)
+	if s.next(1) != nil || s.bytes != 0 || len(s.latest) != 0 {
 		t.Errorf("after all was saved %d bytes and %d origins wait", s.bytes, len(s.latest))
 	}
 }
@@ -232,7 +232,7 @@ func TestSaverDropsTheLatest(t *testing.T) {
 	s := newSaver(snap.size())
 	s.add(&unsaved{snap: snap})
 	s.add(&unsaved{snap: snap.copy()})
-	s.done(s.first(), nil)
+	s.done(s.next(1)[0], nil)
 	if s.trusts(snap.Origin) || s.get(snap.Origin) != nil {
 		t.Error("the Store is read although the latest Snapshot was not saved")
 	}

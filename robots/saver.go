@@ -12,8 +12,8 @@ import (
 	"github.com/robotsproxy/robotsproxy/origin"
 )
 
-// saver calls Store.Save in the background, in the order in which the Snapshots came, so that no request waits for it.
-// A Save that takes too long is repeated. If it fails, or if too much waits, the Snapshot is not saved. The Store then
+// saver calls Store.Save in the background, in the order in which the Snapshots came, so that no request waits for it. If
+// the Store is a BatchStore, it saves many at once. A Save that takes too long is repeated. If it fails, or if too much waits, the Snapshot is not saved. The Store then
 // keeps an older one, which may allow more, so it is not read for that origin until a later Save succeeds.
 type saver struct {
 	limit int64 // of bytes; one Snapshot may be larger
@@ -40,6 +40,8 @@ type unsaved struct {
 // Limits of a saver.
 const (
 	saverBytes   = 16 << 20
+	batchLength  = 100
+	batchBytes   = 1 << 20 // one Snapshot may be larger
 	maxLost      = 10_000
 	lastPatience = 2 * time.Second // for all that waits when the Cache is closed
 )
@@ -78,14 +80,27 @@ func (s *saver) lose(o origin.Origin) {
 	s.lost[o] = struct{}{}
 }
 
-// first returns the Snapshot that is saved next. If it returns nil, saveAll must return.
-func (s *saver) first() *unsaved {
+// next returns the Snapshots that are saved next, most of them at most. If it returns none, saveAll must return.
+func (s *saver) next(most int) []*unsaved {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.running = len(s.queue) > 0; !s.running {
 		return nil
 	}
-	return s.queue[0]
+	n, bytes := 1, s.queue[0].snap.size()
+	for ; n < min(most, len(s.queue)); n++ {
+		if bytes += s.queue[n].snap.size(); bytes > batchBytes {
+			break
+		}
+	}
+	return slices.Clone(s.queue[:n])
+}
+
+// waiting returns the number of Snapshots that wait.
+func (s *saver) waiting() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.queue)
 }
 
 // done removes u after a Save that returned err.
@@ -176,30 +191,84 @@ func (c *Cache) saveAll() {
 
 // saveNext reports whether more may wait.
 func (c *Cache) saveNext() bool {
+	store, batches := c.options.Load().Store.(BatchStore)
+	most := 1
+	if batches {
+		most = batchLength
+		c.gather()
+	}
 	c.saver.saving <- struct{}{}
 	defer func() { <-c.saver.saving }()
-	u := c.saver.first()
-	if u == nil {
-		return false
+	next := c.saver.next(most)
+	if len(next) > 1 && c.saveBatch(store, next) {
+		return true
+	}
+	for _, u := range next {
+		if !c.saveOne(u) {
+			break
+		}
+	}
+	return len(next) > 0
+}
+
+// While many files are fetched, a batch is saved every 50 ms or when it is full.
+const (
+	manyFetches = 8
+	gatherTime  = 50 * time.Millisecond
+)
+
+func (c *Cache) gather() {
+	if _, running := c.queue.counts(); running < manyFetches || c.saver.waiting() >= batchLength {
+		return
+	}
+	select {
+	case <-time.After(gatherTime):
+	case <-c.life.Done():
+	}
+}
+
+// saveBatch saves all at once. It returns false if they must be saved one by one, so that one that cannot be saved costs
+// no other.
+func (c *Cache) saveBatch(store BatchStore, all []*unsaved) bool {
+	entries := make([]StoreEntry, len(all))
+	for i, u := range all {
+		entries[i] = StoreEntry{u.snap, u.change}
 	}
 	ctx, cancel := context.WithTimeout(c.saves, storePatience)
 	defer cancel()
-	err := c.trySave(ctx, u)
+	err := caught(func() error { return store.SaveAll(ctx, entries) })
 	if err != nil {
-		c.storeFailed(fmt.Errorf("robots: saving the snapshot of %s: %w", u.snap.Origin, err))
+		return errors.Is(err, ErrStoreBusy) && c.saves.Err() == nil // the next call tries again
 	}
-	if slow := errors.Is(ctx.Err(), context.DeadlineExceeded); err == nil || !slow {
-		c.saver.done(u, err)
+	for _, u := range all {
+		c.saver.done(u, nil)
 		c.endClaim(u.release)
 	}
 	return true
 }
 
-func (c *Cache) trySave(ctx context.Context, u *unsaved) (err error) {
+// saveOne reports whether u is done. If not, it must be saved again.
+func (c *Cache) saveOne(u *unsaved) bool {
+	ctx, cancel := context.WithTimeout(c.saves, storePatience)
+	defer cancel()
+	err := caught(func() error { return c.options.Load().Store.Save(ctx, u.snap, u.change) })
+	if err != nil {
+		c.storeFailed(fmt.Errorf("robots: saving the snapshot of %s: %w", u.snap.Origin, err))
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return false
+		}
+	}
+	c.saver.done(u, err)
+	c.endClaim(u.release)
+	return true
+}
+
+// caught calls f and returns its panic as an error.
+func caught(f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("panic: %v", v)
 		}
 	}()
-	return c.options.Load().Store.Save(ctx, u.snap, u.change)
+	return f()
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/robots"
 	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
@@ -229,4 +231,108 @@ func TestSaverWhileBusy(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// batches is a shelf that saves several Snapshots at once. A batch with the origin bad, or a Save of it, fails.
+type batches struct {
+	*shelf
+	bad     origin.Origin
+	largest int
+}
+
+func (b *batches) Save(ctx context.Context, snap *robots.Snapshot, c *robots.Change) error {
+	if snap.Origin == b.bad {
+		return errors.New("it cannot be saved")
+	}
+	return b.shelf.Save(ctx, snap, c)
+}
+
+func (b *batches) SaveAll(ctx context.Context, all []robots.StoreEntry) error {
+	if err := b.call(ctx, "SaveAll"); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(all, func(e robots.StoreEntry) bool { return e.Snapshot.Origin == b.bad }) {
+		return errors.New("one cannot be saved")
+	}
+	for _, e := range all {
+		if err := b.shelf.Save(ctx, e.Snapshot, e.Change); err != nil {
+			return err
+		}
+	}
+	b.largest = max(b.largest, len(all))
+	return nil
+}
+
+// TestBatches has a thousand files wait for a Save: they are saved a hundred at once, and one that cannot be saved costs
+// no other.
+func TestBatches(t *testing.T) {
+	const n = 1000
+	synctest.Test(t, func(t *testing.T) {
+		store := &batches{shelf: newShelf(), bad: mustOrigin(t, "http://h500.example")}
+		release := make(chan struct{})
+		store.setBefore(func(_ context.Context, call string) error {
+			if call == "Save" {
+				<-release
+			}
+			return nil
+		})
+		var told []error
+		c := newCache(t, robots.CacheOptions{Fetch: finds, Store: store, StoreFailed: func(err error) { told = append(told, err) }})
+		for i := range n {
+			lookUp(t, c, mustOrigin(t, fmt.Sprintf("http://h%d.example", i)))
+		}
+		close(release)
+		synctest.Wait()
+		if len(store.kept) != n-1 || store.largest < 90 || store.called("SaveAll") > n/50 {
+			t.Errorf("%d are kept, %d at once at most, with %d batches; want %d, about 100", len(store.kept), store.largest, store.called("SaveAll"), n-1)
+		}
+		if len(told) != 1 || len(c.Unsaved()) != 0 {
+			t.Errorf("told of %v, %d wait; want one failure, none", told, len(c.Unsaved()))
+		}
+	})
+}
+
+// TestBusyStoreIsNoFailure has a Save wait for another call of this process for longer than a Save may take. It is
+// repeated, and no failure is told.
+func TestBusyStoreIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &batches{shelf: newShelf()}
+		begin := time.Now()
+		store.setBefore(func(ctx context.Context, call string) error {
+			if call == "Load" || time.Since(begin) > time.Minute {
+				return nil
+			}
+			<-ctx.Done()
+			return fmt.Errorf("%w: %w", robots.ErrStoreBusy, ctx.Err())
+		})
+		c := newCache(t, robots.CacheOptions{Fetch: finds, Store: store, StoreFailed: func(err error) { t.Error(err) }})
+		for i := range 10 {
+			lookUp(t, c, mustOrigin(t, fmt.Sprintf("http://h%d.example", i)))
+		}
+		time.Sleep(2 * time.Minute)
+		if got := c.Stats().StoreErrors; len(store.kept) != 10 || got != 0 {
+			t.Errorf("%d are kept, %d errors; want 10, none", len(store.kept), got)
+		}
+	})
+}
+
+// TestPlaceIsLeftBeforeSave has one place for fetches and one for bodies, and a Store that hangs at Save.
+func TestPlaceIsLeftBeforeSave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newShelf()
+		store.setBefore(func(ctx context.Context, call string) error {
+			if call == "Save" {
+				<-ctx.Done()
+			}
+			return ctx.Err()
+		})
+		c := newCache(t, robots.CacheOptions{Fetch: finds, Store: store, MaxFetches: 1, MaxBodies: 1})
+		begin := time.Now()
+		for i := range 10 {
+			lookUp(t, c, mustOrigin(t, fmt.Sprintf("http://h%d.example", i)))
+		}
+		if took := time.Since(begin); took > 0 || len(c.Unsaved()) != 10 {
+			t.Errorf("ten look-ups took %v with %d unsaved; want no wait for the Store, and 10", took, len(c.Unsaved()))
+		}
+	})
 }

@@ -24,6 +24,24 @@ type Store interface {
 	Delete(ctx context.Context, o origin.Origin) error
 }
 
+// BatchStore is a Store that saves several Snapshots at less cost than one by one.
+type BatchStore interface {
+	Store
+
+	// SaveAll calls Save for each entry, in this order. It keeps all of them or none.
+	SaveAll(ctx context.Context, all []StoreEntry) error
+}
+
+// StoreEntry has the arguments of one Store.Save.
+type StoreEntry struct {
+	Snapshot *Snapshot
+	Change   *Change // may be nil
+}
+
+// ErrStoreBusy is wrapped by the error of a Store if ctx has ended while the call waited for another call of this process.
+// That is no failure of the Store.
+var ErrStoreBusy = errors.New("robots: the store is in use by another call of this process")
+
 // ErrNoSnapshot is the error of a Store that has no Snapshot of an origin.
 var ErrNoSnapshot = errors.New("robots: no snapshot is kept")
 
@@ -114,7 +132,11 @@ func (c *Cache) deleteStored(o origin.Origin) error {
 	return nil
 }
 
+// storeFailed reports a failure of the Store.
 func (c *Cache) storeFailed(err error) {
+	if errors.Is(err, ErrStoreBusy) {
+		return
+	}
 	c.counts.storeErrors.Add(1)
 	c.options.Load().StoreFailed(err)
 }

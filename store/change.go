@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/robotsproxy/robotsproxy/robots"
 )
 
 var errReadOnly = errors.New("it is opened to read only")
@@ -18,7 +20,15 @@ func (f *file) change(ctx context.Context, steps func(*sql.Tx) error) error {
 	if f.postgres != nil {
 		return f.postgres.changeRecords(ctx, func(_ *sql.Conn, tx *sql.Tx) error { return steps(tx) })
 	}
-	tx, err := f.begin(ctx)
+	conn, err := f.write.Conn(ctx)
+	if err != nil {
+		if ctx.Err() != nil { // the only connection is in use
+			err = fmt.Errorf("%w: %w", robots.ErrStoreBusy, err)
+		}
+		return err
+	}
+	defer conn.Close()
+	tx, err := f.begin(ctx, conn)
 	if err != nil {
 		return err
 	}
@@ -34,10 +44,10 @@ func (f *file) change(ctx context.Context, steps func(*sql.Tx) error) error {
 
 // begin waits while another process writes, for as long as the file's wait and ctx allow. SQLite's own wait ignores
 // ctx.
-func (f *file) begin(ctx context.Context) (*sql.Tx, error) {
+func (f *file) begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
 	var busy error
 	for end := time.Now().Add(f.wait); ; {
-		tx, err := f.write.BeginTx(ctx, nil)
+		tx, err := conn.BeginTx(ctx, nil)
 		switch {
 		case err == nil:
 			return tx, nil

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"strings"
+	"testing"
 	"time"
 )
 
@@ -68,4 +69,14 @@ func (s *State) Exec(ctx context.Context, text string, args ...any) error {
 func (s *State) Ask(ctx context.Context, text string) (value string, err error) {
 	err = s.read.QueryRowContext(ctx, text).Scan(&value)
 	return value, err
+}
+
+// HoldWriter takes the connection that writes, as a long write of this process does, until release is called.
+func (s *State) HoldWriter(tb testing.TB) (release func()) {
+	tb.Helper()
+	conn, err := s.write.Conn(context.Background())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return func() { conn.Close() }
 }

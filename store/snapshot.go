@@ -70,41 +70,59 @@ func scanSnapshot(row *sql.Row) (*robots.Snapshot, error) {
 // text again. It refuses a snapshot with a body that does not match its hash, since other origins with this hash would
 // get the body too.
 func (s *State) Save(ctx context.Context, snap *robots.Snapshot, c *robots.Change) error {
-	err := s.change(ctx, func(tx *sql.Tx) error {
-		newText, err := s.isNew(ctx, tx, snap)
-		if err != nil {
-			return err
-		}
-		need := int64(rowBytes)
-		if newText {
-			need += int64(len(snap.Body))
-		}
-		dropped, err := s.makeRoom(ctx, tx, snap, need)
-		if err != nil {
-			return err
-		}
-		if dropped && !newText { // the text may have been dropped too
-			if newText, err = s.isNew(ctx, tx, snap); err != nil {
-				return err
-			}
-		}
-		if newText {
-			if err := s.keepBody(ctx, tx, snap); err != nil {
-				return err
-			}
-		}
-		if err := s.keepSnapshot(ctx, tx, snap); err != nil {
-			return err
-		}
-		if err := s.keepVersion(ctx, tx, snap); err != nil {
-			return err
-		}
-		return s.keepChange(ctx, tx, c)
-	})
+	err := s.change(ctx, func(tx *sql.Tx) error { return s.save(ctx, tx, snap, c) })
 	if err == nil {
 		s.limitLog()
 	}
 	return s.fail("saving the robots.txt of "+snap.Origin.String(), err)
+}
+
+// SaveAll implements robots.BatchStore, with one transaction.
+func (s *State) SaveAll(ctx context.Context, all []robots.StoreEntry) error {
+	err := s.change(ctx, func(tx *sql.Tx) error {
+		for _, each := range all {
+			if err := s.save(ctx, tx, each.Snapshot, each.Change); err != nil {
+				return fmt.Errorf("%s: %w", each.Snapshot.Origin, err)
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		s.limitLog()
+	}
+	return s.fail(fmt.Sprintf("saving %d robots.txt files", len(all)), err)
+}
+
+func (s *State) save(ctx context.Context, tx *sql.Tx, snap *robots.Snapshot, c *robots.Change) error {
+	newText, err := s.isNew(ctx, tx, snap)
+	if err != nil {
+		return err
+	}
+	need := int64(rowBytes)
+	if newText {
+		need += int64(len(snap.Body))
+	}
+	dropped, err := s.makeRoom(ctx, tx, snap, need)
+	if err != nil {
+		return err
+	}
+	if dropped && !newText { // the text may have been dropped too
+		if newText, err = s.isNew(ctx, tx, snap); err != nil {
+			return err
+		}
+	}
+	if newText {
+		if err := s.keepBody(ctx, tx, snap); err != nil {
+			return err
+		}
+	}
+	if err := s.keepSnapshot(ctx, tx, snap); err != nil {
+		return err
+	}
+	if err := s.keepVersion(ctx, tx, snap); err != nil {
+		return err
+	}
+	return s.keepChange(ctx, tx, c)
 }
 
 const (

@@ -66,7 +66,7 @@ type State struct {
 	load, hasBody, addBody, replace, prolong, addVersion, dropVersions, addChange *sql.Stmt
 }
 
-var _ robots.Store = (*State)(nil)
+var _ robots.BatchStore = (*State)(nil)
 
 // readers is the number of concurrent reads. Each needs a connection with a page cache of up to 2 MB.
 const readers = 4

@@ -90,15 +90,9 @@ func (c *crawl) visit(own client, host, page int, v *visited) {
 
 func (c *crawl) sum(parts []visited, took time.Duration) *visited {
 	sum := &visited{took: took, failed: make(map[string]int)}
-	for _, p := range parts {
-		sum.pages += p.pages
-		sum.overload += p.overload
-		sum.latencies = append(sum.latencies, p.latencies...)
-		for cause, n := range p.failed {
-			sum.failed[cause] += n
-		}
+	for i := range parts {
+		sum.add(&parts[i])
 	}
-	slices.Sort(sum.latencies)
 	for i := c.first; i < c.last; i++ {
 		if c.web.kindOf(i) == alive {
 			sum.living++
@@ -107,7 +101,21 @@ func (c *crawl) sum(parts []visited, took time.Duration) *visited {
 			sum.fetched++
 		}
 	}
+	slices.Sort(sum.latencies)
 	return sum
+}
+
+// add adds the result of a part of a crawl. The latencies are not sorted then.
+func (v *visited) add(part *visited) {
+	v.took += part.took
+	v.pages += part.pages
+	v.living += part.living
+	v.fetched += part.fetched
+	v.latencies = append(v.latencies, part.latencies...)
+	v.overload += part.overload
+	for cause, n := range part.failed {
+		v.failed[cause] += n
+	}
 }
 
 // rate returns pages per second.

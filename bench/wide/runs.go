@@ -3,8 +3,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -145,21 +147,53 @@ func (b *bench) memory() error {
 		[]string{number(mebi(m.memory))},
 		"<= " + number(mebi(most)), m.memory <= most,
 	})
-	each := s.stateSize() / int64(hosts)
-	b.goal(goal{run: "memory", what: "state.db, bytes a host", got: []string{count(each)}})
-	return nil
+	return b.again(s, m)
 }
 
-// restart measures the time until a proxy that has a large state.db answers its first request.
 func (b *bench) restart() error {
-	s, before, err := b.fill("restart", 20_000)
+	s, m, err := b.fill("restart", 20_000)
 	if err != nil {
 		return err
 	}
 	defer s.close()
+	return b.again(s, m)
+}
+
+// fill crawls one page of each host, half of which have a robots.txt of their own. It measures the memory after half of
+// the hosts too.
+func (b *bench) fill(name string, hosts int) (*session, *measurement, error) {
+	p := b.plan(plan{
+		name: name, connections: 100, pages: 1,
+		web: webOptions{hosts: hosts, robotsSize: 1000, shared: 0.5},
+	})
+	s, err := b.open(p, robotsproxySide)
+	if err != nil {
+		return nil, nil, err
+	}
+	hosts = p.web.hosts
+	v := s.crawl(0, hosts/2, p.connections, "127.0.0.1")
+	half, err := s.proxy.peakMemory()
+	if err == nil {
+		b.goal(goal{run: name, what: "peak memory after half of the hosts, MiB", got: []string{number(mebi(half))}})
+		v.add(s.crawl(hosts/2, hosts, p.connections, "127.0.0.1"))
+		slices.Sort(v.latencies)
+	}
+	m, failure := b.measured(s, v)
+	if err := errors.Join(err, failure); err != nil {
+		s.close()
+		return nil, nil, err
+	}
+	return s, m, nil
+}
+
+// again restarts the proxy of a session, and measures the time until it answers a request for a host of its state.db.
+func (b *bench) again(s *session, before *measurement) error {
 	if err := s.proxy.stop(); err != nil {
 		return err
 	}
+	size := s.stateSize()
+	each := count(size / int64(s.plan.web.hosts))
+	b.goal(goal{run: s.name, what: "state.db, bytes a host", got: []string{each}})
 	begun := time.Now()
 	if err := s.start(); err != nil {
 		return err
@@ -176,27 +210,9 @@ func (b *bench) restart() error {
 	if err != nil {
 		return err
 	}
-	what := fmt.Sprintf("ms until the first answer, with %s MiB of state.db", number(mebi(s.stateSize())))
-	b.goal(goal{run: "restart", what: what, got: []string{count(took.Milliseconds())}})
+	what := fmt.Sprintf("ms from start to first answer, state.db of %s MiB", number(mebi(size)))
+	b.goal(goal{run: s.name, what: what, got: []string{count(took.Milliseconds())}})
 	again := after.robots - before.robots
-	b.goal(goal{"restart", "robots.txt requested again", []string{count(again)}, "0", again == 0})
+	b.goal(goal{s.name, "robots.txt requested again", []string{count(again)}, "0", again == 0})
 	return nil
-}
-
-// fill crawls one page of each host, half of which have a robots.txt of their own.
-func (b *bench) fill(name string, hosts int) (*session, *measurement, error) {
-	p := b.plan(plan{
-		name: name, connections: 100, pages: 1,
-		web: webOptions{hosts: hosts, robotsSize: 1000, shared: 0.5},
-	})
-	s, err := b.open(p, robotsproxySide)
-	if err != nil {
-		return nil, nil, err
-	}
-	m, err := b.measured(s, s.crawl(0, p.web.hosts, p.connections, "127.0.0.1"))
-	if err != nil {
-		s.close()
-		return nil, nil, err
-	}
-	return s, m, nil
 }

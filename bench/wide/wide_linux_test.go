@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 )
@@ -70,6 +72,32 @@ func checkSide(t *testing.T, m *measurement) {
 	}
 	if m.side == robotsproxySide && (m.short+m.overlaps > 0 || m.gaps == 0) {
 		t.Errorf("%d of %d gaps were shorter than the Delay, and %d requests overlapped", m.short, m.gaps, m.overlaps)
+	}
+}
+
+// TestRuns makes two runs with few hosts, and reads their rows.
+func TestRuns(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds robotsproxy and crawls for seconds")
+	}
+	b := &bench{dir: t.TempDir(), hosts: 50, pages: 2, connections: 10}
+	b.program = filepath.Join(b.dir, "robotsproxy")
+	if err := build("../..", b.dir, b.program); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.all([]string{"redis", "restart"}); err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	b.report(&text)
+	for _, row := range []string{
+		`redis \| (requests/s \| \d+ \| without \d+|not measured: .* \|  \|) \|`,
+		`restart \| robots.txt requested again \| 0 \|  \|  \| 0 \| yes`,
+		`restart \| robotsproxy \| 100 \|`,
+	} {
+		if !regexp.MustCompile(`(?m)^\| ` + row).MatchString(text.String()) {
+			t.Errorf("no row matches %s:\n%s", row, &text)
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"regexp"
 	"sync"
 	"time"
 )
@@ -25,7 +26,7 @@ const proxyPatience = 4 * time.Minute
 
 // client is a crawler that has one request under way at a time.
 type client interface {
-	// get gets a page of a host. reason is that of a proxy which did not pass the request on.
+	// get gets a page of a host. reason says why a proxy did not pass the request on.
 	get(host int, path string) (status int, reason string, err error)
 	close()
 }
@@ -57,7 +58,19 @@ func (c *conn) get(target, authority string, within time.Duration) (status int, 
 	if resp.Close {
 		err = errors.Join(err, errClosing)
 	}
-	return resp.StatusCode, resp.Header.Get("Robotsproxy-Reason"), err
+	return resp.StatusCode, refusalOf(resp), err
+}
+
+var proxyError = regexp.MustCompile(`error=(\w+)`)
+
+// refusalOf returns the reason of a proxy's own response, with the cause of RFC 9209 if there is one. It is empty for a
+// response of an origin.
+func refusalOf(resp *http.Response) string {
+	reason := resp.Header.Get("Robotsproxy-Reason")
+	if m := proxyError.FindStringSubmatch(resp.Header.Get("Proxy-Status")); m != nil && reason != "overload" {
+		reason += " " + m[1]
+	}
+	return reason
 }
 
 // errClosing says that the other end closes a connection after an answer, which is whole.
@@ -121,7 +134,7 @@ func (t *tunnelled) get(host int, path string) (status int, reason string, err e
 		return 0, "", err
 	}
 	if resp.StatusCode != http.StatusOK {
-		return resp.StatusCode, resp.Header.Get("Robotsproxy-Reason"), nil
+		return resp.StatusCode, refusalOf(resp), nil
 	}
 	secure := newConn(tls.Client(c, &tls.Config{RootCAs: t.roots, ServerName: hostName(host)}))
 	status, reason, err = secure.get(path, authority, proxyPatience)

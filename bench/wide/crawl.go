@@ -17,6 +17,7 @@ type crawl struct {
 	pages       int  // of each host
 	rounds      bool // the first pages of all hosts, then the second; else all pages of a host in a row
 	connections int
+	ramp        time.Duration // in which the connections begin, one after the other
 	client      func() client
 
 	fetched []atomic.Bool // hosts of which a page was fetched
@@ -40,7 +41,10 @@ func (c *crawl) run() *visited {
 	var running sync.WaitGroup
 	begun := time.Now()
 	for i := range parts {
-		running.Go(func() { c.work(&next, &parts[i]) })
+		running.Go(func() {
+			time.Sleep(c.ramp * time.Duration(i) / time.Duration(c.connections))
+			c.work(&next, &parts[i])
+		})
 	}
 	running.Wait()
 	return c.sum(parts, time.Since(begun))

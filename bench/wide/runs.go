@@ -42,8 +42,9 @@ func (b *bench) latency() error {
 	return nil
 }
 
+// dead has clients that begin one after the other. Else all would meet dead hosts, and be done with them, together.
 func (b *bench) dead() error {
-	m, err := b.three(b.plan(plan{name: "dead", connections: 500, pages: 1, web: deadWeb}))
+	m, err := b.three(b.plan(plan{name: "dead", connections: 500, ramp: patience, pages: 1, web: deadWeb}))
 	if err != nil {
 		return err
 	}

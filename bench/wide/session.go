@@ -15,9 +15,10 @@ type plan struct {
 	name        string
 	web         webOptions
 	connections int
-	pages       int    // of each host
-	rounds      bool   // see crawl
-	config      string // further lines of robotsproxy's configuration
+	ramp        time.Duration // see crawl
+	pages       int           // of each host
+	rounds      bool          // see crawl
+	config      string        // further lines of robotsproxy's configuration
 }
 
 // The ways to crawl.
@@ -95,7 +96,9 @@ func (s *session) close() {
 // crawl visits the hosts from first to before last, from a client address.
 func (s *session) crawl(first, last, connections int, from string) *visited {
 	dialer := net.Dialer{Timeout: patience, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-	c := &crawl{web: s.web, first: first, last: last, pages: s.pages, rounds: s.rounds, connections: connections}
+	c := &crawl{
+		web: s.web, first: first, last: last, pages: s.pages, rounds: s.rounds, connections: connections, ramp: s.ramp,
+	}
 	c.client = func() client {
 		switch {
 		case s.side == directSide:

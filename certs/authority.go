@@ -85,7 +85,7 @@ func Open(o Options) (*Authority, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	a := &Authority{clock: o.Clock, log: o.Logger, leaves: newLeaves(maxLeaves)}
+	a := &Authority{clock: o.Clock, log: o.Logger, leaves: newLeaves(maxLeafBytes)}
 	var err error
 	switch {
 	case (o.CertFile == "") != (o.KeyFile == ""):

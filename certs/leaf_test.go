@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -270,10 +271,12 @@ func TestCAEnds(t *testing.T) {
 
 func TestLeavesForgetTheOldest(t *testing.T) {
 	now, issuer := time.Now(), caTemplate()
-	l := newLeaves(3)
-	keep := func(host string) {
-		l.add(&leaf{host: host, issuer: issuer, cert: &tls.Certificate{}, from: now, renew: now.Add(time.Hour)})
+	keptLeaf := func(host string, der int) *leaf {
+		cert := &tls.Certificate{Certificate: [][]byte{make([]byte, der)}}
+		return &leaf{host: host, issuer: issuer, cert: cert, from: now, renew: now.Add(time.Hour)}
 	}
+	l := newLeaves(3 * keptLeaf("a", 500).size())
+	keep := func(host string) { l.add(keptLeaf(host, 500)) }
 	for _, host := range []string{"a", "b", "c"} {
 		keep(host)
 	}
@@ -288,6 +291,43 @@ func TestLeavesForgetTheOldest(t *testing.T) {
 	if len(l.byHost) != 3 || l.order.Len() != 3 {
 		t.Errorf("%d by host, %d in order; want 3", len(l.byHost), l.order.Len())
 	}
+	l.add(keptLeaf("d", 501)) // too large beside two others
+	if len(l.byHost) != 2 || l.get("d", issuer, now) == nil || l.bytes > l.maxBytes {
+		t.Errorf("%d leaves of %d bytes are kept; want 2 within %d, the last one among them", len(l.byHost), l.bytes, l.maxBytes)
+	}
+	l.add(keptLeaf("e", 1<<20)) // larger than the cache
+	if len(l.byHost) != 0 || l.order.Len() != 0 || l.bytes != 0 {
+		t.Errorf("%d by host, %d in order, %d bytes; want 0", len(l.byHost), l.order.Len(), l.bytes)
+	}
+}
+
+// The bytes that the cache counts are those that it takes: a full cache takes half of its limit, beside the half for the
+// garbage collector.
+func TestLeavesTakeWhatTheyCount(t *testing.T) {
+	a := open(t, Options{Dir: t.TempDir()})
+	sample, err := a.Leaf("host-00001.some.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, issuer := time.Now(), a.Certificate()
+	live := func() int {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC() // the first one may have begun before the last allocation
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc)
+	}
+	before, l, n := live(), newLeaves(maxLeafBytes), 0
+	for ; l.order.Len() == n; n++ {
+		cert := &tls.Certificate{Certificate: append([][]byte{bytes.Clone(sample.Certificate[0])}, sample.Certificate[1]), PrivateKey: a.leafKey}
+		l.add(&leaf{host: fmt.Sprintf("host-%05d.some.example", n), issuer: issuer, cert: cert, from: now, renew: now})
+	}
+	took := live() - before
+	t.Logf("%d leaves take %d bytes each", l.order.Len(), took/l.order.Len())
+	if least, most := maxLeafBytes*45/100, maxLeafBytes*52/100; took < least || took > most {
+		t.Errorf("a full cache takes %d bytes, want %d to %d", took, least, most)
+	}
+	runtime.KeepAlive(l)
 }
 
 func BenchmarkLeaf(b *testing.B) {
@@ -308,6 +348,26 @@ func BenchmarkLeaf(b *testing.B) {
 			}
 		}
 	})
+}
+
+// A crawl of 20,000 hosts comes back to each of them after all others.
+func BenchmarkLeafOfManyHosts(b *testing.B) {
+	a := open(b, Options{Dir: b.TempDir()})
+	const hosts = 20_000
+	visit := func(i int) {
+		if _, err := a.Leaf(fmt.Sprintf("h%d.example", i%hosts)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for i := range hosts {
+		visit(i)
+	}
+	signed := a.Issued()
+	i := 0
+	for ; b.Loop(); i++ {
+		visit(i)
+	}
+	b.ReportMetric(float64(a.Issued()-signed)/float64(i), "signed/op")
 }
 
 func FuzzLeafTemplate(f *testing.F) {

@@ -152,15 +152,11 @@ func (b *backoff) pause(until time.Time, source Source, now time.Time) bool {
 // forgettable reports whether b makes no difference any more.
 func (b *backoff) forgettable(now time.Time) bool {
 	calm := func(at time.Time, d time.Duration) bool { return now.Sub(at) >= d }
-	for _, e := range b.recent {
-		if !calm(e.at, throttleWindow) {
-			return false
-		}
-	}
-	if !calm(b.client.eventAt, throttleWindow) || !calm(b.client.until, forgetStreakAfter(b.client.streak)) {
+	recent := func(at time.Time) bool { return now.Sub(at) <= throttleWindow } // as in throttledAnother
+	if recent(b.client.eventAt) || slices.ContainsFunc(b.recent, func(e throttleEvent) bool { return recent(e.at) }) {
 		return false
 	}
-	return calm(b.until, forgetStreakAfter(b.streak))
+	return calm(b.client.until, forgetStreakAfter(b.client.streak)) && calm(b.until, forgetStreakAfter(b.streak))
 }
 
 // forgetStreakAfter returns how long after the end of a pause its streak counts.

@@ -391,11 +391,16 @@ func TestDebtsAreBounded(t *testing.T) {
 		}
 		cancel()
 		waits.Wait()
+		ln.mu.Lock()
 		if ln.queue != nil || ln.debts == nil {
 			t.Errorf("queue %v, debts %v; want the debts alone at first", ln.queue, ln.debts)
 		}
+		ln.mu.Unlock()
 		time.Sleep(2 * time.Hour)
-		if sweepAll(l); ln.debts != nil {
+		sweepAll(l)
+		ln.mu.Lock()
+		defer ln.mu.Unlock()
+		if ln.debts != nil {
 			t.Error("debts are kept although the queue was empty for long")
 		}
 	})

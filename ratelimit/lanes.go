@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"maps"
 	"strings"
 	"time"
 )
@@ -8,10 +9,13 @@ import (
 // Every sweepEvery calls, a sweep checks sweepSome lanes, and drops the idle ones. That is two lanes for each call, so
 // every lane is checked before their number can have doubled. Before a key is rejected because there are too many
 // lanes, a sweep checks sweepMany.
+//
+// A Limiter that gets few calls also checks all lanes every sweepPause, sweepMany at a time, as long as there are any.
 const (
 	sweepEvery = 64
 	sweepSome  = 2 * sweepEvery
 	sweepMany  = 256
+	sweepPause = time.Minute
 )
 
 // remembered is how long a lane is kept after its last request if it has seen no longer Delay. A Delay that begins to
@@ -63,6 +67,10 @@ func (l *Limiter) findOrMake(key string) (*lane, error) {
 	ln := newLane(l, strings.Clone(key)) // key may share memory with a whole request
 	l.lanes[ln.key] = ln
 	l.ring.add(ln)
+	l.most = max(l.most, len(l.lanes))
+	if l.sweeper == nil && !l.closed {
+		l.sweeper = time.AfterFunc(sweepPause, l.sweepAll)
+	}
 	return ln, nil
 }
 
@@ -91,6 +99,47 @@ func (l *Limiter) sweep(now time.Time, n int) {
 	}
 }
 
+// sweepAll checks all lanes, and frees the memory for those that it drops. Its timer calls it.
+func (l *Limiter) sweepAll() {
+	l.mu.RLock()
+	lanes := len(l.lanes)
+	l.mu.RUnlock()
+	for n := 0; n < lanes; n += sweepMany {
+		l.mu.Lock()
+		l.sweep(time.Now(), sweepMany)
+		l.mu.Unlock()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.shrink()
+	if l.closed || len(l.lanes) == 0 {
+		l.sweeper = nil
+		return
+	}
+	l.sweeper.Reset(sweepPause)
+}
+
+// shrink copies the lanes if there were many more, since a map and a slice do not become smaller. l.mu must be held.
+func (l *Limiter) shrink() {
+	if l.most < sweepMany || len(l.lanes) > l.most/8 {
+		return
+	}
+	lanes := make(map[string]*lane, len(l.lanes))
+	maps.Copy(lanes, l.lanes)
+	l.lanes, l.most = lanes, len(lanes)
+	l.ring.lanes = append([]*lane(nil), l.ring.lanes...) // slices.Clone keeps the memory of an empty slice
+}
+
+// stopSweeps ends the sweeps by time.
+func (l *Limiter) stopSweeps() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	if l.sweeper != nil {
+		l.sweeper.Stop()
+	}
+}
+
 // A ring holds all lanes in an order in which sweeps visit them, a few at a time.
 type ring struct {
 	lanes []*lane
@@ -112,8 +161,9 @@ func (r *ring) next() *lane {
 	return ln
 }
 
-// remove removes ln, and moves the last lane to its index.
+// remove removes ln, and moves the last lane to its index, which is visited next.
 func (r *ring) remove(ln *lane) {
+	r.hand = int(ln.index)
 	last := len(r.lanes) - 1
 	r.lanes[ln.index] = r.lanes[last]
 	r.lanes[ln.index].index = ln.index

@@ -150,6 +150,62 @@ func TestLanesAreSwept(t *testing.T) {
 	})
 }
 
+// TestLanesAreSweptByTime makes many lanes, and then no calls: the memory of those that are idle is freed. The timer
+// stops after the last lane, and begins again with the next one.
+func TestLanesAreSweptByTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const lanes = 20_000
+		l := newLimiter(t, Options{})
+		send(t, l, Request{Key: "slow", Delay: time.Hour}, 0)
+		for round := range 2 {
+			before := liveHeap()
+			for i := range lanes {
+				send(t, l, Request{Key: fmt.Sprint(i)}, 0)
+			}
+			full := liveHeap() - before
+			time.Sleep(remembered + sweepPause + time.Second)
+			if got := l.Stats().Lanes; got != 1 {
+				t.Errorf("round %d: %d lanes are left, want the one with an hour's Delay", round, got)
+			}
+			if left := liveHeap() - before; left > full/10 {
+				t.Errorf("round %d: %d bytes of %d are not freed", round, left, full)
+			}
+		}
+		time.Sleep(time.Hour)
+		if got := l.Stats().Lanes; got != 0 || l.sweeper != nil {
+			t.Errorf("%d lanes are left, and the timer is %v; want 0, nil", got, l.sweeper)
+		}
+		send(t, l, Request{Key: host}, 0)
+		time.Sleep(remembered + sweepPause + time.Second)
+		if got := l.Stats().Lanes; got != 0 {
+			t.Errorf("%d lanes are left after the timer had stopped, want 0", got)
+		}
+	})
+}
+
+// TestNoSweepAfterClose closes a Limiter that has lanes.
+func TestNoSweepAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{})
+		send(t, l, Request{Key: "a"}, 0)
+		l.Close()
+		send(t, l, Request{Key: "b"}, 0)
+		time.Sleep(time.Hour)
+		if got := l.Stats().Lanes; got != 2 {
+			t.Errorf("%d lanes are left, want 2: the timer goes on", got)
+		}
+	})
+}
+
+// liveHeap returns the bytes of the objects on the heap that are in use.
+func liveHeap() int {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC() // the first one may have begun before the last allocation
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
 // TestSweepWhileInUse drops and makes lanes in many goroutines, on the real clock, for the race detector. Each lane
 // has one request in flight at a time; two would show that a lane in use was dropped.
 func TestSweepWhileInUse(t *testing.T) {

@@ -24,7 +24,8 @@
 // reserves the place for the client.
 //
 // The first request for a key makes its lane. The Limiter drops a lane if it is idle for longer than its longest Delay,
-// with no requests in flight. A lane has no goroutine, and a timer only while requests wait.
+// with no requests in flight. A lane has no goroutine, and a timer only while requests wait. The Limiter has one timer as
+// long as there are lanes.
 //
 // After a response with status 429 or 503, a host gets no requests for a while: for the time that it asks for, or for a
 // minute to an hour. Stop and SetFloor let an operator stop or slow down a key, with effect on requests that wait
@@ -70,10 +71,13 @@ type Limiter struct {
 	storing  sync.Mutex
 	unstored map[string]Pause // by key; each has one call in stores
 
-	// mu guards lanes and ring, but not the lanes. A goroutine that holds mu must not wait for the lock of a lane.
-	mu    sync.RWMutex
-	lanes map[string]*lane
-	ring  ring
+	// mu guards the fields below, but not the lanes. A goroutine that holds mu must not wait for the lock of a lane.
+	mu      sync.RWMutex
+	lanes   map[string]*lane
+	ring    ring
+	most    int         // the most lanes since the last shrink
+	sweeper *time.Timer // calls sweepAll; nil without lanes
+	closed  bool
 
 	calls      atomic.Uint64 // of lane; see sweepEvery
 	waiting    atomic.Int64
@@ -97,6 +101,7 @@ func New(o Options) (*Limiter, error) {
 	l := &Limiter{pauses: o.Pauses, coordinator: o.Coordinator, lanes: make(map[string]*lane)}
 	l.setOptions(o)
 	if err := l.restore(o.Pauses); err != nil {
+		l.stopSweeps()
 		return nil, err
 	}
 	if l.coordinator != nil {
@@ -124,6 +129,7 @@ func (l *Limiter) Reload(o Options) error {
 // Close waits until Options.Pauses has all pauses and Options.Coordinator has all throttle events. It closes the
 // connections of HandOver and TakeOver. The caller must have released all Grants.
 func (l *Limiter) Close() {
+	l.stopSweeps()
 	if s := l.successor.Load(); s != nil {
 		s.close()
 	}

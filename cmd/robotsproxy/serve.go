@@ -315,6 +315,7 @@ func (s *service) run(ctx, abort context.Context) error {
 	running.Go(func() { s.components.exemptions.reportExpired(background) })
 	running.Go(func() { s.reopenOnSignal(background) })
 	running.Go(func() { systemd.Watch(background, s.check, s.log) })
+	running.Go(func() { tuneCollector(background) })
 	ended := make(chan error, 2)
 	go func() { ended <- s.components.server.Serve(s.proxyListener) }()
 	go func() {

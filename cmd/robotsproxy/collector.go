@@ -1,0 +1,45 @@
+package main
+
+import (
+	"context"
+	"os"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+)
+
+// tuneCollector keeps the garbage of a large heap small until ctx ends, since robots.cache_size is a promise about the
+// memory of the process: see gcPercent. It does nothing if the environment has GOGC.
+func tuneCollector(ctx context.Context) {
+	if os.Getenv("GOGC") != "" {
+		return
+	}
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	for now := defaultGC; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		metrics.Read(live)
+		if want := gcPercent(live[0].Value.Uint64()); want != now {
+			debug.SetGCPercent(want)
+			now = want
+		}
+	}
+}
+
+const (
+	defaultGC = 100 // of Go
+	lowestGC  = 50
+)
+
+// gcPercent returns the garbage to allow, in percent of the live bytes: as much as they are up to 64 MiB, and half as
+// much from 128 MiB on. A smaller heap is collected often enough.
+func gcPercent(live uint64) int {
+	const full = 64 << 20
+	percent := defaultGC * full / max(full, live)
+	return max(lowestGC, int(percent)/10*10)
+}

@@ -47,7 +47,7 @@ import (
 )
 
 // maxCalls is how many calls wait for an answer at a time. Any more wait before they are sent, so that none is late.
-const maxCalls = 64
+const maxCalls = 256
 
 // errClosed is the cause of an UnavailableError after Close.
 var errClosed = errors.New("this instance is shutting down")
@@ -103,6 +103,8 @@ type Client struct {
 
 	number    atomic.Int64 // of this instance
 	overrides overrides
+	places    places
+	hears     atomic.Bool // Redis sends messages, so that leases may be kept: see places
 	reset     atomic.Bool // Redis has reset a value since the last heartbeat, so it may have forgotten overrides
 
 	calls   chan struct{} // holds a value for each call that waits for an answer
@@ -135,7 +137,7 @@ func New(o Options) (*Client, error) {
 		id: strings.ToLower(rand.Text()[:12]), prefix: cmp.Or(o.Prefix, "robotsproxy:"),
 		onDown: cmp.Or(o.OnDown, OnDownSpread), log: o.Logger,
 		probe: newProbe(), send: make(chan struct{}, 1), calls: make(chan struct{}, maxCalls),
-		leases: make(map[*heldLease]struct{}), pauses: make(map[string]pause), pending: newPendingUpdates(),
+		leases: make(map[*heldLease]struct{}), pauses: make(map[string]pause), pending: newPendingUpdates(), places: newPlaces(),
 	}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
@@ -173,6 +175,9 @@ func (c *Client) Close() error {
 	c.mu.Unlock()
 	for _, l := range held {
 		l.End()
+	}
+	for _, key := range c.places.close() {
+		c.giveBack(key)
 	}
 	c.sendPending()
 	for _, p := range c.pipes {

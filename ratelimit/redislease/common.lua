@@ -53,10 +53,19 @@ local function check(name, type)
   corrupt = 1
 end
 
+-- stored has the fields of the lane as they were at the beginning of the call.
+local stored = {}
+
+-- read reads the fields of the lane.
+local function read()
+  local names = { 'mark', 'start', 'seq', 'fence', 'opened', 'paused', 'mark0', 'start0', 'fence0', 'began', 'streak' }
+  for i, v in ipairs(redis.call('HMGET', lane, unpack(names))) do stored[names[i]] = v end
+end
+
 -- time returns a field of the lane, 0 if there is none. A value other than a number from 0 to latest (NaN is none) is
 -- reset to now.
 local function time(field, latest)
-  local v = redis.call('HGET', lane, field)
+  local v = stored[field]
   if not v then return 0 end
   local n = tonumber(v)
   if n and n >= 0 and n <= latest then return n end
@@ -69,6 +78,7 @@ if not check(lane, 'hash') then
   set('mark', now) -- the lane was in use, so a delay from now is safe
   set('start', now)
 end
+read()
 check(memory, 'hash')
 
 local known = redis.call('HMGET', memory, 'since', 'document')

@@ -126,8 +126,8 @@ func (c *Client) heartbeat(lasts time.Duration) {
 }
 
 // register runs instances.lua. It sends no more than the ten words that Redis accepts from a client without the
-// password, so that the error says that the password is missing. If the connection breaks, it tries once more over
-// another one, since the server may be up.
+// password, so that the error says that the password is missing. If the connection breaks, it tries again over
+// others, since the server may be up.
 func (c *Client) register(lasts time.Duration) (reply, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.closing), commandTimeout)
 	defer cancel()
@@ -138,7 +138,7 @@ func (c *Client) register(lasts time.Duration) (reply, error) {
 	}
 	v, err := run()
 	var refusal redis.Error
-	if err != nil && !errors.As(err, &refusal) && ctx.Err() == nil {
+	for tries := 1; tries < 5 && err != nil && !errors.As(err, &refusal) && ctx.Err() == nil; tries++ {
 		v, err = run()
 	}
 	if err == nil && len(v) < 3 {
@@ -150,6 +150,7 @@ func (c *Client) register(lasts time.Duration) (reply, error) {
 // setMemory takes since when Redis remembers. If Redis has lost its memory, this instance sends it what it knows.
 func (c *Client) setMemory(since int64, now time.Time) {
 	if c.health.setMemory(since, now) {
+		c.places.forget()
 		c.log.Warn("Redis has lost its memory; sending it the pauses and overrides that this instance knows")
 		c.resend()
 	}
@@ -161,6 +162,7 @@ func (c *Client) failed(err error) {
 		return
 	}
 	if c.health.fall(err, time.Now()) {
+		c.places.forget()
 		c.downs.Add(1)
 		c.log.Warn("Redis is down; pace is not shared with other instances", "err", err, "on_down", c.onDown)
 	}
@@ -220,10 +222,21 @@ func (c *Client) listen() {
 				c.wantSync()
 				continue
 			}
-			if f := c.wake.Load(); f != nil && m.Payload != "" {
-				(*f)(m.Payload)
-			}
+			c.hear(m.Payload)
 		}
+	}
+}
+
+// hear takes a message: the key of a lane for which it is worth asking again, or, after "want ", of a lane of which
+// another instance wants a lease.
+func (c *Client) hear(message string) {
+	if key, want := strings.CutPrefix(message, "want "); want {
+		c.wanted(key)
+		return
+	}
+	c.places.doubt(message)
+	if f := c.wake.Load(); f != nil && message != "" {
+		(*f)(message)
 	}
 }
 
@@ -232,6 +245,7 @@ func (c *Client) awaitSubscription(messages *redis.PubSub) {
 	for {
 		_, err := messages.ReceiveTimeout(c.closing, commandTimeout)
 		if err == nil || c.closing.Err() != nil {
+			c.hears.Store(err == nil)
 			return
 		}
 		if c.health.down() == nil {

@@ -19,20 +19,22 @@ type heldLease struct {
 
 	// mu guards the fields below.
 	mu       sync.Mutex
-	token    string // empty: Redis does not know the lease
-	adopting bool   // the command adopt was sent
+	token    string    // empty: Redis does not know the lease
+	renewed  time.Time // or granted
+	adopting bool      // the command adopt was sent
 	over     bool
 	timer    *time.Timer // runs renew
 }
 
-// hold returns the lease for r and starts to renew it. The token is empty if Redis does not know the lease.
-func (c *Client) hold(r ratelimit.LeaseRequest, token string) *heldLease {
-	l := &heldLease{client: c, key: r.Key, token: token, delay: r.Delay}
+// hold returns the lease for r, which was granted or renewed at the given time, and goes on to renew it. The token is
+// empty if Redis does not know the lease.
+func (c *Client) hold(r ratelimit.LeaseRequest, token string, renewed time.Time) *heldLease {
+	l := &heldLease{client: c, key: r.Key, token: token, renewed: renewed, delay: r.Delay}
 	if r.MaxHold > 0 {
 		l.until = time.Now().Add(r.MaxHold)
 	}
 	l.mu.Lock()
-	l.timer = time.AfterFunc(l.next(), l.renew)
+	l.timer = time.AfterFunc(l.next()-time.Since(renewed), l.renew)
 	l.mu.Unlock()
 	c.mu.Lock()
 	closed := c.closed
@@ -64,12 +66,14 @@ func (l *heldLease) renew() {
 		l.adoptLocked()
 		l.timer.Reset(l.next())
 	default:
-		l.put(&command{verb: "renew", args: []any{l.token, micros(l.delay)}, done: l.renewed})
+		sent := time.Now()
+		l.put(&command{verb: "renew", args: []any{l.token, micros(l.delay)}, done: func(v reply, err error) { l.heard(v, err, sent) }})
 	}
 }
 
-// renewed takes the answer to a renewal. If there is no answer, the next renewal still comes in time.
-func (l *heldLease) renewed(v reply, err error) {
+// heard takes the answer to a renewal that was asked for at sent. If there is no answer, the next renewal still comes in
+// time.
+func (l *heldLease) heard(v reply, err error, sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -78,6 +82,9 @@ func (l *heldLease) renewed(v reply, err error) {
 		l.overLocked()
 		l.client.lostLease(l.key)
 	default:
+		if err == nil && v.number(0) == 1 {
+			l.renewed = sent
+		}
 		l.timer.Reset(l.next())
 	}
 }
@@ -125,7 +132,11 @@ func (l *heldLease) Cancel() { l.giveBack("cancel") }
 func (l *heldLease) giveBack(verb string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.over {
+	switch {
+	case l.over:
+	case l.delay == 0 && l.token != "" && l.client.hears.Load() && l.client.places.keep(l.key, place{l.token, l.renewed}, time.Now()):
+		l.overLocked()
+	default:
 		l.giveBackLocked(verb)
 	}
 }

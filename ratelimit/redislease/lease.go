@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/ratelimit"
@@ -22,6 +23,9 @@ const (
 
 	// askAgain is the wait before the next question if Redis did not answer one.
 	askAgain = 100 * time.Millisecond
+
+	// mostPlaces is the most leases that one question for a lane without a Delay asks for.
+	mostPlaces = 8
 )
 
 // Lease implements ratelimit.Coordinator. It waits little more than a second for the answer, and before that for
@@ -35,6 +39,9 @@ func (c *Client) Lease(r ratelimit.LeaseRequest) (ratelimit.LeaseResult, error) 
 	}
 	if wait := c.holdOff(r); wait > 0 {
 		return c.notYet(r, wait), nil
+	}
+	if result, ok := c.reuse(r, time.Now()); ok {
+		return result, nil
 	}
 	result, err := c.askTwice(r)
 	if err != nil {
@@ -86,8 +93,10 @@ func (c *Client) overShare(r ratelimit.LeaseRequest) time.Duration {
 // askTwice asks Redis for a lease. If the question was too late by the clock of Redis, this instance did not know that
 // clock, and knows it from the answer; askTwice then asks once more.
 func (c *Client) askTwice(r ratelimit.LeaseRequest) (ratelimit.LeaseResult, error) {
+	asked := time.Now()
 	v, l, err := c.ask(r)
 	if err == nil && v.duration(1) < 0 {
+		asked = time.Now()
 		v, l, err = c.ask(r)
 	}
 	if err != nil {
@@ -115,7 +124,21 @@ func (c *Client) askTwice(r ratelimit.LeaseRequest) (ratelimit.LeaseResult, erro
 	default:
 		result.Lease = l
 	}
+	if r.Delay == 0 {
+		c.places.answered(r.Key, result, extraTokens(v), asked, time.Now())
+	}
+	if result.Lease == nil {
+		c.giveBack(r.Key) // this instance stands in the line now, and another request may have ended since
+	}
 	return result, nil
+}
+
+// extraTokens returns the tokens that an answer grants beyond the first.
+func extraTokens(v reply) []string {
+	if tokens := strings.Fields(v.text(0)); len(tokens) > 1 {
+		return tokens[1:]
+	}
+	return nil
 }
 
 // ask asks Redis for a lease. It returns the answer and the lease that it grants, nil if it grants none.
@@ -130,9 +153,10 @@ func (c *Client) ask(r ratelimit.LeaseRequest) (v reply, l *heldLease, err error
 	o := c.overrides.reminder(r.Key, time.Now())
 	args := []any{micros(r.Delay), limit, from, r.Waiting, c.knownLease(r), c.questions.Add(1), o.at}
 	args = append(args, overrideArgs(o.Override)...)
+	args = append(append(args, min(r.Waiting, mostPlaces)), c.places.give(r.Key)...)
 	heard := func(v reply) {
-		if token := v.text(0); token != "" {
-			l = c.hold(r, token)
+		if token, _, _ := strings.Cut(v.text(0), " "); token != "" {
+			l = c.hold(r, token, time.Now())
 		}
 	}
 	v, err = c.call(&command{verb: "lease", key: r.Key, args: args, repeats: true, heard: heard})
@@ -167,7 +191,7 @@ func (c *Client) leaseWhileDown(r ratelimit.LeaseRequest, cause error) (ratelimi
 		result.Wait = max(result.Wait+c.health.untilSlot(r.Key, delay, now.Add(result.Wait)), c.overShare(r))
 	}
 	if result.Wait == 0 {
-		result.Lease = c.hold(r, "")
+		result.Lease = c.hold(r, "", time.Now())
 	}
 	return result, nil
 }

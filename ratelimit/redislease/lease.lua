@@ -28,16 +28,53 @@ local function expire()
   set('opened', opened)
 end
 
--- grant gives the instance a lease. question is the number of the instance's question.
+-- name returns the token of the last lease. question is the number of the instance's question. Instances may keep a
+-- lease without a delay after its request has ended, and give it back if another instance wants it.
+local function name(delay, question)
+  return text(seq) .. ':' .. instance .. ':' .. question .. (delay == 0 and ':kept' or '')
+end
+
+-- grant gives the instance a lease.
 local function grant(delay, question)
   seq = seq + 1
-  local token = text(seq) .. ':' .. instance .. ':' .. question
+  local token = name(delay, question)
   redis.call('HSET', lane, 'mark0', text(mark), 'start0', text(start), 'fence0', text(fence))
   redis.call('HSET', lane, 'mark', text(now), 'start', text(now), 'fence', text(seq), 'seq', text(seq))
   redis.call('ZADD', held, text(now + lasts), token)
   keep(lane, delay + lasts + remember)
   keep(held, lasts + remember)
   return token
+end
+
+-- more gives the instance n further leases of a lane without a delay.
+local function more(n, question)
+  local tokens = ''
+  for _ = 1, n do
+    seq = seq + 1
+    local token = name(0, question)
+    redis.call('ZADD', held, text(now + lasts), token)
+    tokens = tokens .. ' ' .. token
+  end
+  if n > 0 then redis.call('HSET', lane, 'fence', text(seq), 'seq', text(seq)) end
+  return tokens
+end
+
+-- returned takes back leases that the instance has kept.
+local function returned(tokens)
+  if #tokens == 0 or redis.call('ZREM', held, unpack(tokens)) == 0 then return end
+  mark, opened = math.max(mark, now), now
+  redis.call('HSET', lane, 'mark', text(mark), 'opened', text(opened))
+  wake()
+end
+
+-- want asks the other instances for the leases that they keep.
+local function want()
+  for _, token in ipairs(redis.call('ZRANGE', held, 0, -1)) do
+    if string.match(token, ':kept$') and string.match(token, '^%d+:([^:]*)') ~= instance then
+      redis.call('PUBLISH', channel, 'want ' .. key)
+      return
+    end
+  end
 end
 
 -- enqueue puts the instance in the line if it is not there, and returns how many instances stand before it.
@@ -82,7 +119,7 @@ end
 -- stopped the wait is short but not 0, since the stop may have ended by the caller's clock. It returns the token, the
 -- wait, the gap (-1: unknown), the rest of the pause, the override (stop, floor, until, at), the rivals, why the lane
 -- is paused, and the number of the last lease.
-local function lease(delay, limit, from, waiting, last, question)
+local function lease(delay, limit, from, waiting, last, question, places)
   if overdue() then return '', -1, -1, 0, 0, 0, 0, 0, {}, '', 0 end -- a lease would only block the lane
   recall(last)
   local fields = redis.call('HMGET', override, 'stop', 'floor', 'until', 'at')
@@ -93,7 +130,7 @@ local function lease(delay, limit, from, waiting, last, question)
     local rest = token == '' and math.max(0, paused - now) or 0
     return token, wait, gap, rest, stop, floor, ends, at, others, cause(), seq
   end
-  local granted = text(seq) .. ':' .. instance .. ':' .. question
+  local granted = name(delay, question)
   if redis.call('ZSCORE', held, granted) then -- the answer to this question was lost
     local before = time(from == 'start' and 'start0' or 'mark0', now + grace)
     local gap = before > 0 and math.max(0, start - before) or -1
@@ -107,6 +144,7 @@ local function lease(delay, limit, from, waiting, last, question)
   local n = redis.call('ZCARD', held)
   if n >= limit then
     free = math.max(free, tonumber(redis.call('ZRANGE', held, n - limit, n - limit, 'WITHSCORES')[2]))
+    want()
   end
   if stop == 1 then return answer('', late, gap, {}) end
   local before = redis.call('ZRANK', line, instance) or redis.call('ZCARD', line)
@@ -114,7 +152,11 @@ local function lease(delay, limit, from, waiting, last, question)
     redis.call('ZREMRANGEBYRANK', line, 0, before) -- and those before it, which did not come
     local token = grant(delay, question)
     if n + 1 < limit then wake() end -- the next instance may start too
-    return answer(token, 0, gap, rivals(waiting - 1, delay))
+    local others = rivals(waiting - 1, delay)
+    if delay == 0 and #others == 0 then
+      token = token .. more(math.min(places - 1, math.floor((limit - n - 1) / 2)), question) -- half is for others
+    end
+    return answer(token, 0, gap, others)
   end
   before = enqueue(delay)
   local wait = math.max(free, math.min(now, opened)) - now + before * late
@@ -136,9 +178,10 @@ local function known(token)
   return true
 end
 
-function verbs.lease(delay, limit, from, waiting, last, question, at, stop, floor, ends, life)
+function verbs.lease(delay, limit, from, waiting, last, question, at, stop, floor, ends, life, places, ...)
   if at and at ~= '0' and not overdue() then remind(at, stop, floor, ends, life) end
-  return lease(tonumber(delay), tonumber(limit), from, tonumber(waiting), tonumber(last), question)
+  returned({ ... })
+  return lease(tonumber(delay), tonumber(limit), from, tonumber(waiting), tonumber(last), question, tonumber(places or 1))
 end
 
 -- renew makes a lease last from now. It returns 0 if the lease is lost, and -1 if the renewal came too late.

@@ -1,0 +1,184 @@
+package redislease
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/internal/redistest"
+	"github.com/robotsproxy/robotsproxy/ratelimit"
+)
+
+// calls returns how often the server has run a command, by INFO commandstats.
+func calls(t *testing.T, server *redistest.Server, command string) int {
+	t.Helper()
+	found := regexp.MustCompile(`cmdstat_` + command + `:calls=(\d+)`).FindStringSubmatch(server.Do("INFO commandstats"))
+	if found == nil {
+		return 0
+	}
+	n, err := strconv.Atoi(found[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Most requests to hosts without a Delay ask Redis nothing, and a script reads the fields of a lane at once.
+func TestFewQuestionsWithoutDelay(t *testing.T) {
+	server := redistest.Start(t)
+	relay := redistest.NewRelay(t, server.Addr())
+	r := newRedis(t, Options{URL: relay.URL()})
+	l := newLimiter(t, ratelimit.Options{Coordinator: r})
+	eventually(t, "Redis is up", func() bool { return r.Stats().Up })
+	relay.Delay(10 * time.Millisecond)
+	evals, gets := calls(t, server, "evalsha"), calls(t, server, "hget")
+	const hosts, pages = 50, 40
+	var workers sync.WaitGroup
+	for h := range hosts {
+		for range 4 {
+			workers.Go(func() {
+				for range pages / 4 {
+					g, err := l.Acquire(t.Context(), ratelimit.Request{Key: fmt.Sprintf("h%d.example", h), Client: "a", MaxWait: 10 * time.Second})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if g.Mode() != ratelimit.ModeRedis {
+						t.Errorf("a request is paced by mode %s", g.Mode())
+					}
+					time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond)
+					g.Release(ratelimit.Outcome{Status: 200})
+				}
+			})
+		}
+	}
+	workers.Wait()
+	if got := float64(calls(t, server, "evalsha")-evals) / (hosts * pages); got > 0.3 {
+		t.Errorf("%.2f EVALSHA a request, want 0.3 at most", got)
+	}
+	if got := calls(t, server, "hget") - gets; got > 0 {
+		t.Errorf("%d HGET, want none", got)
+	}
+}
+
+// However the instances come and go, no more than limit requests are in flight, each instance gets its turns, and a
+// place that an instance keeps is there for another one at once.
+func TestKeptPlacesKeepTheLimit(t *testing.T) {
+	server := redistest.Start(t)
+	const limit, instances = 4, 3
+	var now, most atomic.Int64
+	var served [instances]atomic.Int64
+	var workers sync.WaitGroup
+	end := time.Now().Add(3 * time.Second)
+	for i := range instances {
+		l := newLimiter(t, ratelimit.Options{Coordinator: newRedis(t, Options{URL: server.URL()}), MaxConcurrent: limit})
+		for range 6 {
+			workers.Go(func() {
+				for time.Now().Before(end) {
+					if rand.IntN(20) == 0 { // sometimes all places of an instance are free
+						time.Sleep(100 * time.Millisecond)
+					}
+					g, err := l.Acquire(t.Context(), ratelimit.Request{Key: host, Client: "a", MaxWait: 10 * time.Second})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					n := now.Add(1)
+					for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+					}
+					time.Sleep(time.Duration(rand.IntN(5)) * time.Millisecond)
+					now.Add(-1)
+					served[i].Add(1)
+					g.Release(ratelimit.Outcome{Status: 200})
+				}
+			})
+		}
+	}
+	workers.Wait()
+	if got := most.Load(); got > limit {
+		t.Errorf("%d requests were in flight at once, want %d at most", got, limit)
+	}
+	for i := range served {
+		if served[i].Load() < 50 {
+			t.Errorf("instance %d sent %d requests", i, served[i].Load())
+		}
+	}
+}
+
+// A place that one instance keeps goes to another one that needs it, and to its own request with a Delay.
+func TestKeptPlacesAreGivenBack(t *testing.T) {
+	server := redistest.Start(t)
+	in, _ := newPair(t, server.URL())
+	free := ratelimit.LeaseRequest{Key: host, Limit: 1, Waiting: 1}
+	granted(t, in[0], free).End() // it is kept
+	paced := ratelimit.LeaseRequest{Key: host, Limit: 1, Delay: time.Millisecond, Waiting: 1}
+	for i, a := range []ratelimit.LeaseRequest{free, paced} {
+		begin := time.Now()
+		var l ratelimit.Lease
+		eventually(t, "the other instance gets the place", func() bool {
+			l = lease(t, in[1], a).Lease
+			return l != nil
+		})
+		if took := time.Since(begin); took > leaseLasts/2 {
+			t.Errorf("the question %d of the other instance got the place after %v, want it long before it expires", i, took)
+		}
+		l.End()
+	}
+	granted(t, in[1], free).End()
+	eventually(t, "a request with a Delay gets the place of its own instance", func() bool {
+		l := lease(t, in[1], paced).Lease
+		if l != nil {
+			l.End()
+		}
+		return l != nil
+	})
+}
+
+// An operator's stop and a pause hold for requests that need no question too: at once after the message, and within
+// freshFor without one.
+func TestKeptPlacesObey(t *testing.T) {
+	server := redistest.Start(t)
+	in, _ := newPair(t, server.URL())
+	for _, message := range []bool{true, false} {
+		for name, order := range map[string]func(key string){
+			"stop":  func(key string) { _ = in[1].Override(key, ratelimit.Override{Stop: true}) },
+			"pause": func(key string) { in[1].Pause(key, time.Minute, ratelimit.RetryAfter) },
+		} {
+			a := ratelimit.LeaseRequest{Key: fmt.Sprintf("%s-%t.example", name, message), Limit: 8, Waiting: 1}
+			if !message {
+				server.Do("CLIENT KILL TYPE pubsub") // the subscriptions are made anew, after the message
+			}
+			granted(t, in[0], a).End()
+			order(a.Key)
+			begin := time.Now()
+			eventually(t, "no request starts", func() bool {
+				l := lease(t, in[0], a).Lease
+				if l != nil {
+					l.End()
+				}
+				return l == nil
+			})
+			if took := time.Since(begin); took > freshFor+500*time.Millisecond {
+				t.Errorf("%s, message %t: requests started for %v", name, message, took)
+			}
+		}
+	}
+}
+
+// What is known of lanes is bounded.
+func TestPlacesAreBounded(t *testing.T) {
+	p := newPlaces()
+	now := time.Now()
+	for i := range 50_000 {
+		at := now.Add(time.Duration(i) * 10 * time.Millisecond)
+		p.answered(fmt.Sprintf("h%d.example", i), ratelimit.LeaseResult{Lease: &heldLease{}}, []string{"1:a:1"}, at, at)
+		if len(p.byKey) > 4096 {
+			t.Fatalf("%d lanes are kept after %d requests of 100 a second", len(p.byKey), i)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -325,6 +326,28 @@ func TestShardOfAHost(t *testing.T) {
 		}
 	}
 	s.checkFetches(1)
+}
+
+// A request ends at the instance and at the origin when its client goes away.
+func TestShardWithoutTheClient(t *testing.T) {
+	s := newShards(t, 1, 3, clientRobots)
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s:%d/delay/1h", s.hosts[0], s.site.Port()), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.workers.Go(func() {
+		resp, err := s.client(0).Do(req)
+		if err == nil {
+			resp.Body.Close()
+		}
+	})
+	settle(t, "sent", func() bool { return asked(s.site, s.hosts[0], "/delay/1h") == 1 })
+	leave()
+	// The first request was that for robots.txt.
+	settle(t, "ended", func() bool { return !s.site.Requests()[1].End.IsZero() })
+	s.workers.Wait()
 }
 
 // During a crawl an instance is killed, and another one is added: hosts move, each keeps its Crawl-delay, and no

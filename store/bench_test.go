@@ -59,6 +59,29 @@ func BenchmarkSave(b *testing.B) {
 	}
 }
 
+// BenchmarkSaveNew saves new origins with one text, one by one and a hundred at once. An operation is one origin.
+func BenchmarkSaveNew(b *testing.B) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for _, batch := range []int{1, 100} {
+		b.Run(fmt.Sprint(batch), func(b *testing.B) {
+			s := fresh(b)
+			all := make([]robots.StoreEntry, 0, batch)
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				o := mustOrigin(b, fmt.Sprintf("https://www.host-%d.example", i*7919%1_000_003))
+				if all = append(all, robots.StoreEntry{Snapshot: found(o, file, dawn)}); len(all) < batch {
+					continue
+				}
+				if err := s.SaveAll(ctx, all); err != nil {
+					b.Fatal(err)
+				}
+				all = all[:0]
+			}
+		})
+	}
+}
+
 // BenchmarkSaveInto saves new texts of two sizes, into a file that has room for them and into one that is full.
 func BenchmarkSaveInto(b *testing.B) {
 	for _, size := range []int{2_000, 500_000} {

@@ -63,7 +63,7 @@ func listText(list []string) string {
 }
 
 func parseList(text string) ([]string, error) {
-	if text == "[]" {
+	if text == "" || text == "[]" {
 		return nil, nil
 	}
 	var list []string

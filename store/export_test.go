@@ -46,7 +46,7 @@ func MakeOld(path string, version int, texts ...string) error {
 
 // Texts are all that is asked and done.
 var Texts = append([]string{
-	loadSQL, hasBodySQL, addBodySQL, replaceSQL, prolongSQL, addVersionSQL, dropVersionsSQL, addChangeSQL, deleteSQL,
+	loadSQL, findOriginSQL, addOriginSQL, findBodySQL, addBodySQL, replaceSQL, prolongSQL, addVersionSQL, dropVersionsSQL, addChangeSQL, deleteSQL,
 	originsSQL, hostOriginsSQL, versionsSQL, changesSQL, bodySQL,
 	shareSQL, largestSQL, oldestSQL, spareSQL, passSQL, dropSnapshotSQL, dropTextsSQL, dropChangesSQL, dropOldestSQL,
 }, pruneSQL...)

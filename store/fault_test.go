@@ -103,9 +103,9 @@ func TestRotIsSeen(t *testing.T) {
 	a, b := mustOrigin(t, "http://a.example"), mustOrigin(t, "http://b.example")
 	for _, damage := range []string{
 		"UPDATE bodies SET body = CAST(replace(CAST(body AS TEXT), 'Disallow', 'Dis\x01llow') AS BLOB)",
-		"UPDATE snapshots SET header = '{', redirects = '[]' WHERE host = 'a.example'",
-		"UPDATE snapshots SET header = '', redirects = '[1]' WHERE host = 'a.example'",
-		"UPDATE snapshots SET redirects = '[]', marks = 'scratched' WHERE host = 'a.example'",
+		"UPDATE snapshots SET header = '{', redirects = '[]' WHERE origin = (SELECT id FROM origins WHERE host = 'a.example')",
+		"UPDATE snapshots SET header = '', redirects = '[1]' WHERE origin = (SELECT id FROM origins WHERE host = 'a.example')",
+		"UPDATE snapshots SET redirects = '[]', marks = 'scratched' WHERE origin = (SELECT id FROM origins WHERE host = 'a.example')",
 	} {
 		save(t, s, found(a, file, dawn), nil)
 		save(t, s, found(b, "# b", dawn), nil)
@@ -115,7 +115,7 @@ func TestRotIsSeen(t *testing.T) {
 		_, err := s.Load(ctx, a)
 		checkWords(t, "Load after "+damage, err, "http://a.example", "not what was saved", "is fetched again and takes its place")
 		load(t, s, b)
-		if err := s.Exec(ctx, "UPDATE bodies SET body = ? WHERE sha256 = ?", []byte(file), hashOf(file)); err != nil {
+		if err := s.Exec(ctx, "UPDATE bodies SET body = ? WHERE sha256 = unhex(?)", []byte(file), hashOf(file)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -124,7 +124,7 @@ func TestRotIsSeen(t *testing.T) {
 	}
 	_, err := s.Body(ctx, hashOf(file))
 	checkWords(t, "Body", err, hashOf(file), "not what was saved")
-	if err := s.Exec(ctx, "UPDATE snapshots SET origin = 'nowhere'||rowid"); err != nil {
+	if err := s.Exec(ctx, "UPDATE origins SET site = 'nowhere'||id"); err != nil {
 		t.Fatal(err)
 	}
 	_, err = s.Origins(ctx, "", 9)
@@ -137,7 +137,7 @@ func TestRotIsHealed(t *testing.T) {
 	a, b := mustOrigin(t, "http://a.example"), mustOrigin(t, "http://b.example")
 	for _, text := range []string{file, ""} {
 		save(t, s, found(a, text, dawn), nil)
-		if err := s.Exec(ctx, "UPDATE bodies SET body = x'00' WHERE sha256 = ?", hashOf(text)); err != nil {
+		if err := s.Exec(ctx, "UPDATE bodies SET body = x'00' WHERE sha256 = unhex(?)", hashOf(text)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := s.Load(ctx, a); err == nil {

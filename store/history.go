@@ -3,8 +3,10 @@ package store
 import (
 	"context"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/robots"
@@ -14,14 +16,17 @@ import (
 var ErrNoBody = errors.New("store: no body with this hash is kept")
 
 const (
-	originsSQL     = "SELECT origin FROM snapshots ORDER BY host, origin LIMIT ?"
-	hostOriginsSQL = "SELECT origin FROM snapshots WHERE host = ? ORDER BY origin LIMIT ?"
-	versionsSQL    = `
-SELECT sha256, length(body), status, redirects, first_seen, last_seen FROM versions JOIN bodies USING (sha256)
-WHERE origin = ? ORDER BY id DESC LIMIT ?`
+	originsSQL = `
+SELECT host, site FROM origins o JOIN snapshots s ON s.origin = o.id ORDER BY host, site LIMIT ?`
+	hostOriginsSQL = `
+SELECT host, site FROM origins o JOIN snapshots s ON s.origin = o.id WHERE host = ? ORDER BY site LIMIT ?`
+	versionsSQL = `
+SELECT lower(hex(b.sha256)), octet_length(b.body), status, redirects, first_seen, last_seen
+FROM origins o JOIN versions v ON v.origin = o.id JOIN bodies b ON b.id = v.body
+WHERE host = ? AND site = ? ORDER BY v.id DESC LIMIT ?`
 	changesSQL = `
-SELECT origin, time, old_sha256, new_sha256, old_state, new_state FROM changes
-WHERE host = ? AND origin = ? ORDER BY time DESC, id DESC LIMIT ?`
+SELECT time, old_sha256, new_sha256, old_state, new_state FROM origins o JOIN changes c ON c.origin = o.id
+WHERE host = ? AND site = ? ORDER BY time DESC, c.id DESC LIMIT ?`
 	bodySQL = "SELECT body FROM bodies WHERE sha256 = ?"
 )
 
@@ -32,15 +37,35 @@ func (s *State) Origins(ctx context.Context, host string, limit int) ([]origin.O
 	if host != "" {
 		text, args = hostOriginsSQL, []any{host, limit}
 	}
-	origins, err := list(ctx, s.read, scanOrigin, text, args...)
+	origins, err := list(ctx, s.read, scanSite, text, args...)
 	return origins, s.fail("listing origins", err)
+}
+
+func scanSite(rows *sql.Rows) (o origin.Origin, err error) {
+	var host, site string
+	if err = rows.Scan(&host, &site); err != nil {
+		return o, err
+	}
+	return siteOrigin(host, site)
+}
+
+// siteOrigin returns the origin with these columns.
+func siteOrigin(host, site string) (origin.Origin, error) {
+	scheme, port, _ := strings.Cut(site, ":")
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	if port != "" {
+		host += ":" + port
+	}
+	return parseOrigin(scheme + "://" + host)
 }
 
 // Versions returns at most limit texts of o, the latest first. A text that came back after another has two entries.
 func (s *State) Versions(ctx context.Context, o origin.Origin, limit int) ([]robots.Version, error) {
 	versions, err := list(ctx, s.read, func(rows *sql.Rows) (robots.Version, error) {
 		return scanVersion(rows, o)
-	}, versionsSQL, o.String(), limit)
+	}, versionsSQL, o.Host(), siteOf(o), limit)
 	return versions, s.fail("listing the versions of "+o.String(), err)
 }
 
@@ -59,25 +84,28 @@ func scanVersion(rows *sql.Rows, o origin.Origin) (robots.Version, error) {
 
 // Changes returns at most limit changes of o, the latest first.
 func (s *State) Changes(ctx context.Context, o origin.Origin, limit int) ([]robots.Change, error) {
-	changes, err := list(ctx, s.read, scanChange, changesSQL, o.Host(), o.String(), limit)
+	changes, err := list(ctx, s.read, func(rows *sql.Rows) (robots.Change, error) {
+		return scanChange(rows, o)
+	}, changesSQL, o.Host(), siteOf(o), limit)
 	return changes, s.fail("listing the changes of "+o.String(), err)
 }
 
-func scanChange(rows *sql.Rows) (c robots.Change, err error) {
-	var name string
+func scanChange(rows *sql.Rows, o origin.Origin) (robots.Change, error) {
+	c := robots.Change{Origin: o}
 	var at int64
-	if err = rows.Scan(&name, &at, &c.OldSHA256, &c.NewSHA256, &c.OldState, &c.NewState); err != nil {
-		return c, err
-	}
+	err := rows.Scan(&at, &c.OldSHA256, &c.NewSHA256, &c.OldState, &c.NewState)
 	c.Time = timeOf(at)
-	c.Origin, err = parseOrigin(name)
 	return c, err
 }
 
 // Body returns the text with this SHA-256, in lower-case hexadecimal, or ErrNoBody.
 func (s *State) Body(ctx context.Context, hash string) ([]byte, error) {
+	sum, err := hex.DecodeString(hash)
+	if err != nil {
+		return nil, ErrNoBody
+	}
 	var body []byte
-	err := s.read.QueryRowContext(ctx, bodySQL, hash).Scan(&body)
+	err = s.read.QueryRowContext(ctx, bodySQL, sum).Scan(&body)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, ErrNoBody
 	}

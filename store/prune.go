@@ -12,8 +12,8 @@ const pruneStep = 200
 // pruneSQL deletes snapshots first, so that the texts of a pruned origin can go with them. Triggers delete a body with
 // the last row that refers to it.
 var pruneSQL = []string{
-	"DELETE FROM snapshots WHERE rowid IN (SELECT rowid FROM snapshots WHERE fetched < ? LIMIT ?)",
-	"DELETE FROM versions WHERE id IN (SELECT id FROM versions WHERE last_seen < ? LIMIT ?)",
+	"DELETE FROM snapshots WHERE origin IN (SELECT origin FROM snapshots WHERE fetched < ? LIMIT ?)",
+	"DELETE FROM versions WHERE (origin, id) IN (SELECT origin, id FROM versions WHERE last_seen < ? LIMIT ?)",
 	"DELETE FROM changes WHERE id IN (SELECT id FROM changes WHERE time < ? LIMIT ?)",
 }
 

@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"os"
 	"time"
-
-	"github.com/robotsproxy/robotsproxy/origin"
-	"github.com/robotsproxy/robotsproxy/robots"
 )
 
 // DefaultMaxSize is Options.MaxSize if that is zero.
@@ -29,8 +26,8 @@ func newLimits(maxSize int64) limits {
 	return limits{pages: (maxSize - log) / pageSize, log: log, step: min(maxSize/64, 1<<20)}
 }
 
-// rowBytes is about what a row of snapshots takes without its text and its header.
-const rowBytes = 1000
+// rowBytes is about what an origin takes without its text.
+const rowBytes = 400
 
 const (
 	pagesSQL = "SELECT page_count, page_count - freelist_count FROM pragma_page_count, pragma_freelist_count"
@@ -38,25 +35,30 @@ const (
 	shareSQL   = "SELECT coalesce((SELECT size FROM shares WHERE client = ?), 0)"
 	largestSQL = "SELECT client, size FROM shares WHERE size = (SELECT max(size) FROM shares) LIMIT 1"
 	oldestSQL  = `
-SELECT o.origin, o.used, coalesce(s.saved, 0), coalesce(s.client, o.client) FROM origins o LEFT JOIN snapshots s ON s.origin = o.origin
-WHERE o.client = ?1 AND o.origin <> ?2 ORDER BY o.used LIMIT 1`
-	spareSQL = "UPDATE origins SET used = ? WHERE origin = ?"
+SELECT o.id, o.host, o.site, o.used, coalesce(s.fetched + s.waited, 0), coalesce(s.client, o.client)
+FROM origins o LEFT JOIN snapshots s ON s.origin = o.id
+WHERE o.client = ?1 AND o.id <> ?2 ORDER BY o.used LIMIT 1`
+	spareSQL = "UPDATE origins SET used = ? WHERE id = ?"
 	passSQL  = `
-UPDATE origins SET client = ?1 WHERE origin = ?2
+UPDATE origins SET client = ?1 WHERE id = ?2
 	AND coalesce((SELECT size FROM shares WHERE client = ?1), 0) + size < (SELECT size FROM shares WHERE client = origins.client)`
 
 	dropSnapshotSQL = "DELETE FROM snapshots WHERE origin = ?"
 	dropTextsSQL    = "DELETE FROM versions WHERE origin = ?"
-	dropChangesSQL  = "DELETE FROM changes WHERE host = ? AND origin = ?"
+	dropChangesSQL  = "DELETE FROM changes WHERE origin = ?"
 	dropOldestSQL   = `
-DELETE FROM versions WHERE id = (SELECT min(id) FROM versions WHERE origin = ?1) AND id <> (SELECT max(id) FROM versions WHERE origin = ?1)`
+DELETE FROM versions WHERE origin = ?1 AND id = (SELECT min(id) FROM versions WHERE origin = ?1)
+	AND id <> (SELECT max(id) FROM versions WHERE origin = ?1)`
 )
 
 // maxDropped is how many origins one Save drops at most.
 const maxDropped = 1000
 
-// makeRoom drops origins until there is room for snap, of which need bytes are new. It reports whether it dropped any.
-func (s *State) makeRoom(ctx context.Context, tx *sql.Tx, snap *robots.Snapshot, need int64) (dropped bool, err error) {
+// makeRoom drops origins until there is room for need bytes that the origin with the number own adds for client. It
+// reports whether it dropped any.
+func (s *State) makeRoom(
+	ctx context.Context, tx *sql.Tx, own int64, client string, need int64,
+) (dropped bool, err error) {
 	if s.grown += need; s.grown < s.limits.step {
 		return false, nil
 	}
@@ -68,7 +70,7 @@ func (s *State) makeRoom(ctx context.Context, tx *sql.Tx, snap *robots.Snapshot,
 		if used+(need+s.limits.step)/pageSize <= s.limits.pages {
 			break
 		}
-		found, err := s.dropOne(ctx, tx, snap, need)
+		found, err := s.dropOne(ctx, tx, own, client, need)
 		if err != nil || !found {
 			return dropped, err
 		}
@@ -84,26 +86,26 @@ func countPages(ctx context.Context, tx *sql.Tx) (all, used int64, err error) {
 	return all, used, err
 }
 
-// dropOne takes the client that takes the most with what snap adds, and of its origins the one that it has not used for
-// the longest time, but not that of snap. It drops the origin, or finds that it was used since, or charges it to
-// another client that has had it fetched since and takes less. If there is no such origin, an old text of the origin of
-// snap goes. It reports whether it found anything.
-func (s *State) dropOne(ctx context.Context, tx *sql.Tx, snap *robots.Snapshot, need int64) (bool, error) {
-	client, err := s.largest(ctx, tx, snap.Client, need)
+// dropOne takes the client that takes the most with the bytes that adder needs, and of its origins the one that it has
+// not used for the longest time, but not own. It drops the origin, or finds that it was used since, or charges it to
+// another client that has had it fetched since and takes less. If there is no such origin, an old text of own goes. It
+// reports whether it found anything.
+func (s *State) dropOne(ctx context.Context, tx *sql.Tx, own int64, adder string, need int64) (bool, error) {
+	client, err := s.largest(ctx, tx, adder, need)
 	if err != nil {
 		return false, err
 	}
-	var name, latest string
-	var used, saved int64
-	err = tx.QueryRowContext(ctx, oldestSQL, client, snap.Origin.String()).Scan(&name, &used, &saved, &latest)
+	var host, site, latest string
+	var id, used, saved int64
+	err = tx.QueryRowContext(ctx, oldestSQL, client, own).Scan(&id, &host, &site, &used, &saved, &latest)
 	if errors.Is(err, sql.ErrNoRows) {
-		n, err := affected(tx.ExecContext(ctx, dropOldestSQL, snap.Origin.String()))
+		n, err := affected(tx.ExecContext(ctx, dropOldestSQL, own))
 		return n > 0, err
 	}
 	if err != nil {
 		return false, err
 	}
-	o, err := parseOrigin(name)
+	o, err := siteOrigin(host, site)
 	if err != nil {
 		return false, err
 	}
@@ -111,27 +113,26 @@ func (s *State) dropOne(ctx context.Context, tx *sql.Tx, snap *robots.Snapshot, 
 		saved = micros(time.Now())
 	}
 	if saved > used {
-		_, err := tx.ExecContext(ctx, spareSQL, saved, name)
+		_, err := tx.ExecContext(ctx, spareSQL, saved, id)
 		return true, err
 	}
 	if latest != client {
-		if passed, err := pass(ctx, tx, o, latest); err != nil || passed {
+		if passed, err := pass(ctx, tx, id, latest); err != nil || passed {
 			return true, err
 		}
 	}
-	return true, drop(ctx, tx, o)
+	return true, drop(ctx, tx, id)
 }
 
-// pass charges o to another client, if that takes less, without the history that it did not bring about.
-func pass(ctx context.Context, tx *sql.Tx, o origin.Origin, client string) (bool, error) {
-	name := o.String()
-	if _, err := tx.ExecContext(ctx, dropChangesSQL, o.Host(), name); err != nil {
+// pass charges an origin to another client, if that takes less, without the history that it did not bring about.
+func pass(ctx context.Context, tx *sql.Tx, id int64, client string) (bool, error) {
+	if _, err := tx.ExecContext(ctx, dropChangesSQL, id); err != nil {
 		return false, err
 	}
-	if _, err := tx.ExecContext(ctx, dropVersionsSQL, name, 1); err != nil {
+	if _, err := tx.ExecContext(ctx, dropVersionsSQL, id, 1); err != nil {
 		return false, err
 	}
-	n, err := affected(tx.ExecContext(ctx, passSQL, client, name))
+	n, err := affected(tx.ExecContext(ctx, passSQL, client, id))
 	return n > 0, err
 }
 
@@ -159,18 +160,11 @@ func (s *State) largest(ctx context.Context, tx *sql.Tx, client string, need int
 	return largest, nil
 }
 
-// drop forgets o: what is in force, its texts and its changes.
-func drop(ctx context.Context, tx *sql.Tx, o origin.Origin) error {
-	for _, each := range []struct {
-		text string
-		args []any
-	}{
-		{dropSnapshotSQL, []any{o.String()}},
-		{dropTextsSQL, []any{o.String()}},
-		{dropChangesSQL, []any{o.Host(), o.String()}},
-	} {
-		if _, err := tx.ExecContext(ctx, each.text, each.args...); err != nil {
-			return fmt.Errorf("dropping %s: %w", o, err)
+// drop forgets an origin: what is in force, its texts and its changes.
+func drop(ctx context.Context, tx *sql.Tx, id int64) error {
+	for _, text := range []string{dropSnapshotSQL, dropTextsSQL, dropChangesSQL} {
+		if _, err := tx.ExecContext(ctx, text, id); err != nil {
+			return fmt.Errorf("dropping an origin: %w", err)
 		}
 	}
 	return nil
@@ -224,7 +218,7 @@ func (s *State) dropSome(ctx context.Context) (all, used int64, err error) {
 			if all, used, err = countPages(ctx, tx); err != nil || used <= s.limits.pages {
 				return err
 			}
-			found, err := s.dropOne(ctx, tx, &robots.Snapshot{}, 0)
+			found, err := s.dropOne(ctx, tx, 0, "", 0)
 			if err != nil {
 				return err
 			}

@@ -72,15 +72,15 @@ func checkSound(t *testing.T, s *store.State) {
 	for question, want := range map[string]string{
 		"PRAGMA integrity_check":                        "ok",
 		"SELECT count(*) FROM pragma_foreign_key_check": "0",
-		"SELECT count(*) FROM bodies WHERE NOT EXISTS (SELECT 1 FROM body_uses WHERE sha256 = bodies.sha256)": "0",
-		`SELECT count(*) FROM bodies FULL JOIN charges USING (sha256) WHERE octet_length(body) IS NOT size`:   "0",
-		`SELECT count(*) FROM charges WHERE NOT EXISTS (SELECT 1 FROM snapshots WHERE origin = charges.origin AND sha256 = charges.sha256)
-			AND NOT EXISTS (SELECT 1 FROM versions WHERE origin = charges.origin AND sha256 = charges.sha256)`: "0",
+		"SELECT count(*) FROM bodies WHERE NOT EXISTS (SELECT 1 FROM body_uses WHERE body = bodies.id)":             "0",
+		`SELECT count(*) FROM bodies b FULL JOIN charges c ON c.body = b.id WHERE octet_length(b.body) IS NOT size`: "0",
+		`SELECT count(*) FROM charges WHERE NOT EXISTS (SELECT 1 FROM snapshots WHERE origin = charges.origin AND body = charges.body)
+			AND NOT EXISTS (SELECT 1 FROM versions WHERE origin = charges.origin AND body = charges.body)`: "0",
 		`WITH parts AS (
 			SELECT origin, bytes FROM snapshots UNION ALL SELECT origin, bytes FROM versions
-			UNION ALL SELECT origin, 512 FROM changes UNION ALL SELECT origin, size FROM charges
+			UNION ALL SELECT origin, 256 FROM changes UNION ALL SELECT origin, size FROM charges
 		), sums AS (SELECT origin, sum(bytes) AS bytes FROM parts GROUP BY origin)
-		SELECT count(*) FROM sums FULL JOIN origins USING (origin) WHERE bytes IS NOT size`: "0",
+		SELECT count(*) FROM sums FULL JOIN origins ON id = origin WHERE bytes IS NOT size`: "0",
 		`WITH sums AS (SELECT client, sum(size) AS bytes FROM origins GROUP BY client)
 		SELECT count(*) FROM sums FULL JOIN shares USING (client) WHERE bytes IS NOT size`: "0",
 	} {

@@ -22,7 +22,7 @@ func TestEverythingIsFoundByAnIndex(t *testing.T) {
 			t.Fatalf("Plan(%s): %v", text, err)
 		}
 		for _, step := range steps {
-			ordered := strings.Contains(text, "ORDER BY host, origin LIMIT") && strings.Contains(step, "INDEX snapshots_by_host")
+			ordered := strings.Contains(text, "ORDER BY host, site LIMIT") && strings.Contains(step, "INDEX origins_by_name")
 			if strings.Contains(step, "TEMP B-TREE") || strings.HasPrefix(step, "SCAN ") && step != "SCAN CONSTANT ROW" && !ordered {
 				t.Errorf("%s\nis answered by %s", text, step)
 			}
@@ -46,8 +46,8 @@ func TestTables(t *testing.T) {
 	a := mustOrigin(t, "http://a.example")
 	save(t, s, found(a, file, dawn), nil)
 	for _, text := range []string{
-		"DELETE FROM bodies", "UPDATE snapshots SET sha256 = 'another'", "UPDATE snapshots SET fetched = 'noon'",
-		"UPDATE snapshots SET availability = 3", "UPDATE snapshots SET origin = ''",
+		"DELETE FROM bodies", "UPDATE snapshots SET body = 1000", "UPDATE snapshots SET fetched = 'noon'",
+		"UPDATE snapshots SET availability = 3", "UPDATE origins SET host = ''", "UPDATE bodies SET sha256 = 'text'",
 	} {
 		if err := s.Exec(ctx, text); err == nil {
 			t.Errorf("%s: nothing refuses that", text)

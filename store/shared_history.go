@@ -17,7 +17,7 @@ const (
 SELECT sha256, length(body), status, redirects, first_seen, last_seen
 FROM snapshot_versions JOIN snapshot_bodies USING (sha256) WHERE origin = $1 ORDER BY id DESC LIMIT $2`
 	sharedChangesSQL = `
-SELECT origin, time, old_sha256, new_sha256, old_state, new_state FROM snapshot_changes
+SELECT time, old_sha256, new_sha256, old_state, new_state FROM snapshot_changes
 WHERE origin = $1 ORDER BY time DESC, id DESC LIMIT $2`
 	sharedBodySQL = "SELECT body FROM snapshot_bodies WHERE sha256 = $1"
 )
@@ -51,7 +51,8 @@ func (s *SharedFiles) Versions(ctx context.Context, o origin.Origin, limit int) 
 
 // Changes returns the changes of o that any instance has seen: see State.Changes.
 func (s *SharedFiles) Changes(ctx context.Context, o origin.Origin, limit int) ([]robots.Change, error) {
-	changes, err := listShared(ctx, s, "listing the changes of "+o.String(), scanChange, sharedChangesSQL, o.String(), limit)
+	scan := func(rows *sql.Rows) (robots.Change, error) { return scanChange(rows, o) }
+	changes, err := listShared(ctx, s, "listing the changes of "+o.String(), scan, sharedChangesSQL, o.String(), limit)
 	if err != nil {
 		return s.local.Changes(ctx, o, limit)
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/origin"
@@ -14,15 +15,16 @@ import (
 )
 
 const loadSQL = `
-SELECT availability, status, redirects, fetched, expires, sha256, body, truncated, content_type, etag, last_modified,
-	header, marks, cause, err, stale, since, failures
-FROM snapshots LEFT JOIN bodies USING (sha256) WHERE origin = ?`
+SELECT availability, status, redirects, fetched, fetched + lasts,
+	iif(s.body IS NULL, NULL, coalesce(lower(hex(b.sha256)), '')), b.body, truncated,
+	coalesce(content_type, 'text/plain; charset=utf-8'), etag, last_modified, header, marks, cause, err, stale, since, failures
+FROM origins o JOIN snapshots s ON s.origin = o.id LEFT JOIN bodies b ON b.id = s.body WHERE o.host = ? AND o.site = ?`
 
 // Load returns the snapshot last saved for o, with Rules nil and times truncated to microseconds, or
 // robots.ErrNoSnapshot. It returns an error if the body does not match its hash: a bit flipped on disk must not allow a
 // disallowed path.
 func (s *State) Load(ctx context.Context, o origin.Origin) (*robots.Snapshot, error) {
-	snap, err := scanSnapshot(s.load.QueryRowContext(ctx, o.String()))
+	snap, err := scanSnapshot(s.load.QueryRowContext(ctx, o.Host(), siteOf(o)))
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, robots.ErrNoSnapshot
 	}
@@ -93,52 +95,111 @@ func (s *State) SaveAll(ctx context.Context, all []robots.StoreEntry) error {
 	return s.fail(fmt.Sprintf("saving %d robots.txt files", len(all)), err)
 }
 
-func (s *State) save(ctx context.Context, tx *sql.Tx, snap *robots.Snapshot, c *robots.Change) error {
-	newText, err := s.isNew(ctx, tx, snap)
+// saving is a snapshot that Save stores.
+type saving struct {
+	*robots.Snapshot
+	origin int64 // the number of the origin; 0 if it has no row
+	body   int64 // the number of the text; 0 if it is not stored, or if there is none
+}
+
+func (s saving) hasText() bool { return s.SHA256 != "" || len(s.Body) > 0 }
+
+// need returns about how many bytes the file grows by.
+func (s saving) need() int64 {
+	if s.body != 0 {
+		return rowBytes
+	}
+	return rowBytes + int64(len(s.Body))
+}
+
+func (s *State) save(ctx context.Context, tx *sql.Tx, snap *robots.Snapshot, c *robots.Change) (err error) {
+	ctx = context.WithoutCancel(ctx) // its end ends tx; the driver has a goroutine for each statement otherwise
+	row := saving{Snapshot: snap}
+	if row.origin, err = s.findOrigin(ctx, tx, snap.Origin); err != nil {
+		return err
+	}
+	if row.body, err = s.findBody(ctx, tx, row); err != nil {
+		return err
+	}
+	dropped, err := s.makeRoom(ctx, tx, row.origin, snap.Client, row.need())
 	if err != nil {
 		return err
 	}
-	need := int64(rowBytes)
-	if newText {
-		need += int64(len(snap.Body))
-	}
-	dropped, err := s.makeRoom(ctx, tx, snap, need)
-	if err != nil {
-		return err
-	}
-	if dropped && !newText { // the text may have been dropped too
-		if newText, err = s.isNew(ctx, tx, snap); err != nil {
+	if dropped { // perhaps the text too
+		if row.body, err = s.findBody(ctx, tx, row); err != nil {
 			return err
 		}
 	}
-	if newText {
-		if err := s.keepBody(ctx, tx, snap); err != nil {
+	if row.body == 0 && row.hasText() {
+		if row.body, err = s.keepBody(ctx, tx, snap); err != nil {
 			return err
 		}
 	}
-	if err := s.keepSnapshot(ctx, tx, snap); err != nil {
+	known := row.origin != 0
+	if !known {
+		if row.origin, err = s.keepOrigin(ctx, tx, snap); err != nil {
+			return err
+		}
+	}
+	if err := s.keepSnapshot(ctx, tx, row); err != nil {
 		return err
 	}
-	if err := s.keepVersion(ctx, tx, snap); err != nil {
+	if err := s.keepVersion(ctx, tx, row, known); err != nil {
 		return err
 	}
-	return s.keepChange(ctx, tx, c)
+	return s.keepChange(ctx, tx, row.origin, c)
 }
 
 const (
-	hasBodySQL = "SELECT EXISTS (SELECT 1 FROM bodies WHERE sha256 = ? AND body = ?)"
+	findOriginSQL = "SELECT id FROM origins WHERE host = ? AND site = ?"
+	addOriginSQL  = "INSERT INTO origins (host, site, client, used, size) VALUES (?, ?, ?, ?, 0)"
+
+	findBodySQL = "SELECT id FROM bodies WHERE sha256 = ? AND body = ?"
 	// addBodySQL replaces a damaged body.
-	addBodySQL = "INSERT INTO bodies (sha256, body) VALUES (?, ?) ON CONFLICT (sha256) DO UPDATE SET body = excluded.body"
+	addBodySQL = `
+INSERT INTO bodies (sha256, body) VALUES (?, ?) ON CONFLICT (sha256) DO UPDATE SET body = excluded.body RETURNING id`
 )
 
-// isNew reports whether snap has a text that is not stored yet.
-func (s *State) isNew(ctx context.Context, tx *sql.Tx, snap *robots.Snapshot) (bool, error) {
-	if snap.SHA256 == "" && len(snap.Body) == 0 {
-		return false, nil
+// findOrigin returns the number of o, or 0.
+func (s *State) findOrigin(ctx context.Context, tx *sql.Tx, o origin.Origin) (int64, error) {
+	return scanID(tx.StmtContext(ctx, s.findOriginID).QueryRowContext(ctx, o.Host(), siteOf(o)))
+}
+
+// scanID returns the number in row, or 0 if there is no row.
+func scanID(row *sql.Row) (n int64, err error) {
+	if err = row.Scan(&n); errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
 	}
-	var kept bool
-	err := tx.StmtContext(ctx, s.hasBody).QueryRowContext(ctx, snap.SHA256, text(snap)).Scan(&kept)
-	return !kept, err
+	return n, err
+}
+
+func (s *State) keepOrigin(ctx context.Context, tx *sql.Tx, snap *robots.Snapshot) (int64, error) {
+	o := snap.Origin
+	result, err := tx.StmtContext(ctx, s.addOrigin).ExecContext(ctx, o.Host(), siteOf(o), snap.Client, micros(time.Now()))
+	if err != nil {
+		return 0, err
+	}
+	return result.LastInsertId()
+}
+
+// siteOf returns the value of origins.site for o.
+func siteOf(o origin.Origin) string {
+	if o.Authority() == o.HostPort() {
+		return o.Scheme() + ":" + strconv.Itoa(int(o.Port()))
+	}
+	return o.Scheme()
+}
+
+// findBody returns the number of the text of row, or 0 if there is none or if it is not stored.
+func (s *State) findBody(ctx context.Context, tx *sql.Tx, row saving) (int64, error) {
+	if !row.hasText() {
+		return 0, nil
+	}
+	hash, err := hex.DecodeString(row.SHA256)
+	if err != nil {
+		return 0, nil // keepBody refuses the text
+	}
+	return scanID(tx.StmtContext(ctx, s.findBodyID).QueryRowContext(ctx, hash, text(row.Snapshot)))
 }
 
 // text returns the body of snap. It is not nil, since nil would be NULL.
@@ -149,43 +210,53 @@ func text(snap *robots.Snapshot) []byte {
 	return snap.Body
 }
 
-func (s *State) keepBody(ctx context.Context, tx *sql.Tx, snap *robots.Snapshot) error {
-	if hash := hashOf(snap.Body); hash != snap.SHA256 {
-		return fmt.Errorf("its body has the hash %s, and not %q", hash, snap.SHA256)
+func (s *State) keepBody(ctx context.Context, tx *sql.Tx, snap *robots.Snapshot) (int64, error) {
+	sum := sha256.Sum256(snap.Body)
+	if hash := hex.EncodeToString(sum[:]); hash != snap.SHA256 {
+		return 0, fmt.Errorf("its body has the hash %s, and not %q", hash, snap.SHA256)
 	}
-	_, err := tx.StmtContext(ctx, s.addBody).ExecContext(ctx, snap.SHA256, text(snap))
-	return err
+	return scanID(tx.StmtContext(ctx, s.addBody).QueryRowContext(ctx, sum[:], text(snap)))
 }
 
 const replaceSQL = `
-INSERT INTO snapshots (origin, host, availability, status, redirects, fetched, expires, sha256, truncated, content_type, etag,
-	last_modified, header, marks, cause, err, stale, since, failures, client, saved)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO snapshots (origin, availability, status, redirects, fetched, lasts, body, truncated, content_type, etag,
+	last_modified, header, marks, cause, err, stale, since, failures, client, waited)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, nullif(?, 'text/plain; charset=utf-8'), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (origin) DO UPDATE SET availability = excluded.availability, status = excluded.status, redirects = excluded.redirects,
-	fetched = excluded.fetched, expires = excluded.expires, sha256 = excluded.sha256, truncated = excluded.truncated,
+	fetched = excluded.fetched, lasts = excluded.lasts, body = excluded.body, truncated = excluded.truncated,
 	content_type = excluded.content_type, etag = excluded.etag, last_modified = excluded.last_modified, header = excluded.header,
 	marks = excluded.marks, cause = excluded.cause, err = excluded.err, stale = excluded.stale, since = excluded.since,
-	failures = excluded.failures, client = excluded.client, saved = excluded.saved`
+	failures = excluded.failures, client = excluded.client, waited = excluded.waited`
 
-func (s *State) keepSnapshot(ctx context.Context, tx *sql.Tx, snap *robots.Snapshot) error {
+func (s *State) keepSnapshot(ctx context.Context, tx *sql.Tx, snap saving) error {
 	var fault sql.Null[string]
 	if snap.Err != nil {
 		fault = sql.Null[string]{V: snap.Err.Error(), Valid: true}
 	}
-	_, err := tx.StmtContext(ctx, s.replace).ExecContext(ctx, snap.Origin.String(), snap.Origin.Host(), int64(snap.Availability),
-		snap.Status, listText(snap.Redirects), micros(snap.Fetched), micros(snap.Expires),
-		sql.Null[string]{V: snap.SHA256, Valid: snap.SHA256 != ""}, snap.Truncated, snap.ContentType, snap.ETag, snap.LastModified,
+	fetched := micros(snap.Fetched)
+	_, err := tx.StmtContext(ctx, s.replace).ExecContext(ctx, snap.origin, int64(snap.Availability),
+		snap.Status, redirectsText(snap.Redirects), fetched, micros(snap.Expires)-fetched,
+		number(snap.body), snap.Truncated, snap.ContentType, snap.ETag, snap.LastModified,
 		snap.Fields, snap.Flags.String(), snap.Cause, fault, snap.Stale, micros(snap.Since), snap.Failures,
-		snap.Client, micros(time.Now()))
+		snap.Client, micros(time.Now())-fetched)
 	return err
+}
+
+// redirectsText returns the value of a column redirects for list.
+func redirectsText(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return listText(list)
 }
 
 const (
 	prolongSQL = `
 UPDATE versions SET last_seen = max(last_seen, ?1)
-WHERE id = (SELECT max(id) FROM versions WHERE origin = ?2) AND sha256 = ?3 AND (status = ?4 OR ?4 = 304)`
+WHERE origin = ?2 AND id = (SELECT max(id) FROM versions WHERE origin = ?2) AND body = ?3 AND (status = ?4 OR ?4 = 304)`
 	addVersionSQL = `
-INSERT INTO versions (origin, sha256, status, redirects, header, first_seen, last_seen) VALUES (?1, ?2, ?3, ?4, '', ?5, ?5)`
+INSERT INTO versions (origin, id, body, status, redirects, first_seen, last_seen)
+SELECT ?1, coalesce(max(id), 0) + 1, ?2, ?3, ?4, ?5, ?5 FROM versions WHERE origin = ?1`
 	dropVersionsSQL = `
 DELETE FROM versions WHERE origin = ?1 AND id <= (SELECT id FROM versions WHERE origin = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)`
 )
@@ -195,43 +266,44 @@ DELETE FROM versions WHERE origin = ?1 AND id <= (SELECT id FROM versions WHERE 
 const maxVersions = 50
 
 // keepVersion updates the latest version if snap has the same text and status, or adds a version. It ignores the status
-// 304, which does not replace the status of the file (RFC 9110 section 15.4.5).
-func (s *State) keepVersion(ctx context.Context, tx *sql.Tx, snap *robots.Snapshot) error {
-	if snap.SHA256 == "" || snap.Stale || snap.Flags&robots.WebPage != 0 {
+// 304, which does not replace the status of the file (RFC 9110 section 15.4.5). The origin may have versions if known.
+func (s *State) keepVersion(ctx context.Context, tx *sql.Tx, snap saving, known bool) error {
+	if snap.body == 0 || snap.Stale || snap.Flags&robots.WebPage != 0 {
 		return nil // no text was fetched; web pages differ at every fetch
 	}
-	name, seen := snap.Origin.String(), micros(snap.Fetched)
-	result, err := tx.StmtContext(ctx, s.prolong).ExecContext(ctx, seen, name, snap.SHA256, snap.Status)
-	if err != nil {
+	seen := micros(snap.Fetched)
+	if known {
+		n, err := affected(tx.StmtContext(ctx, s.prolong).ExecContext(ctx, seen, snap.origin, snap.body, snap.Status))
+		if err != nil || n > 0 {
+			return err
+		}
+	}
+	_, err := tx.StmtContext(ctx, s.addVersion).
+		ExecContext(ctx, snap.origin, snap.body, snap.Status, redirectsText(snap.Redirects), seen)
+	if err != nil || !known {
 		return err
 	}
-	if known, err := result.RowsAffected(); err != nil || known > 0 {
-		return err
-	}
-	_, err = tx.StmtContext(ctx, s.addVersion).ExecContext(ctx, name, snap.SHA256, snap.Status, listText(snap.Redirects), seen)
-	if err != nil {
-		return err
-	}
-	_, err = tx.StmtContext(ctx, s.dropVersions).ExecContext(ctx, name, maxVersions)
+	_, err = tx.StmtContext(ctx, s.dropVersions).ExecContext(ctx, snap.origin, maxVersions)
 	return err
 }
 
 const addChangeSQL = `
-INSERT INTO changes (origin, host, time, old_sha256, new_sha256, old_state, new_state) VALUES (?, ?, ?, ?, ?, ?, ?)`
+INSERT INTO changes (origin, time, old_sha256, new_sha256, old_state, new_state) VALUES (?, ?, ?, ?, ?, ?)`
 
-func (s *State) keepChange(ctx context.Context, tx *sql.Tx, c *robots.Change) error {
+func (s *State) keepChange(ctx context.Context, tx *sql.Tx, id int64, c *robots.Change) error {
 	if c == nil {
 		return nil
 	}
-	_, err := tx.StmtContext(ctx, s.addChange).ExecContext(ctx, c.Origin.String(), c.Origin.Host(), micros(c.Time), c.OldSHA256, c.NewSHA256, c.OldState, c.NewState)
+	_, err := tx.StmtContext(ctx, s.addChange).
+		ExecContext(ctx, id, micros(c.Time), c.OldSHA256, c.NewSHA256, c.OldState, c.NewState)
 	return err
 }
 
-const deleteSQL = "DELETE FROM snapshots WHERE origin = ?"
+const deleteSQL = "DELETE FROM snapshots WHERE origin = (SELECT id FROM origins WHERE host = ? AND site = ?)"
 
 // Delete removes the snapshot of o. Its versions and changes stay until Prune.
 func (s *State) Delete(ctx context.Context, o origin.Origin) error {
-	_, err := s.exec(ctx, deleteSQL, o.String())
+	_, err := s.exec(ctx, deleteSQL, o.Host(), siteOf(o))
 	return s.fail("deleting the robots.txt of "+o.String(), err)
 }
 

@@ -63,7 +63,7 @@ type State struct {
 	used   func(origin.Origin) bool
 	grown  int64 // bytes since makeRoom counted the pages; guarded by the transaction on write
 
-	load, hasBody, addBody, replace, prolong, addVersion, dropVersions, addChange *sql.Stmt
+	load, findOriginID, addOrigin, findBodyID, addBody, replace, prolong, addVersion, dropVersions, addChange *sql.Stmt
 }
 
 var _ robots.BatchStore = (*State)(nil)
@@ -178,7 +178,9 @@ func (s *State) prepare() (err error) {
 		text string
 	}{
 		{&s.load, s.read, loadSQL},
-		{&s.hasBody, s.write, hasBodySQL},
+		{&s.findOriginID, s.write, findOriginSQL},
+		{&s.addOrigin, s.write, addOriginSQL},
+		{&s.findBodyID, s.write, findBodySQL},
 		{&s.addBody, s.write, addBodySQL},
 		{&s.replace, s.write, replaceSQL},
 		{&s.prolong, s.write, prolongSQL},

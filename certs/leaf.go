@@ -19,8 +19,8 @@ const (
 	maxCommonName = 64 // RFC 5280 appendix A.1, ub-common-name
 )
 
-// Leaf returns a certificate for host, with its key and chain. Certificates are kept, up to 64 MiB of them, and shared: the
-// caller must not modify them. Of concurrent calls for one host one signs; calls for different hosts sign concurrently.
+// Leaf returns a certificate for host, with its key and chain. Certificates are kept, up to 64 MiB of them, and shared:
+// the caller must not modify them. Of concurrent calls for one host one signs; calls for different hosts sign concurrently.
 //
 // Host is a canonical name (lower-case ASCII labels, no trailing dot) or IP address. Leaf refuses anything else. In
 // particular it refuses a wildcard, whose certificate would be valid for hosts that the client did not ask for.

@@ -24,8 +24,8 @@
 // reserves the place for the client.
 //
 // The first request for a key makes its lane. The Limiter drops a lane if it is idle for longer than its longest Delay,
-// with no requests in flight. A lane has no goroutine, and a timer only while requests wait. The Limiter has one timer as
-// long as there are lanes.
+// with no requests in flight. A lane has no goroutine, and a timer only while requests wait. The Limiter has one timer
+// as long as there are lanes.
 //
 // After a response with status 429 or 503, a host gets no requests for a while: for the time that it asks for, or for a
 // minute to an hour. Stop and SetFloor let an operator stop or slow down a key, with effect on requests that wait

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
 
 	"github.com/robotsproxy/robotsproxy/config"
@@ -171,6 +172,7 @@ func startPrivate(
 		return nil, fmt.Errorf("making a folder for the child: %w", err)
 	}
 	log := newLogThrough(line, std.err, cfg.Log)
+	limitMemory(memlimit.FromCgroup, log)
 	if p.components, err = newComponents(cfg, log, observer{ended: sum.observe, tag: sum.tag}); err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
 
 	"github.com/robotsproxy/robotsproxy/admin"
@@ -175,6 +176,7 @@ func newService(cfg *config.Config, stderr io.Writer, early *heldWriter, sockets
 		s.terminal = stderr
 	}
 	s.hangup, s.reopen = make(chan os.Signal, 1), make(chan os.Signal, 1)
+	limitMemory(memlimit.FromCgroup, log)
 	metrics := admin.NewMetrics()
 	metrics.SetClients(clientNames(cfg))
 	s.requests = newRequestLog(stderr, cfg.Log, log, func(host string) requestlog.Pause { return s.components.pause(cfg, host) })

@@ -73,6 +73,7 @@ var owners = map[string][]string{
 	"charm.land/bubbletea":                {"internal/top"},
 	"charm.land/lipgloss":                 {"internal/top"},
 	"code.dny.dev/ssrf":                   {"egress"},
+	"github.com/KimMachineGun":            {"cmd/robotsproxy"},
 	"github.com/coreos/go-systemd":        {"internal/systemd"},
 	"github.com/dgraph-io/ristretto":      {"robots"},
 	"github.com/elazarl/goproxy":          {"proxy"},

@@ -85,9 +85,12 @@ func run() (err error) {
 	}
 	if b.program == "" {
 		b.program = filepath.Join(b.dir, "robotsproxy")
-		if err := build(*source, b.dir, b.program); err != nil {
-			return err
-		}
+		err = build(*source, b.dir, b.program)
+	} else {
+		b.program, err = filepath.Abs(b.program)
+	}
+	if err != nil {
+		return err
 	}
 	err = b.all(wanted)
 	b.report(os.Stdout)

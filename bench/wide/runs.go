@@ -57,7 +57,7 @@ func (b *bench) dead() error {
 // second compares the first visits of a second crawler, which has another address, alone and beside the run dead.
 func (b *bench) second() error {
 	const visits, connections = 200, 4
-	p := b.plan(plan{name: "second", connections: 500, pages: 1, web: deadWeb})
+	p := b.plan(plan{name: "second", connections: 500, ramp: patience, pages: 1, web: deadWeb})
 	p.web.spare = 2 * visits
 	s, err := b.open(p, robotsproxySide)
 	if err != nil {
@@ -68,7 +68,7 @@ func (b *bench) second() error {
 	alone := s.crawl(hosts, hosts+visits, connections, "127.0.0.2").millis(0.5)
 	first := make(chan *visited)
 	go func() { first <- s.crawl(0, hosts, p.connections, "127.0.0.1") }()
-	time.Sleep(3 * time.Second) // until the first crawler has met many dead hosts
+	time.Sleep(p.ramp) // then all clients of the first crawler have begun
 	beside := s.crawl(hosts+visits, hosts+2*visits, connections, "127.0.0.2").millis(0.5)
 	if _, err := b.measured(s, <-first); err != nil {
 		return err

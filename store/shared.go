@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -22,10 +21,10 @@ type SharedFiles struct {
 	retry   atomic.Int64 // Unix nanoseconds before which PostgreSQL is not asked
 }
 
-// SharedOptions configure SharedFiles.
+// SharedOptions configure SharedFiles and ExchangedFiles.
 type SharedOptions struct {
 	ClaimTime time.Duration // after which the claim of a dead instance ends; if zero, 5 s
-	Failed    func(error)   // is called after each failure of PostgreSQL. Required
+	Failed    func(error)   // is called after each failure of PostgreSQL or the Exchange. Required
 }
 
 var _ robots.SharedStore = (*SharedFiles)(nil)
@@ -37,10 +36,14 @@ const (
 
 // Share returns the files in p, with local for the time in which p does not answer.
 func (p *Postgres) Share(local *State, o SharedOptions) *SharedFiles {
+	return &SharedFiles{db: p, local: local, options: o.withDefaults()}
+}
+
+func (o SharedOptions) withDefaults() SharedOptions {
 	if o.ClaimTime == 0 {
 		o.ClaimTime = 5 * time.Second
 	}
-	return &SharedFiles{db: p, local: local, options: o}
+	return o
 }
 
 // errSkipped says that PostgreSQL was not asked since it has just failed.
@@ -214,29 +217,11 @@ WHERE snapshot_claims.until < clock_timestamp() OR snapshot_claims.holder = excl
 
 // Claim implements robots.SharedStore. The claim is renewed until release is called.
 func (s *SharedFiles) Claim(ctx context.Context, o origin.Origin) (release func(), claimed bool) {
-	holder := rand.Text()
-	claimed, err := s.claim(ctx, o, holder)
-	if err != nil {
-		return func() {}, true
-	}
-	if !claimed {
-		return nil, false
-	}
-	renewing, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		s.renew(renewing, o, holder)
-	}()
-	return func() {
-		cancel()
-		<-ended
-		_ = s.ask(context.WithoutCancel(ctx), "ending a claim", func(ctx context.Context) error {
-			_, err := s.db.db.ExecContext(ctx, "DELETE FROM snapshot_claims WHERE origin = $1 AND holder = $2", o.String(), holder)
-			return err
-		})
-	}, true
+	return claimFile(ctx, s, o, s.options.ClaimTime)
 }
+
+// AwaitClaim implements robots.SharedStore.
+func (s *SharedFiles) AwaitClaim(ctx context.Context, o origin.Origin) { awaitClaim(ctx, s, o) }
 
 func (s *SharedFiles) claim(ctx context.Context, o origin.Origin, holder string) (claimed bool, err error) {
 	err = s.ask(ctx, "claiming the robots.txt of "+o.String(), func(ctx context.Context) error {
@@ -251,29 +236,18 @@ func (s *SharedFiles) claim(ctx context.Context, o origin.Origin, holder string)
 	return claimed, err
 }
 
-// renew prolongs a claim until ctx ends.
-func (s *SharedFiles) renew(ctx context.Context, o origin.Origin, holder string) {
-	for {
-		sleep(ctx, s.options.ClaimTime/3)
-		if ctx.Err() != nil {
-			return
-		}
-		_, _ = s.claim(ctx, o, holder)
-	}
-}
-
 const claimedSQL = "SELECT EXISTS (SELECT 1 FROM snapshot_claims WHERE origin = $1 AND until >= clock_timestamp())"
 
-// AwaitClaim implements robots.SharedStore. It asks PostgreSQL up to 50 times a second, and less often after a while.
-func (s *SharedFiles) AwaitClaim(ctx context.Context, o origin.Origin) {
-	for wait := 20 * time.Millisecond; ctx.Err() == nil; wait = min(2*wait, 320*time.Millisecond) {
-		sleep(ctx, wait)
-		claimed := false
-		err := s.ask(ctx, "waiting for the robots.txt of "+o.String(), func(ctx context.Context) error {
-			return s.db.db.QueryRowContext(ctx, claimedSQL, o.String()).Scan(&claimed)
-		})
-		if err != nil || !claimed {
-			return
-		}
-	}
+func (s *SharedFiles) isClaimed(ctx context.Context, o origin.Origin) (claimed bool, err error) {
+	err = s.ask(ctx, "waiting for the robots.txt of "+o.String(), func(ctx context.Context) error {
+		return s.db.db.QueryRowContext(ctx, claimedSQL, o.String()).Scan(&claimed)
+	})
+	return claimed, err
+}
+
+func (s *SharedFiles) unclaim(ctx context.Context, o origin.Origin, holder string) {
+	_ = s.ask(ctx, "ending a claim", func(ctx context.Context) error {
+		_, err := s.db.db.ExecContext(ctx, "DELETE FROM snapshot_claims WHERE origin = $1 AND holder = $2", o.String(), holder)
+		return err
+	})
 }

@@ -37,6 +37,8 @@ type components struct {
 	redis     *redislease.Client // nil without Redis
 	state     *store.State
 	postgres  *sharedDatabase // nil unless audit.store is postgres
+	shared    sharedFiles     // nil unless instances share them
+	watch     filesWatch
 	files     *files
 	limiter   *ratelimit.Limiter
 	records   *audit.Recorder
@@ -98,9 +100,7 @@ func newComponents(cfg *config.Config, log *slog.Logger, observe observer) (_ *c
 	if c.files, err = newFiles(cfg, transport, c.keptFiles(), c.paused(cfg), log, c.fetchOptions(cfg)); err != nil {
 		return nil, err
 	}
-	if c.postgres != nil {
-		c.postgres.watch(c.files.Cache)
-	}
+	c.watch.begin(c.shared, c.files.Cache)
 	if c.certificates, err = newCertificates(cfg); err != nil {
 		return nil, err
 	}
@@ -136,6 +136,7 @@ func (c *components) openStores(cfg *config.Config, log *slog.Logger) (err error
 	if c.postgres, err = newPostgres(cfg, c.state, log); err != nil {
 		return err
 	}
+	c.shareFiles(cfg, log)
 	if c.ids.Instance, err = c.instanceNumber(cfg, log); err != nil {
 		return err
 	}
@@ -208,9 +209,7 @@ func (c *components) close() error {
 	if c.server != nil {
 		err = c.server.Close()
 	}
-	if c.postgres != nil {
-		c.postgres.unwatch()
-	}
+	c.watch.stop()
 	if c.files != nil {
 		c.files.Close()
 	}

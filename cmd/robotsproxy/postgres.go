@@ -7,13 +7,10 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/robotsproxy/robotsproxy/admin"
 	"github.com/robotsproxy/robotsproxy/config"
-	"github.com/robotsproxy/robotsproxy/robots"
 	"github.com/robotsproxy/robotsproxy/store"
 )
 
@@ -22,9 +19,6 @@ type sharedDatabase struct {
 	*store.Postgres
 	files  *store.SharedFiles
 	number *store.Number // nil if another source gives it
-
-	end     context.CancelFunc // ends watching
-	watched sync.WaitGroup
 }
 
 // newPostgres opens the configured PostgreSQL. It returns nil if none is configured.
@@ -40,10 +34,7 @@ func newPostgres(cfg *config.Config, state *store.State, log *slog.Logger) (*sha
 	if err != nil {
 		return nil, usage(fmt.Errorf("audit.dsn_file: %w", err))
 	}
-	return &sharedDatabase{Postgres: p, files: p.Share(state, store.SharedOptions{
-		ClaimTime: min(5*time.Second, cfg.Robots.Timeout),
-		Failed:    minutely(log, "PostgreSQL cannot be used: this instance fetches robots.txt files for itself"),
-	})}, nil
+	return &sharedDatabase{Postgres: p, files: p.Share(state, sharedOptions(cfg, log, "PostgreSQL"))}, nil
 }
 
 // readDSN returns the content of audit.dsn_file.
@@ -63,37 +54,6 @@ func minutely(log *slog.Logger, text string) func(error) {
 		if now-then >= 60 && last.CompareAndSwap(then, now) {
 			log.Warn(text, "err", err)
 		}
-	}
-}
-
-// keptFiles returns the store of the robots.txt files.
-func (c *components) keptFiles() robots.Store {
-	if c.postgres != nil {
-		return c.postgres.files
-	}
-	return c.state
-}
-
-// pastFiles returns the store of the earlier robots.txt files.
-func (c *components) pastFiles() admin.History {
-	if c.postgres != nil {
-		return c.postgres.files
-	}
-	return c.state
-}
-
-// watch makes cache read a file again that another instance has fetched or purged.
-func (d *sharedDatabase) watch(cache *robots.Cache) {
-	ctx, cancel := context.WithCancel(context.Background())
-	d.end = cancel
-	d.watched.Go(func() { d.files.Watch(ctx, cache.Forget, cache.ForgetAll) })
-}
-
-// unwatch returns after the last call of the cache.
-func (d *sharedDatabase) unwatch() {
-	if d.end != nil {
-		d.end()
-		d.watched.Wait()
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/internal/pgtest"
+	"github.com/robotsproxy/robotsproxy/internal/redistest"
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
@@ -79,8 +80,12 @@ func (f *fleet) command(i int, args ...string) string {
 // robots.txt at one of them.
 func TestInstancesFetchOnce(t *testing.T) {
 	long(t)
-	dsn := pgtest.Database(t)
-	f := newFleet(t, 4, postgresConfig(t, dsn))
+	t.Run("postgres", func(t *testing.T) { testFetchOnce(t, postgresConfig(t, pgtest.Database(t))) })
+	t.Run("redis", func(t *testing.T) { testFetchOnce(t, redisConfig(redistest.Start(t), "spread")) })
+}
+
+func testFetchOnce(t *testing.T, config string) {
+	f := newFleet(t, 4, config)
 	slowly := func(body string) {
 		f.site.SetPage("b.example", "/robots.txt", func(w http.ResponseWriter, _ *http.Request) {
 			time.Sleep(300 * time.Millisecond)

@@ -185,9 +185,9 @@ func checkFile(t *testing.T, root, path string) {
 }
 
 // testMayImport reports whether every test may import a package: the fake site, a Redis and a DNS server, a browser, the types of a
-// Cache's Fetch, and the stores of records.
+// Cache's Fetch, the stores of records, and the client of a Redis server.
 func testMayImport(pkg string) bool {
-	return pkg == "robots/fetch" || pkg == "store" || pkg == "internal/robotstest" || pkg == "internal/redistest" || pkg == "internal/pgtest" || pkg == "internal/dnstest" || pkg == "internal/browsertest" || pkg == "internal/http1test"
+	return pkg == "robots/fetch" || pkg == "store" || pkg == "ratelimit/redislease" || pkg == "internal/robotstest" || pkg == "internal/redistest" || pkg == "internal/pgtest" || pkg == "internal/dnstest" || pkg == "internal/browsertest" || pkg == "internal/http1test"
 }
 
 func checkOutside(t *testing.T, file, pkg, name string) {

@@ -1,0 +1,241 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/robotsproxy/robotsproxy/internal/redistest"
+	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/ratelimit/redislease"
+	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/store"
+)
+
+// failures collects the errors that an ExchangedFiles reports.
+type failures struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (f *failures) add(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.all = append(f.all, err.Error())
+}
+
+func (f *failures) String() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return strings.Join(f.all, "\n")
+}
+
+// exchanged returns the files of one instance with a state.db of its own.
+func exchanged(tb testing.TB, url string) (*store.ExchangedFiles, *failures) {
+	tb.Helper()
+	c, err := redislease.New(redislease.Options{URL: url})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { c.Close() })
+	f := new(failures)
+	return store.ShareOver(c.Values(), fresh(tb), store.SharedOptions{ClaimTime: 500 * time.Millisecond, Failed: f.add}), f
+}
+
+// today returns a snapshot that is fresh now, with bytes of every kind.
+func today(o origin.Origin, body string) *robots.Snapshot {
+	now := time.Now().Truncate(time.Microsecond).UTC()
+	s := found(o, body, now)
+	s.Expires = now.Add(time.Hour)
+	s.ContentType, s.ETag, s.LastModified = "text/plain\xff", "\"\xfe\"", "then\x01"
+	s.Redirects, s.Fields = []string{"https://a.example/\xff?\x00"}, "Cache-Control: max-age=60\xff\r\n"
+	return s
+}
+
+// TestExchangedFiles saves at one instance and reads at another, with Redis and without.
+func TestExchangedFiles(t *testing.T) {
+	ctx := context.Background()
+	server := redistest.Start(t)
+	one, faults := exchanged(t, server.URL())
+	two, _ := exchanged(t, server.URL())
+	o := mustOrigin(t, "https://a.example")
+	if _, err := two.Load(ctx, o); !errors.Is(err, robots.ErrNoSnapshot) {
+		t.Fatalf("Load of an empty exchange: %v", err)
+	}
+	first := today(o, file)
+	if err := one.SaveAll(ctx, []robots.StoreEntry{{Snapshot: first}}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := two.Load(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := differ(got, first); d != "" {
+		t.Errorf("another instance loads a snapshot that differs: %s", d)
+	}
+	later := today(o, "User-agent: *\nDisallow: /later\n")
+	later.Fetched = first.Fetched.Add(time.Second)
+	if err := errors.Join(two.Save(ctx, later, nil), one.Save(ctx, first, nil)); err != nil { // the last one is late
+		t.Fatal(err)
+	}
+	if got, err = one.Load(ctx, o); err != nil || got.SHA256 != later.SHA256 {
+		t.Errorf("Load = %v, %v, want what another instance fetched later", got, err)
+	}
+	if faults.String() != "" {
+		t.Errorf("failures: %s", faults)
+	}
+	server.Kill()
+	if got, err = one.Load(ctx, o); err != nil || got.SHA256 != later.SHA256 {
+		t.Errorf("Load without Redis = %v, %v, want what was loaded last", got, err)
+	}
+	if err := one.Save(ctx, later, nil); err != nil || !strings.Contains(faults.String(), "redislease") {
+		t.Errorf("Save without Redis: %v; failures: %q", err, faults)
+	}
+	if _, claimed := one.Claim(ctx, o); !claimed {
+		t.Error("without Redis a fetch cannot be claimed")
+	}
+}
+
+// TestExchangedClaims has many callers claim one fetch, whose holder then dies.
+func TestExchangedClaims(t *testing.T) {
+	ctx := context.Background()
+	server := redistest.Start(t)
+	one, _ := exchanged(t, server.URL())
+	two, _ := exchanged(t, server.URL())
+	o := mustOrigin(t, "https://a.example")
+	dying, die := context.WithCancel(ctx)
+	release, claimed := one.Claim(dying, o)
+	if !claimed {
+		t.Fatal("the first claim was refused")
+	}
+	time.Sleep(time.Second) // it is renewed
+	if _, claimed := two.Claim(ctx, o); claimed {
+		t.Error("a fetch was claimed twice")
+	}
+	waited := make(chan struct{})
+	go func() {
+		defer close(waited)
+		two.AwaitClaim(ctx, o)
+	}()
+	release()
+	select {
+	case <-waited:
+	case <-time.After(10 * time.Second):
+		t.Fatal("AwaitClaim goes on after the release")
+	}
+	die()
+	if release, claimed := two.Claim(ctx, o); !claimed {
+		t.Error("a fetch cannot be claimed after the release")
+	} else {
+		release()
+	}
+	key := "robotsproxy:{lanes}:claim:" + o.String()
+	server.Do("SET " + key + " gone PX 500")
+	two.AwaitClaim(ctx, o)
+	if got := server.Do("EXISTS " + key); got != ":0" {
+		t.Errorf("AwaitClaim has returned before the claim of a dead instance ended: %s", got)
+	}
+}
+
+// TestExchangedNotices passes changes of one instance on to another.
+func TestExchangedNotices(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	server := redistest.Start(t)
+	one, _ := exchanged(t, server.URL())
+	two, _ := exchanged(t, server.URL())
+	o := mustOrigin(t, "https://a.example")
+	changed, lost := make(chan time.Time, 10), make(chan struct{}, 10)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		two.Watch(ctx, func(got origin.Origin, before time.Time) {
+			if got == o {
+				changed <- before
+			}
+		}, func() { lost <- struct{}{} })
+	})
+	defer watching.Wait()
+	defer cancel()
+	next := func() time.Time {
+		select {
+		case at := <-changed:
+			return at
+		case <-time.After(10 * time.Second):
+			t.Fatal("no notice")
+		}
+		return time.Time{}
+	}
+	snap := today(o, file)
+	for len(changed) == 0 { // until the subscription is made
+		snap.Fetched = snap.Fetched.Add(time.Second)
+		if err := one.Save(ctx, snap, nil); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	for at := next(); !at.Equal(snap.Fetched); at = next() {
+	}
+	if _, err := two.Load(ctx, o); err != nil {
+		t.Fatal(err)
+	}
+	if err := one.Delete(ctx, o); err != nil {
+		t.Fatal(err)
+	}
+	next()
+	if _, err := two.Load(ctx, o); !errors.Is(err, robots.ErrNoSnapshot) {
+		t.Errorf("Load after another instance has deleted the snapshot: %v", err)
+	}
+	server.Do("CLIENT KILL TYPE pubsub")
+	select {
+	case <-lost:
+	case <-time.After(20 * time.Second):
+		t.Error("a subscription that broke is not reported")
+	}
+}
+
+// TestExchangedDamage puts values into Redis that no instance has stored: none of them counts.
+func TestExchangedDamage(t *testing.T) {
+	ctx := context.Background()
+	server := redistest.Start(t)
+	one, _ := exchanged(t, server.URL())
+	for i, damage := range []string{
+		"HSET %s data garbage", "HSET %s data \x01garbage", "HSET %s data {}", "HSET %s version 9e99", "SET %s x", "DEL %s",
+		`HSET %s data "\x00{\"Version\":2}"`, `HSET %s data "\x00{\"Version\":1,\"Availability\":2}"`,
+		`HSET %s data "\x00{\"Version\":1,\"Origin\":\"https://other.example\"}"`,
+	} {
+		o := mustOrigin(t, fmt.Sprintf("https://h%d.example", i))
+		snap := today(o, file)
+		if err := one.Save(ctx, snap, nil); err != nil {
+			t.Fatal(err)
+		}
+		server.Do(fmt.Sprintf(damage, "robotsproxy:{lanes}:value:"+o.String()))
+		two, _ := exchanged(t, server.URL())
+		got, err := two.Load(ctx, o)
+		if err == nil && got.SHA256 != snap.SHA256 || err != nil && !errors.Is(err, robots.ErrNoSnapshot) {
+			t.Errorf("%s: Load = %+v, %v", damage, got, err)
+		}
+		if got, err = one.Load(ctx, o); err != nil || got.SHA256 != snap.SHA256 {
+			t.Errorf("%s: Load of the instance that has fetched it: %v, %v", damage, got, err)
+		}
+	}
+}
+
+// TestExchangeWithoutRoom has Redis refuse to store more: the files count at the instance that fetched them.
+func TestExchangeWithoutRoom(t *testing.T) {
+	ctx := context.Background()
+	server := redistest.Start(t)
+	one, faults := exchanged(t, server.URL())
+	server.Do("CONFIG SET maxmemory 1")
+	o := mustOrigin(t, "https://a.example")
+	snap := today(o, file)
+	if err := one.Save(ctx, snap, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := one.Load(ctx, o); err != nil || got.SHA256 != snap.SHA256 || !strings.Contains(faults.String(), "OOM") {
+		t.Errorf("Load = %v, %v; failures: %q", got, err, faults)
+	}
+}

@@ -12,8 +12,9 @@ import (
 
 const (
 	// freshFor is the time after a question about a lane without a Delay during which further requests start by its
-	// answer. It bounds how late an instance learns of a pause or an override if a message is lost.
-	freshFor = time.Second
+	// answer. It bounds how late an instance learns of a pause or an override if a message is lost. It is shorter than
+	// renewEvery, so that a short request needs no renewal.
+	freshFor = 1500 * time.Millisecond
 
 	// reusableFor is the time since its last renewal for which a lease that is not in use may be used again.
 	reusableFor = leaseLasts / 2

@@ -91,6 +91,9 @@ return redis.call('DEL', KEYS[1])`)
 // Claim claims name for holder, or prolongs its claim. It reports false if another holder has the claim.
 func (v *Values) Claim(ctx context.Context, name, holder string, lasts time.Duration) (claimed bool, err error) {
 	err = v.do(ctx, "claiming", name, func(ctx context.Context) error {
+		if claimed, err = v.client.redis.SetNX(ctx, v.claimKey(name), holder, lasts).Result(); err != nil || claimed {
+			return err
+		}
 		claimed, err = claimScript.Run(ctx, v.client.redis, []string{v.claimKey(name)}, holder, lasts.Milliseconds()).Bool()
 		return err
 	})

@@ -1,5 +1,7 @@
 -- Origins and texts have numbers, which the other tables refer to. A hash is 32 octets, and an empty list of redirects is ''.
 
+PRAGMA cache_size = -65536; -- KiB, for the conversion
+
 DROP VIEW body_uses;
 
 DROP TRIGGER snapshot_gone;
@@ -137,7 +139,8 @@ INSERT INTO snapshots (origin, availability, status, redirects, fetched, lasts, 
 SELECT n.id, availability, status, iif(redirects = '[]', '', redirects), fetched, expires - fetched, b.id, truncated,
 	nullif(content_type, 'text/plain; charset=utf-8'), etag, last_modified, header, marks, cause, err, stale, since, failures, client,
 	saved - fetched
-FROM old_snapshots s JOIN names n ON n.name = s.origin LEFT JOIN bodies b ON b.sha256 = coalesce(unhex(s.sha256), CAST(s.sha256 AS BLOB));
+FROM names n CROSS JOIN old_snapshots s ON s.origin = n.name LEFT JOIN bodies b ON b.sha256 = coalesce(unhex(s.sha256), CAST(s.sha256 AS BLOB))
+ORDER BY n.id;
 
 INSERT INTO versions (origin, id, body, status, redirects, first_seen, last_seen)
 SELECT n.id, row_number() OVER (PARTITION BY n.id ORDER BY v.id), b.id, status, iif(redirects = '[]', '', redirects), first_seen, last_seen
@@ -328,3 +331,5 @@ BEGIN
 		AND NOT EXISTS (SELECT 1 FROM versions WHERE origin = OLD.origin AND +body = OLD.body)
 		AND EXISTS (SELECT 1 FROM body_uses WHERE body = OLD.body);
 END;
+
+PRAGMA cache_size = -2000; -- the default

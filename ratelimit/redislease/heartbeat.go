@@ -234,7 +234,7 @@ func (c *Client) hear(message string) {
 		c.wanted(key)
 		return
 	}
-	c.places.doubt(message)
+	c.places.doubt(message, time.Now())
 	if f := c.wake.Load(); f != nil && message != "" {
 		(*f)(message)
 	}

@@ -94,6 +94,9 @@ func (c *Client) overShare(r ratelimit.LeaseRequest) time.Duration {
 // clock, and knows it from the answer; askTwice then asks once more.
 func (c *Client) askTwice(r ratelimit.LeaseRequest) (ratelimit.LeaseResult, error) {
 	asked := time.Now()
+	if r.Delay == 0 {
+		c.places.ask(r.Key, asked)
+	}
 	v, l, err := c.ask(r)
 	if err == nil && v.duration(1) < 0 {
 		asked = time.Now()
@@ -124,10 +127,8 @@ func (c *Client) askTwice(r ratelimit.LeaseRequest) (ratelimit.LeaseResult, erro
 	default:
 		result.Lease = l
 	}
-	if r.Delay == 0 {
-		c.places.answered(r.Key, result, extraTokens(v), asked, time.Now())
-	}
-	if result.Lease == nil {
+	wanted := r.Delay == 0 && c.places.answered(r.Key, result, extraTokens(v), asked, time.Now())
+	if result.Lease == nil || wanted {
 		c.giveBack(r.Key) // this instance stands in the line now, and another request may have ended since
 	}
 	return result, nil

@@ -18,6 +18,10 @@ const (
 
 	// reusableFor is the time since its last renewal for which a lease that is not in use may be used again.
 	reusableFor = leaseLasts / 2
+
+	// maxKept is the most leases of one lane that are kept. A question has all of them as arguments, and Lua takes less
+	// than 8,000.
+	maxKept = 128
 )
 
 // places keep the leases of lanes without a Delay after their requests have ended, so that most requests to such a host
@@ -33,9 +37,11 @@ type places struct {
 
 // lanePlaces are the places of one lane.
 type lanePlaces struct {
-	free   []place
-	fresh  time.Time // until when requests may start without a question
-	shared time.Time // until when leases go back to Redis at once, since someone waits
+	free    []place
+	asked   time.Time // when the last question was sent
+	doubted time.Time // when a message last came that the answer to an earlier question may not know of
+	fresh   time.Time // until when requests may start without a question
+	shared  time.Time // until when leases go back to Redis at once, since someone waits
 }
 
 // place is a lease that is not in use.
@@ -70,30 +76,43 @@ func (p *places) keep(key string, kept place, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	lane := p.byKey[key]
-	if p.closed || lane == nil || now.Before(lane.shared) {
+	if p.closed || lane == nil || now.Before(lane.shared) || len(lane.free) >= maxKept {
 		return false
 	}
 	lane.free = append(lane.free, kept)
 	return true
 }
 
+// ask notes that a question about a lane without a Delay is sent. The messages that come before its answer count.
+func (p *places) ask(key string, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.laneLocked(key, now).asked = now
+}
+
 // answered notes the answer to a question about a lane without a Delay, which was sent at asked. Extra are the tokens
-// that it granted beyond the first.
-func (p *places) answered(key string, r ratelimit.LeaseResult, extra []string, asked, now time.Time) {
+// that it granted beyond the first. It reports whether another instance has wanted the leases since.
+func (p *places) answered(key string, r ratelimit.LeaseResult, extra []string, asked, now time.Time) (wanted bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	lane := p.laneLocked(key, now)
 	for _, token := range extra {
 		lane.free = append(lane.free, place{token, now})
 	}
+	wanted = lane.shared.After(asked.Add(leaseLasts))
 	switch {
+	case wanted:
+		lane.fresh = time.Time{}
 	case r.Lease == nil || len(r.Rivals) > 0:
 		lane.fresh, lane.shared = time.Time{}, now.Add(leaseLasts)
 	case r.Paused > 0 || r.Override != (ratelimit.Override{}):
 		lane.fresh, lane.shared = time.Time{}, time.Time{}
+	case lane.doubted.After(asked): // Redis may have sent the answer before the message
+		lane.fresh, lane.shared = time.Time{}, time.Time{}
 	default:
 		lane.fresh, lane.shared = asked.Add(freshFor), time.Time{}
 	}
+	return wanted
 }
 
 // laneLocked returns the places of key. It removes the lanes whose leases have expired whenever their number has
@@ -112,7 +131,7 @@ func (p *places) laneLocked(key string, now time.Time) *lanePlaces {
 }
 
 func (l *lanePlaces) isOver(now time.Time) bool {
-	return now.After(l.fresh) && now.After(l.shared) &&
+	return now.After(l.asked.Add(leaseLasts)) && now.After(l.fresh) && now.After(l.shared) &&
 		!slices.ContainsFunc(l.free, func(kept place) bool { return now.Sub(kept.renewed) < leaseLasts })
 }
 
@@ -141,11 +160,11 @@ func (p *places) share(key string, now time.Time) {
 }
 
 // doubt makes the next request to key ask Redis.
-func (p *places) doubt(key string) {
+func (p *places) doubt(key string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if lane := p.byKey[key]; lane != nil {
-		lane.fresh = time.Time{}
+		lane.doubted, lane.fresh = now, time.Time{}
 	}
 }
 

@@ -30,9 +30,10 @@ var runs = []struct {
 // deadWeb is a web of which three hosts in ten are dead.
 var deadWeb = webOptions{hosts: 5000, dead: third, latency: 20 * time.Millisecond, robotsSize: 500, shared: 0.5}
 
+// latency has clients that do not begin together, so that their requests arrive evenly.
 func (b *bench) latency() error {
 	m, err := b.three(b.plan(plan{
-		name: "latency", connections: 500, pages: 1,
+		name: "latency", connections: 500, ramp: 600 * time.Millisecond, pages: 1,
 		web: webOptions{hosts: 6000, latency: 300 * time.Millisecond, robotsSize: 500, shared: 0.5},
 	}))
 	if err != nil {

@@ -188,11 +188,16 @@ func (s *shards) up(id int) {
 	})
 }
 
-// client returns a client of the balancer with a loopback address of its own, and one connection for each proxy or tunnel.
+// dialerOf returns a dialer from the address of a client.
+func dialerOf(client int) *net.Dialer {
+	return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 9, byte(client+1))}}
+}
+
+// client returns a client of the balancer with an address of its own, and one connection for each proxy or tunnel.
 func (s *shards) client(i int) *http.Client {
 	transport := &http.Transport{
 		Proxy:             http.ProxyURL(&url.URL{Scheme: "http", Host: s.proxy}),
-		DialContext:       (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 9, byte(i+1))}}).DialContext,
+		DialContext:       dialerOf(i).DialContext,
 		TLSClientConfig:   &tls.Config{RootCAs: s.roots},
 		ForceAttemptHTTP2: true, MaxConnsPerHost: 1,
 	}
@@ -214,6 +219,21 @@ func (s *shards) ask(client *http.Client, scheme, host, query string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answered = append(s.answered, a)
+}
+
+// askWithoutHost requests a URL with capital letters by HTTP/1.0, where Host may be missing.
+func (s *shards) askWithoutHost(client int, host string) {
+	s.t.Helper()
+	c, err := dialerOf(client).Dial("tcp", s.proxy)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Fprintf(c, "GET http://%s:%d/delay/1ms?c%d-old HTTP/1.0\r\n\r\n", strings.ToUpper(host), s.site.Port(), client)
+	reply, err := io.ReadAll(c)
+	if err != nil || !bytes.HasPrefix(reply, []byte("HTTP/1.0 200 ")) {
+		s.t.Errorf("%s without Host: %q, %v", host, reply, err)
+	}
 }
 
 // crawl begins to request from each host, by HTTP and HTTPS, until halt.
@@ -293,7 +313,12 @@ func TestShardOfAHost(t *testing.T) {
 		client := s.client(i) // its connection carries the plain requests for all hosts
 		for _, host := range s.hosts {
 			s.ask(client, "http", host, fmt.Sprintf("c%d-plain", i))
+		}
+		for _, host := range s.hosts {
 			s.ask(client, "https", host, fmt.Sprintf("c%d-tls", i))
+		}
+		for _, host := range s.hosts {
+			s.askWithoutHost(i, host)
 		}
 	}
 	for _, a := range s.answered {
@@ -304,7 +329,7 @@ func TestShardOfAHost(t *testing.T) {
 	var n int
 	settle(t, "recorded", func() bool {
 		n = len(s.records(0)) + len(s.records(1)) + len(s.records(2))
-		return n >= len(s.answered)
+		return n >= len(s.answered)+2*len(s.hosts)
 	})
 	used := make(map[int]bool)
 	for host, homes := range s.homes(time.Time{}) {
@@ -330,7 +355,8 @@ func TestShardOfAHost(t *testing.T) {
 
 // A request ends at the instance and at the origin when its client goes away.
 func TestShardWithoutTheClient(t *testing.T) {
-	s := newShards(t, 1, 3, clientRobots)
+	long(t)
+	s := newShards(t, 2, 3, clientRobots)
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s:%d/delay/1h", s.hosts[0], s.site.Port()), nil)
@@ -345,8 +371,14 @@ func TestShardWithoutTheClient(t *testing.T) {
 	})
 	settle(t, "sent", func() bool { return asked(s.site, s.hosts[0], "/delay/1h") == 1 })
 	leave()
-	// The first request was that for robots.txt.
-	settle(t, "ended", func() bool { return !s.site.Requests()[1].End.IsZero() })
+	resp, err := s.client(1).Get(fmt.Sprintf("http://%s:%d/delay/3s", s.hosts[1], s.site.Port()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if page := s.site.Requests()[1]; page.End.IsZero() { // the first request was for robots.txt
+		t.Errorf("%s continues without its client", page)
+	}
 	s.workers.Wait()
 }
 
@@ -463,11 +495,15 @@ func TestShardFigures(t *testing.T) {
 	for range 2 { // the first round fetches the robots.txt files
 		for _, scheme := range []string{"http", "https"} {
 			s.proxy = s.instances[0].proxy
-			s.measure("to one instance by "+scheme, scheme)
+			s.measure("to one instance", scheme, 16)
 			s.proxy = balancer
-			s.measure("through HAProxy to three instances by "+scheme, scheme)
+			s.measure("through HAProxy to three instances", scheme, 16)
 		}
 	}
+	s.proxy = s.instances[0].proxy
+	s.measure("to one instance", "http", 1)
+	s.proxy = balancer
+	s.measure("through HAProxy to three instances", "http", 1)
 	var shares []int
 	for i := range s.instances {
 		shares = append(shares, len(s.records(i)))
@@ -475,15 +511,15 @@ func TestShardFigures(t *testing.T) {
 	t.Logf("requests recorded by the instances: %v, of which the first got half directly", shares)
 }
 
-// measure requests each host ten times with 16 clients, and logs how long it took.
-func (s *shards) measure(what, scheme string) {
+// measure requests each host ten times, and logs how long it took.
+func (s *shards) measure(what, scheme string, clients int) {
 	s.answered = nil
 	began := time.Now()
-	for i := range 16 {
+	for i := range clients {
 		client := s.client(i)
 		s.workers.Go(func() {
 			defer client.CloseIdleConnections()
-			for n := i; n < 10*len(s.hosts); n += 16 {
+			for n := i; n < 10*len(s.hosts); n += clients {
 				s.ask(client, scheme, s.hosts[n/10], fmt.Sprint(n))
 			}
 		})
@@ -493,5 +529,5 @@ func (s *shards) measure(what, scheme string) {
 	failed := slices.ContainsFunc(s.answered, func(a shardAnswer) bool { return a.status != http.StatusOK })
 	slices.SortFunc(s.answered, func(a, b shardAnswer) int { return cmp.Compare(a.took, b.took) })
 	at := func(p float64) time.Duration { return s.answered[int(p*float64(len(s.answered)-1))].took }
-	s.t.Logf("%s: %.0f requests/s, p50 %v, p99 %v, failed: %v", what, float64(len(s.answered))/took.Seconds(), at(0.5), at(0.99), failed)
+	s.t.Logf("%s by %s, %d at a time: %.0f requests/s, p50 %v, p99 %v, failed: %v", what, scheme, clients, float64(len(s.answered))/took.Seconds(), at(0.5), at(0.99), failed)
 }

@@ -116,9 +116,13 @@ func NewCache(o CacheOptions) (*Cache, error) {
 	if err != nil {
 		return nil, fmt.Errorf("robots: making the cache: %w", err)
 	}
+	readers := storeReaders
+	if _, shared := o.Store.(SharedStore); shared {
+		readers = sharedReaders
+	}
 	c := &Cache{
 		born: time.Now(), kept: kept, recent: newRecent(forRecent),
-		queue: newQueue(o.MaxFetches, o.MaxBodies, runtime.GOMAXPROCS(0), o.MaxQueue),
+		queue: newQueue(o.MaxFetches, o.MaxBodies, runtime.GOMAXPROCS(0), readers, o.MaxQueue),
 		saver: newSaver(saverBytes),
 	}
 	c.options.Store(&o)

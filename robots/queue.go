@@ -47,8 +47,12 @@ const slowBody = time.Second
 // others. Most hosts have two origins.
 const perHost = 16
 
-// storeReaders bounds the concurrent calls of Store.Load.
-const storeReaders = 4
+// storeReaders bounds the concurrent calls of Store.Load, and sharedReaders those of a SharedStore, which wait for a
+// network.
+const (
+	storeReaders  = 4
+	sharedReaders = 128
+)
 
 // longFetch is the time after which a fetch moves to the places for long ones: over a second.
 const longFetch = 1100 * time.Millisecond
@@ -66,10 +70,10 @@ type queue struct {
 	slow    map[*pass]struct{}
 }
 
-func newQueue(fetches, bodies, parsers, most int) *queue {
+func newQueue(fetches, bodies, parsers, readers, most int) *queue {
 	q := &queue{most: most, slow: make(map[*pass]struct{})}
 	q.fetches, q.bodies = newGate(fetches, fetches, &q.mu), newGate(bodies, 0, &q.mu)
-	q.parsers, q.loads = newGate(parsers, 0, &q.mu), newGate(storeReaders, 0, &q.mu)
+	q.parsers, q.loads = newGate(parsers, 0, &q.mu), newGate(readers, 0, &q.mu)
 	return q
 }
 

@@ -17,16 +17,17 @@ import (
 type Exchange interface {
 	// Get returns nil if there is no value.
 	Get(ctx context.Context, name string) ([]byte, error)
-	// Put keeps data until lasts has passed, and sends notice to all instances, unless it has a later version.
+	// Put keeps data until lasts has passed, and sends notice to all instances, unless it has that version or a later one.
 	Put(ctx context.Context, name string, version int64, data []byte, lasts time.Duration, notice string) error
 	Delete(ctx context.Context, name, notice string) error
 
-	// Claim claims name for holder, or prolongs its claim. It reports false if another holder has the claim.
-	Claim(ctx context.Context, name, holder string, lasts time.Duration) (bool, error)
+	// Claim claims name for holder, or prolongs its claim. It reports false if another holder has the claim. If there was
+	// no claim, it also returns the value of name, which is empty if there is none, and else nil.
+	Claim(ctx context.Context, name, holder string, lasts time.Duration) (claimed bool, value []byte, err error)
 	Release(ctx context.Context, name, holder string) error
 	Claimed(ctx context.Context, name string) (bool, error)
 
-	// Watch calls notice for each notice until ctx ends, and lost if it may have missed some.
+	// Watch calls notice for each notice until ctx ends, and lost whenever it may have missed some, also at its begin.
 	Watch(ctx context.Context, notice func(text string), lost func())
 }
 
@@ -37,8 +38,13 @@ type ExchangedFiles struct {
 	*State
 	exchange Exchange
 	options  SharedOptions
-	retry    atomic.Int64 // Unix nanoseconds before which the Exchange is not used
+	retry    atomic.Int64          // Unix nanoseconds before which the Exchange is not used
+	taken    chan *robots.Snapshot // from the Exchange, for Watch to save
+	claimed  sync.Map              // the value that a Claim has returned, by origin.Origin, for the next Load
 }
+
+// mostTaken is the number of snapshots that wait to be saved after they were taken from the Exchange. More are not saved.
+const mostTaken = 256
 
 var (
 	_ robots.SharedStore = (*ExchangedFiles)(nil)
@@ -47,20 +53,18 @@ var (
 
 // ShareOver returns the files of local, shared over x.
 func ShareOver(x Exchange, local *State, o SharedOptions) *ExchangedFiles {
-	return &ExchangedFiles{State: local, exchange: x, options: o.withDefaults()}
+	return &ExchangedFiles{State: local, exchange: x, options: o.withDefaults(), taken: make(chan *robots.Snapshot, mostTaken)}
 }
 
 // errExchangeSkipped says that the Exchange was not used since it has just failed.
 var errExchangeSkipped = errors.New("store: the exchange of files has failed less than five seconds ago")
 
-// ask calls f with the patience for one question, unless the Exchange has just failed.
-func (s *ExchangedFiles) ask(ctx context.Context, f func(context.Context) error) error {
+// ask calls f, unless the Exchange has just failed.
+func (s *ExchangedFiles) ask(ctx context.Context, f func() error) error {
 	if time.Now().UnixNano() < s.retry.Load() {
 		return errExchangeSkipped
 	}
-	limited, cancel := context.WithTimeout(ctx, sharedPatience)
-	defer cancel()
-	err := f(limited)
+	err := f()
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
@@ -83,18 +87,17 @@ func (s *ExchangedFiles) Load(ctx context.Context, o origin.Origin) (*robots.Sna
 	case err == nil && !own.Fetched.Before(shared.Fetched):
 		return shared, nil
 	}
-	_ = s.State.Save(ctx, shared, nil) // it counts without the Exchange; its own next Save reports a failure
+	select {
+	case s.taken <- shared: // it counts without the Exchange
+	default:
+	}
 	return shared, nil
 }
 
 // get returns the snapshot of o in the Exchange, or nil. It reports a damaged one.
 func (s *ExchangedFiles) get(ctx context.Context, o origin.Origin) (snap *robots.Snapshot, err error) {
-	var data []byte
-	err = s.ask(ctx, func(ctx context.Context) (err error) {
-		data, err = s.exchange.Get(ctx, o.String())
-		return err
-	})
-	if err != nil || data == nil {
+	data, err := s.value(ctx, o)
+	if err != nil || len(data) == 0 {
 		return nil, err
 	}
 	if snap, err = decodeFile(data, o); err != nil {
@@ -103,6 +106,18 @@ func (s *ExchangedFiles) get(ctx context.Context, o origin.Origin) (snap *robots
 		return nil, err
 	}
 	return snap, nil
+}
+
+// value returns the value of o in the Exchange. It is empty if there is none.
+func (s *ExchangedFiles) value(ctx context.Context, o origin.Origin) (data []byte, err error) {
+	if value, ok := s.claimed.LoadAndDelete(o); ok {
+		return value.([]byte), nil
+	}
+	err = s.ask(ctx, func() error {
+		data, err = s.exchange.Get(ctx, o.String())
+		return err
+	})
+	return data, err
 }
 
 // Save shares snap, and stores it and c in the State: see State.Save. It returns the error of the State.
@@ -129,8 +144,8 @@ func (s *ExchangedFiles) SaveAll(ctx context.Context, all []robots.StoreEntry) e
 	return s.State.SaveAll(ctx, all)
 }
 
-// mostShared is the size of the largest snapshot that is shared, in bytes. The others are fetched by each instance.
-const mostShared = 1 << 20
+// mostShared is the size of the largest snapshot that is shared, in bytes, compressed. The others are fetched by each instance.
+const mostShared = 64 << 10
 
 // put shares snap. ask reports its failure.
 func (s *ExchangedFiles) put(ctx context.Context, snap *robots.Snapshot) {
@@ -139,7 +154,7 @@ func (s *ExchangedFiles) put(ctx context.Context, snap *robots.Snapshot) {
 		return
 	}
 	lasts := max(time.Second, time.Until(snap.Expires))
-	_ = s.ask(ctx, func(ctx context.Context) error {
+	_ = s.ask(ctx, func() error {
 		sent := notice{snap.Origin, snap.Fetched}
 		return s.exchange.Put(ctx, snap.Origin.String(), micros(snap.Fetched), data, lasts, sent.String())
 	})
@@ -147,7 +162,7 @@ func (s *ExchangedFiles) put(ctx context.Context, snap *robots.Snapshot) {
 
 // Delete removes the snapshot of o for all instances: see State.Delete.
 func (s *ExchangedFiles) Delete(ctx context.Context, o origin.Origin) error {
-	err := s.ask(ctx, func(ctx context.Context) error {
+	err := s.ask(ctx, func() error {
 		return s.exchange.Delete(ctx, o.String(), notice{origin: o}.String())
 	})
 	return errors.Join(err, s.State.Delete(ctx, o))
@@ -162,15 +177,18 @@ func (s *ExchangedFiles) Claim(ctx context.Context, o origin.Origin) (release fu
 func (s *ExchangedFiles) AwaitClaim(ctx context.Context, o origin.Origin) { awaitClaim(ctx, s, o) }
 
 func (s *ExchangedFiles) claim(ctx context.Context, o origin.Origin, holder string) (claimed bool, err error) {
-	err = s.ask(ctx, func(ctx context.Context) (err error) {
-		claimed, err = s.exchange.Claim(ctx, o.String(), holder, s.options.ClaimTime)
+	err = s.ask(ctx, func() error {
+		var value []byte
+		if claimed, value, err = s.exchange.Claim(ctx, o.String(), holder, s.options.ClaimTime); value != nil {
+			s.claimed.Store(o, value)
+		}
 		return err
 	})
 	return claimed, err
 }
 
 func (s *ExchangedFiles) isClaimed(ctx context.Context, o origin.Origin) (claimed bool, err error) {
-	err = s.ask(ctx, func(ctx context.Context) (err error) {
+	err = s.ask(ctx, func() error {
 		claimed, err = s.exchange.Claimed(ctx, o.String())
 		return err
 	})
@@ -178,13 +196,17 @@ func (s *ExchangedFiles) isClaimed(ctx context.Context, o origin.Origin) (claime
 }
 
 func (s *ExchangedFiles) unclaim(ctx context.Context, o origin.Origin, holder string) {
-	_ = s.ask(ctx, func(ctx context.Context) error { return s.exchange.Release(ctx, o.String(), holder) })
+	s.claimed.Delete(o)
+	_ = s.ask(ctx, func() error { return s.exchange.Release(ctx, o.String(), holder) })
 }
 
 // Watch calls changed for each snapshot that an instance has saved or deleted, until ctx ends: snapshots fetched before
 // the given time no longer count. It calls lost if it may have missed some. A deleted snapshot is deleted from the State
-// too.
+// too. Watch also saves in the State what Load has taken from the Exchange.
 func (s *ExchangedFiles) Watch(ctx context.Context, changed func(o origin.Origin, before time.Time), lost func()) {
+	var saving sync.WaitGroup
+	saving.Go(func() { s.saveTaken(ctx) })
+	defer saving.Wait()
 	s.exchange.Watch(ctx, func(text string) {
 		n, err := parseNotice(text)
 		if err != nil {
@@ -196,6 +218,18 @@ func (s *ExchangedFiles) Watch(ctx context.Context, changed func(o origin.Origin
 		}
 		changed(n.origin, n.fetched)
 	}, lost)
+}
+
+// saveTaken saves what Load has taken from the Exchange until ctx ends. The Cache reports a State that fails.
+func (s *ExchangedFiles) saveTaken(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case snap := <-s.taken:
+			_ = s.State.Save(ctx, snap, nil)
+		}
+	}
 }
 
 // fileVersion is the version of sharedFile. An instance does not read other versions.
@@ -269,6 +303,8 @@ func decodeFile(data []byte, o origin.Origin) (*robots.Snapshot, error) {
 		return nil, fmt.Errorf("%w: it is that of %q", errDamaged, f.Origin)
 	case f.SHA256 != "" && hashOf(f.Body) != f.SHA256, f.SHA256 == "" && len(f.Body) > 0:
 		return nil, fmt.Errorf("%w: its text has another hash", errDamaged)
+	case timeOf(f.Fetched).After(time.Now().Add(time.Hour)):
+		return nil, fmt.Errorf("%w: it was fetched in the future", errDamaged)
 	case f.Availability > robots.Found || f.Availability == robots.Found && f.SHA256 == "":
 		return nil, fmt.Errorf("%w: its availability is %d", errDamaged, f.Availability)
 	}

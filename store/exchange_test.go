@@ -46,6 +46,17 @@ func exchanged(tb testing.TB, url string) (*store.ExchangedFiles, *failures) {
 	return store.ShareOver(c.Values(), fresh(tb), store.SharedOptions{ClaimTime: 500 * time.Millisecond, Failed: f.add}), f
 }
 
+// watch has f do in the background what it does in a running proxy.
+func watch(t *testing.T, f *store.ExchangedFiles) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var watching sync.WaitGroup
+	watching.Go(func() { f.Watch(ctx, func(origin.Origin, time.Time) {}, func() {}) })
+	t.Cleanup(func() {
+		cancel()
+		watching.Wait()
+	})
+}
+
 // today returns a snapshot that is fresh now, with bytes of every kind.
 func today(o origin.Origin, body string) *robots.Snapshot {
 	now := time.Now().Truncate(time.Microsecond).UTC()
@@ -87,6 +98,12 @@ func TestExchangedFiles(t *testing.T) {
 	}
 	if faults.String() != "" {
 		t.Errorf("failures: %s", faults)
+	}
+	watch(t, one)
+	for saved := ""; saved != later.SHA256; time.Sleep(time.Millisecond) { // the test times out if it is not saved
+		if got, err := one.State.Load(ctx, o); err == nil {
+			saved = got.SHA256
+		}
 	}
 	server.Kill()
 	if got, err = one.Load(ctx, o); err != nil || got.SHA256 != later.SHA256 {
@@ -139,6 +156,18 @@ func TestExchangedClaims(t *testing.T) {
 	if got := server.Do("EXISTS " + key); got != ":0" {
 		t.Errorf("AwaitClaim has returned before the claim of a dead instance ended: %s", got)
 	}
+	for _, damage := range []string{"SET " + key + " someone", "LPUSH " + key + " x"} {
+		server.Do(damage)
+		two.AwaitClaim(ctx, o) // the test times out if it waits for no instance
+		release, claimed := two.Claim(ctx, o)
+		if !claimed {
+			t.Fatalf("after %s a fetch cannot be claimed", damage)
+		}
+		release()
+		if got := server.Do("EXISTS " + key); got != ":0" {
+			t.Errorf("after %s and a release: %s", damage, got)
+		}
+	}
 }
 
 // TestExchangedNotices passes changes of one instance on to another.
@@ -149,7 +178,7 @@ func TestExchangedNotices(t *testing.T) {
 	one, _ := exchanged(t, server.URL())
 	two, _ := exchanged(t, server.URL())
 	o := mustOrigin(t, "https://a.example")
-	changed, lost := make(chan time.Time, 10), make(chan struct{}, 10)
+	changed, lost := make(chan time.Time, 1000), make(chan struct{}, 10)
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		two.Watch(ctx, func(got origin.Origin, before time.Time) {
@@ -189,6 +218,7 @@ func TestExchangedNotices(t *testing.T) {
 	if _, err := two.Load(ctx, o); !errors.Is(err, robots.ErrNoSnapshot) {
 		t.Errorf("Load after another instance has deleted the snapshot: %v", err)
 	}
+	<-lost // the first subscription
 	server.Do("CLIENT KILL TYPE pubsub")
 	select {
 	case <-lost:
@@ -203,7 +233,7 @@ func TestExchangedDamage(t *testing.T) {
 	server := redistest.Start(t)
 	one, _ := exchanged(t, server.URL())
 	for i, damage := range []string{
-		"HSET %s data garbage", "HSET %s data \x01garbage", "HSET %s data {}", "HSET %s version 9e99", "SET %s x", "DEL %s",
+		"HSET %s data garbage", "HSET %s data \x01garbage", "HSET %s data {}", "HSET %s version 9000000000000000000 data x", "SET %s x", "DEL %s",
 		`HSET %s data "\x00{\"Version\":2}"`, `HSET %s data "\x00{\"Version\":1,\"Availability\":2}"`,
 		`HSET %s data "\x00{\"Version\":1,\"Origin\":\"https://other.example\"}"`,
 	} {
@@ -221,6 +251,14 @@ func TestExchangedDamage(t *testing.T) {
 		if got, err = one.Load(ctx, o); err != nil || got.SHA256 != snap.SHA256 {
 			t.Errorf("%s: Load of the instance that has fetched it: %v, %v", damage, got, err)
 		}
+		snap.Fetched = snap.Fetched.Add(time.Second)
+		three, _ := exchanged(t, server.URL())
+		if err := one.Save(ctx, snap, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := three.Load(ctx, o); err != nil || got.SHA256 != snap.SHA256 {
+			t.Errorf("%s: Load after the next fetch: %v, %v", damage, got, err)
+		}
 	}
 }
 
@@ -229,13 +267,16 @@ func TestExchangeWithoutRoom(t *testing.T) {
 	ctx := context.Background()
 	server := redistest.Start(t)
 	one, faults := exchanged(t, server.URL())
-	server.Do("CONFIG SET maxmemory 1")
+	server.Do("CONFIG SET maxmemory 1000000") // it has used more than three quarters
 	o := mustOrigin(t, "https://a.example")
 	snap := today(o, file)
 	if err := one.Save(ctx, snap, nil); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := one.Load(ctx, o); err != nil || got.SHA256 != snap.SHA256 || !strings.Contains(faults.String(), "OOM") {
+	if got := server.Do("EXISTS robotsproxy:{lanes}:value:" + o.String()); got != ":0" {
+		t.Errorf("the file is stored: %s", got)
+	}
+	if got, err := one.Load(ctx, o); err != nil || got.SHA256 != snap.SHA256 || faults.String() != "" {
 		t.Errorf("Load = %v, %v; failures: %q", got, err, faults)
 	}
 }

@@ -94,6 +94,7 @@ type Client struct {
 	onDown   OnDown
 	log      *slog.Logger
 	redis    redis.UniversalClient
+	values   *Values
 	health   *health
 	probe    *probe
 	pipes    [pipes]*pipe
@@ -149,6 +150,9 @@ func New(o Options) (*Client, error) {
 	if c.redis, err = dial(o.URL, c.connected); err != nil {
 		return nil, fmt.Errorf("redislease: the URL of Redis: %w", err)
 	}
+	if c.values, err = newValues(c, o.URL); err != nil {
+		return nil, errors.Join(fmt.Errorf("redislease: the URL of Redis: %w", err), c.redis.Close())
+	}
 	c.closing, c.close = context.WithCancel(context.Background())
 	c.heartbeat(instanceLasts)
 	for i := range c.pipes {
@@ -191,7 +195,7 @@ func (c *Client) Close() error {
 		}
 		c.heartbeat(0)
 	}
-	return c.redis.Close()
+	return errors.Join(c.values.redis.Close(), c.redis.Close())
 }
 
 func (c *Client) isClosed() bool {

@@ -26,9 +26,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -80,6 +82,7 @@ func run() (err error) {
 		return err
 	}
 	defer os.RemoveAll(b.dir)
+	go b.cleanUp()
 	if *only != "" {
 		return build(*source, b.dir, *only)
 	}
@@ -95,6 +98,15 @@ func run() (err error) {
 	err = b.all(wanted)
 	b.report(os.Stdout)
 	return err
+}
+
+// cleanUp removes all files after an interrupt. The proxies end with this process.
+func (b *bench) cleanUp() {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	<-signals
+	os.RemoveAll(b.dir)
+	os.Exit(130)
 }
 
 // all makes the runs with these names. One that fails does not end the others.

@@ -91,8 +91,8 @@ func (g *Guard) dialOne(ctx context.Context, network string, ap netip.AddrPort, 
 }
 
 // race calls first, and second after fallbackDelay or when first has failed. It returns the result of the one that
-// succeeds first, or the error of the one that
-// failed first.
+// succeeds first, or the error of the one
+// that failed first.
 func race(ctx context.Context, first, second func(context.Context) (net.Conn, error)) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

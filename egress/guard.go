@@ -188,7 +188,16 @@ func (g *Guard) DialContext(ctx context.Context, network, addr string) (net.Conn
 	if err != nil {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
 	}
-	return g.dial(ctx, network, all)
+	c, err := g.dial(ctx, network, all)
+	if err != nil && !Prohibited(err) {
+		g.names.forget(hostOf(addr)) // it may have moved
+	}
+	return c, err
+}
+
+func hostOf(addr string) string {
+	host, _, _ := net.SplitHostPort(addr)
+	return host
 }
 
 // targets returns the addresses to dial for addr: the one that is pinned in ctx, or else those of the name.

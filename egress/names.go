@@ -118,6 +118,15 @@ func (n *names) drop(host string, asked *name) {
 	}
 }
 
+// forget drops the answer for host. It does not end a question under way.
+func (n *names) forget(host string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if asked := n.known[host]; asked != nil && !asked.expires.IsZero() {
+		delete(n.known, host)
+	}
+}
+
 // makeRoom removes the answers that are over if there are too many, and others if that is not enough.
 func (n *names) makeRoom() {
 	if len(n.known) < maxNames {

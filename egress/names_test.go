@@ -70,6 +70,25 @@ func TestKeptFailures(t *testing.T) {
 	}
 }
 
+// A name whose addresses do not answer is looked up again, since its site may have moved.
+func TestNamesThatDoNotAnswerAreForgotten(t *testing.T) {
+	site, _ := listenOn(t, "127.0.0.2:0")
+	names := dnstest.New(t)
+	names.Set("moves.example", []string{"127.0.0.3"}, []string{"127.0.0.2"})
+	g := New(Options{
+		Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Resolver: names.Resolver(), KeepNames: time.Minute,
+	})
+	addr := fmt.Sprintf("moves.example:%d", site.Addr().(*net.TCPAddr).Port)
+	if _, err := g.DialContext(t.Context(), "tcp", addr); err == nil {
+		t.Fatal("127.0.0.3 answers")
+	}
+	c, err := g.DialContext(t.Context(), "tcp", addr)
+	if err != nil {
+		t.Fatalf("after the move: %v", err)
+	}
+	c.Close()
+}
+
 func TestLifetimeOfNames(t *testing.T) {
 	kept := newNames(nil, time.Minute)
 	least, most := time.Hour, time.Duration(0)

@@ -130,7 +130,7 @@ func TestReloadOfEachKey(t *testing.T) {
 	writeFile(t, dir, "HOSTS", "a.example\n")
 	load := func(text string) *config.Config {
 		t.Helper()
-		cfg, _, err := config.Load(config.Options{Path: writeFile(t, dir, "config.yaml", text), Env: []string{"HOME=" + dir}})
+		cfg, _, err := config.Load(config.Options{Path: writeFile(t, dir, "config.yaml", text), Env: []string{"HOME=" + dir, "XDG_STATE_HOME=" + dir}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -33,11 +33,11 @@ func tuneCollector(ctx context.Context) {
 
 const (
 	defaultGC = 100 // of Go
-	lowestGC  = 50
+	lowestGC  = 40
 )
 
-// gcPercent returns the garbage to allow, in percent of the live bytes: as much as they are up to 64 MiB, and half as
-// much from 128 MiB on. A smaller heap is collected often enough.
+// gcPercent returns the garbage to allow, in percent of the live bytes: as much as they are up to 64 MiB, and 40 % of
+// them from 160 MiB on. A smaller heap is collected often enough.
 func gcPercent(live uint64) int {
 	const full = 64 << 20
 	percent := defaultGC * full / max(full, live)

@@ -203,8 +203,8 @@ func cacheOptions(
 		HTMLRefuses:         cfg.Robots.OnHTML == config.Refuse,
 	}
 	c.MaxQueue = cfg.Robots.MaxQueue
-	// The other half is for the garbage collector and the allocator.
-	c.MaxBytes, c.UnreachableAllows = int64(cfg.Robots.CacheSize)/2, cfg.Robots.OnUnreachable == config.Allow
+	// The rest is for the garbage collector and the allocator.
+	c.MaxBytes, c.UnreachableAllows = int64(cfg.Robots.CacheSize)/3, cfg.Robots.OnUnreachable == config.Allow
 	option(&f, &c)
 	fetcher, err := fetch.New(f)
 	if err != nil {

@@ -26,15 +26,15 @@ type heldLease struct {
 	timer    *time.Timer // runs renew
 }
 
-// hold returns the lease for r, which was granted or renewed at the given time, and goes on to renew it. The token is
-// empty if Redis does not know the lease.
-func (c *Client) hold(r ratelimit.LeaseRequest, token string, renewed time.Time) *heldLease {
-	l := &heldLease{client: c, key: r.Key, token: token, renewed: renewed, delay: r.Delay}
+// hold returns the lease for r at p and starts to renew it, for the first time after the given time. The token is empty
+// if Redis does not know the lease.
+func (c *Client) hold(r ratelimit.LeaseRequest, p place, first time.Duration) *heldLease {
+	l := &heldLease{client: c, key: r.Key, token: p.token, renewed: p.renewed, delay: r.Delay}
 	if r.MaxHold > 0 {
 		l.until = time.Now().Add(r.MaxHold)
 	}
 	l.mu.Lock()
-	l.timer = time.AfterFunc(l.next()-time.Since(renewed), l.renew)
+	l.timer = time.AfterFunc(min(first, l.next()), l.renew)
 	l.mu.Unlock()
 	c.mu.Lock()
 	closed := c.closed

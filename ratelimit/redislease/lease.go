@@ -157,7 +157,7 @@ func (c *Client) ask(r ratelimit.LeaseRequest) (v reply, l *heldLease, err error
 	args = append(append(args, min(r.Waiting, mostPlaces)), c.places.give(r.Key)...)
 	heard := func(v reply) {
 		if token, _, _ := strings.Cut(v.text(0), " "); token != "" {
-			l = c.hold(r, token, time.Now())
+			l = c.hold(r, place{token, time.Now()}, renewEvery)
 		}
 	}
 	v, err = c.call(&command{verb: "lease", key: r.Key, args: args, repeats: true, heard: heard})
@@ -192,7 +192,7 @@ func (c *Client) leaseWhileDown(r ratelimit.LeaseRequest, cause error) (ratelimi
 		result.Wait = max(result.Wait+c.health.untilSlot(r.Key, delay, now.Add(result.Wait)), c.overShare(r))
 	}
 	if result.Wait == 0 {
-		result.Lease = c.hold(r, "", time.Now())
+		result.Lease = c.hold(r, place{}, renewEvery)
 	}
 	return result, nil
 }

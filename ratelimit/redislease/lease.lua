@@ -13,16 +13,18 @@ local seq = time('seq', 2 ^ 52)
 local fence = time('fence', 2 ^ 52)
 
 -- expire removes the leases that have expired. A holder that has gone renewed its lease last when it had two thirds of
--- its life left at least, so that is taken for the end of its request.
+-- its life left at least, or two fifths of one that it kept, so that is taken for the end of its request.
 local function expire()
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', held, '(' .. text(now + lasts + grace), '+inf')) do
     redis.call('ZADD', held, text(now + lasts), member)
     corrupt = 1
   end
-  local ended = redis.call('ZREVRANGEBYSCORE', held, text(now), '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  local last = redis.call('ZREVRANGEBYSCORE', held, text(now), '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  local token, ended = last[1], last[2]
   if not ended then return end
+  local left = string.match(token, ':kept$') and 2 / 5 or 2 / 3
   redis.call('ZREMRANGEBYSCORE', held, '-inf', text(now))
-  mark = math.max(mark, tonumber(ended) - 2 * lasts / 3)
+  mark = math.max(mark, tonumber(ended) - left * lasts)
   opened = math.max(opened, tonumber(ended))
   set('mark', mark)
   set('opened', opened)

@@ -12,12 +12,15 @@ import (
 
 const (
 	// freshFor is the time after a question about a lane without a Delay during which further requests start by its
-	// answer. It bounds how late an instance learns of a pause or an override if a message is lost. It is shorter than
-	// renewEvery, so that a short request needs no renewal.
-	freshFor = 1500 * time.Millisecond
+	// answer. It bounds how late an instance learns of a pause or an override if a message is lost.
+	freshFor = 2 * time.Second
 
 	// reusableFor is the time since its last renewal for which a lease that is not in use may be used again.
 	reusableFor = leaseLasts / 2
+
+	// renewReused is the time since its last renewal after which a lease that was used again is renewed: later than
+	// another one, so that a short request needs no renewal.
+	renewReused = leaseLasts * 3 / 5
 
 	// maxKept is the most leases of one lane that are kept. A question has all of them as arguments, and Lua takes less
 	// than 8,000.
@@ -193,7 +196,7 @@ func (c *Client) reuse(r ratelimit.LeaseRequest, now time.Time) (ratelimit.Lease
 		return ratelimit.LeaseResult{}, false
 	}
 	return ratelimit.LeaseResult{
-		Lease: c.hold(r, found.token, found.renewed), Gap: -1, LastLease: r.LastLease, Mode: ratelimit.ModeRedis,
+		Lease: c.hold(r, found, renewReused-now.Sub(found.renewed)), Gap: -1, LastLease: r.LastLease, Mode: ratelimit.ModeRedis,
 	}, true
 }
 

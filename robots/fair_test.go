@@ -508,6 +508,20 @@ func TestBusyUntil(t *testing.T) {
 	})
 }
 
+// TestBusyBeforeTheFirst checks when a client may ask again before any fetch has ended.
+func TestBusyBeforeTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t, robots.CacheOptions{MaxFetches: 1, MaxQueue: 1})
+		stop := c.attack("one", 2)
+		_, err := c.Snapshot(t.Context(), mustOrigin(t, "http://late.example"), robots.Asker{Client: "one"})
+		var busy *robots.BusyError
+		if !errors.As(err, &busy) || busy.RetryAfter < 10*time.Second || busy.RetryAfter > 15*time.Second {
+			t.Errorf("Snapshot: %v (%+v); want a BusyError of 10 to 15 s", err, busy)
+		}
+		stop()
+	})
+}
+
 // TestFirstVisitWaits has a fetch wait for its turn as long as its client waits, and no longer.
 func TestFirstVisitWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -165,7 +165,7 @@ func (g *gate) refuse(t *ticket, l *line) {
 // busy returns the error for a ticket that is refused because others wait.
 func (g *gate) busy() *BusyError {
 	const least, most = time.Second, 10 * time.Minute
-	wait := most
+	wait := 10 * time.Second // about as long as a fetch may take, if none has ended yet
 	if rate := g.released.rate(time.Now()); rate > 0 {
 		wait = time.Duration(min(float64(g.waiting)/rate, most.Seconds()) * float64(time.Second))
 	}

@@ -105,7 +105,7 @@ type Client struct {
 	number    atomic.Int64 // of this instance
 	overrides overrides
 	places    places
-	hears     atomic.Bool // Redis sends messages, so that leases may be kept: see places
+	hears     atomic.Bool // Redis sends messages, and a request may start a moment after its end: leases may be kept
 	reset     atomic.Bool // Redis has reset a value since the last heartbeat, so it may have forgotten overrides
 
 	calls   chan struct{} // holds a value for each call that waits for an answer

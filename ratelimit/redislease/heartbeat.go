@@ -245,7 +245,7 @@ func (c *Client) awaitSubscription(messages *redis.PubSub) {
 	for {
 		_, err := messages.ReceiveTimeout(c.closing, commandTimeout)
 		if err == nil || c.closing.Err() != nil {
-			c.hears.Store(err == nil)
+			c.hears.Store(err == nil && c.onDown != OnDownRefuse)
 			return
 		}
 		if c.health.down() == nil {

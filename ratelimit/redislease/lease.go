@@ -154,7 +154,11 @@ func (c *Client) ask(r ratelimit.LeaseRequest) (v reply, l *heldLease, err error
 	o := c.overrides.reminder(r.Key, time.Now())
 	args := []any{micros(r.Delay), limit, from, r.Waiting, c.knownLease(r), c.questions.Add(1), o.at}
 	args = append(args, overrideArgs(o.Override)...)
-	args = append(append(args, min(r.Waiting, mostPlaces)), c.places.give(r.Key)...)
+	most := mostPlaces
+	if !c.hears.Load() {
+		most = 1
+	}
+	args = append(append(args, min(r.Waiting, most)), c.places.give(r.Key)...)
 	heard := func(v reply) {
 		if token, _, _ := strings.Cut(v.text(0), " "); token != "" {
 			l = c.hold(r, place{token, time.Now()}, renewEvery)

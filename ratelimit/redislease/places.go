@@ -188,7 +188,7 @@ func (p *places) close() (keys []string) {
 
 // reuse returns a result by a lease of an earlier request, if r may start without a question.
 func (c *Client) reuse(r ratelimit.LeaseRequest, now time.Time) (ratelimit.LeaseResult, bool) {
-	if r.Delay > 0 || c.overrides.last(r.Key, now) != (ratelimit.Override{}) {
+	if r.Delay > 0 || !c.hears.Load() || c.overrides.last(r.Key, now) != (ratelimit.Override{}) {
 		return ratelimit.LeaseResult{}, false
 	}
 	found, ok := c.places.take(r.Key, now)

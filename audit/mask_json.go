@@ -32,14 +32,15 @@ func spaces(chars []char) (n int) {
 	return n
 }
 
-// valueLength returns the length of the JSON value that chars begins with. A value without an end has all characters.
+// valueLength returns the length of the JSON value that chars begins with, with all that stands between a string and the
+// next value. A value without an end has all characters.
 func valueLength(chars []char, depth uint8) int {
-	escapes := backslashes(chars)
+	begin, escapes := 0, backslashes(chars)
 	if escapes < len(chars) && isQuote(chars[escapes], depth) {
-		return stringLength(chars, escapes)
+		begin = stringLength(chars, escapes)
 	}
 	open := 0
-	for i, c := range chars {
+	for i, c := range chars[begin:] {
 		switch c.c {
 		case '[', '{':
 			open++
@@ -47,7 +48,7 @@ func valueLength(chars []char, depth uint8) int {
 			open--
 		}
 		if open < 0 || open == 0 && strings.IndexByte(",&", c.c) >= 0 {
-			return i
+			return begin + i
 		}
 	}
 	return len(chars)

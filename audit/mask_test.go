@@ -139,7 +139,7 @@ func TestMaskTakesLinearTime(t *testing.T) {
 }
 
 func FuzzMask(f *testing.F) {
-	for _, s := range []string{"a=1&token=x", "next=%2Fa%3Ftoken%3Dx", "://u@a", "%2525", `{"token":"x"}`, "%7B%22token%22%3A%5B%22x%22%5D", `"a":"{\"pin\":1}"`, "Bearer x"} {
+	for _, s := range []string{"a=1&token=x", "next=%2Fa%3Ftoken%3Dx", "://u@a", "%2525", `{"token":"x"}`, "%7B%22token%22%3A%5B%22x%22%5D", `"a":"{\"pin\":1}"`, "Bearer x", `"token":":"x`} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

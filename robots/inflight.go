@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/robots/fetch"
@@ -64,6 +66,8 @@ type inflight struct {
 
 	release func() // ends the claim of the fetch; nil if the job has none
 
+	outdated atomic.Int64 // Unix nanoseconds: a Snapshot fetched before does not count any more; see Cache.Forget
+
 	result result
 	err    error
 }
@@ -107,6 +111,24 @@ func (c *Cache) run(ctx context.Context, f *inflight) {
 	defer c.pool(f.job).remove(f.origin)
 	f.err = errors.New("robots: the goroutine of a fetch exited")
 	f.result, f.err = c.do(ctx, f)
+}
+
+// outdate says that a Snapshot of o that was fetched before t does not count, although the job under way may have read it.
+func (p *inflightPool) outdate(o origin.Origin, t time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if f := p.of[o]; f != nil {
+		f.outdated.Store(max(f.outdated.Load(), t.UnixNano()))
+	}
+}
+
+// outdateAll calls outdate for all origins.
+func (p *inflightPool) outdateAll(t time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, f := range p.of {
+		f.outdated.Store(max(f.outdated.Load(), t.UnixNano()))
+	}
 }
 
 func (p *inflightPool) remove(o origin.Origin) {

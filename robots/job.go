@@ -121,7 +121,7 @@ func (c *Cache) look(ctx context.Context, f *inflight) (before *Snapshot, enough
 		return stored, false
 	}
 	c.counts.storeHits.Add(1)
-	c.remember(f.key, stored)
+	c.rememberFor(f, stored)
 	return stored, true
 }
 

@@ -72,8 +72,16 @@ func (c *Cache) lookShared(ctx context.Context, f *inflight, before *Snapshot) (
 		return stored, false
 	}
 	c.counts.storeHits.Add(1)
-	c.remember(f.key, stored)
+	c.rememberFor(f, stored)
 	return stored, true
+}
+
+// rememberFor adds snap to the memory, unless Forget was called for it since f began.
+func (c *Cache) rememberFor(f *inflight, snap *Snapshot) {
+	c.remember(f.key, snap)
+	if snap.Fetched.UnixNano() < f.outdated.Load() {
+		c.forget(f.key, f.origin)
+	}
 }
 
 // endClaim calls release in the background, unless it is nil. Only jobs and saveAll call it, since c.busy must not be
@@ -86,6 +94,9 @@ func (c *Cache) endClaim(release func()) {
 
 // ForgetAll removes all Snapshots from the memory, so that the next look-ups read the Store.
 func (c *Cache) ForgetAll() {
+	now := time.Now()
+	c.inflight.outdateAll(now)
+	c.judging.outdateAll(now)
 	c.newSeed()
 	c.recent.clear()
 }
@@ -93,6 +104,8 @@ func (c *Cache) ForgetAll() {
 // Forget removes the Snapshot of o from the memory if it was fetched before the given time, so that the next look-up
 // reads the Store. It is for a Snapshot that another process has replaced or removed there.
 func (c *Cache) Forget(o origin.Origin, before time.Time) {
+	c.inflight.outdate(o, before)
+	c.judging.outdate(o, before)
 	key := c.key(o)
 	if snap := c.inMemory(key, o); snap != nil && snap.Fetched.Before(before) {
 		c.forget(key, o)

@@ -109,3 +109,58 @@ func TestClaimEndsWithoutASave(t *testing.T) {
 		t.Errorf("after a fetch without a result elsewhere: %v", err)
 	}
 }
+
+// lateShelf calls late after each Load has read, and before it returns.
+type lateShelf struct {
+	*shelf
+	late func()
+}
+
+func (s *lateShelf) Load(ctx context.Context, o origin.Origin) (*robots.Snapshot, error) {
+	snap, err := s.shelf.Load(ctx, o)
+	s.late()
+	return snap, err
+}
+
+// TestForgetWhileLoading replaces a file elsewhere after the Cache has read the old one, and before it is in the memory.
+func TestForgetWhileLoading(t *testing.T) {
+	o := mustOrigin(t, "https://a.example")
+	for name, forget := range map[string]func(*robots.Cache){
+		"Forget":    func(c *robots.Cache) { c.Forget(o, time.Now()) },
+		"ForgetAll": (*robots.Cache).ForgetAll,
+	} {
+		t.Run(name, func(t *testing.T) {
+			kept := newShelf()
+			fetching := func(_ context.Context, r fetch.Request) (*robots.Answer, error) {
+				return found(r.Origin, file, time.Hour), nil
+			}
+			ctx := context.Background()
+			elsewhere := newCache(t, robots.CacheOptions{Store: kept, Fetch: fetching})
+			if _, err := elsewhere.Snapshot(ctx, o, robots.Asker{}); err != nil {
+				t.Fatal(err)
+			}
+			for len(elsewhere.Unsaved()) > 0 {
+				time.Sleep(time.Millisecond)
+			}
+			store := &lateShelf{shelf: kept}
+			c := newCache(t, robots.CacheOptions{Store: store, Fetch: fetching})
+			store.late = func() {
+				store.late = func() {}
+				if _, err := elsewhere.Refresh(ctx, o); err != nil {
+					t.Error(err)
+				}
+				for len(elsewhere.Unsaved()) > 0 {
+					time.Sleep(time.Millisecond)
+				}
+				forget(c)
+			}
+			old, err := c.Snapshot(ctx, o, robots.Asker{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if now, err := c.Snapshot(ctx, o, robots.Asker{}); err != nil || !now.Fetched.After(old.Fetched) {
+				t.Errorf("the old file is still in the memory: %v", err)
+			}
+		})
+	}
+}

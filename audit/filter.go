@@ -14,7 +14,7 @@ func (f *Filter) Selects(r *Record) bool {
 		return false
 	case f.Host != "" && !policy.MatchHost(f.Host, r.Host):
 		return false
-	case f.Client != "" && f.Client != r.Client, f.Agent != "" && f.Agent != r.Agent, f.Tag != "" && f.Tag != r.Tag:
+	case f.Client != "" && f.Client != r.Client, f.Agent != "" && !strings.EqualFold(f.Agent, r.Agent), f.Tag != "" && f.Tag != r.Tag:
 		return false
 	case !strings.HasPrefix(r.Path, f.Path), f.Rule != "" && !strings.EqualFold(f.Rule, r.Rule):
 		return false

@@ -86,7 +86,7 @@ type Filter struct {
 	Since, Until time.Time // of arrival: not before Since, and before Until
 	Host         string    // a canonical host, or a pattern: see policy.MatchHost
 	Client       string
-	Agent        string // the label of the User-Agent: Record.Agent
+	Agent        string // the label of the User-Agent, in any case: Record.Agent
 	Tag          string
 	Decisions    []policy.Outcome
 	Reasons      []policy.Reason

@@ -242,7 +242,9 @@ func (q *query) build(f audit.Filter) *query {
 	q.period(f)
 	q.targets(f)
 	q.in("asker", "askers", "client", f.Client)
-	q.in("asker", "askers", "agent", f.Agent)
+	if f.Agent != "" {
+		q.add("r.asker IN (SELECT id FROM askers WHERE lower(agent) = lower(?))", f.Agent)
+	}
 	q.in("asker", "askers", "tag", f.Tag)
 	q.verdicts(f)
 	if f.Path != "" {

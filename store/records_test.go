@@ -165,6 +165,7 @@ var filters = map[string]struct {
 	"another host": {audit.Filter{Host: "*.site-3.example"}, func(*audit.Record) bool { return false }},
 	"client":       {audit.Filter{Client: "shop"}, func(r *audit.Record) bool { return r.Client == "shop" }},
 	"agent":        {audit.Filter{Agent: "OtherBot"}, func(*audit.Record) bool { return false }},
+	"agent's case": {audit.Filter{Agent: "newsBOT"}, func(*audit.Record) bool { return true }},
 	"denied":       {audit.Filter{Decisions: []policy.Outcome{policy.Deny}}, func(r *audit.Record) bool { return r.Decision == policy.Deny }},
 	"not allowed":  {audit.Filter{Decisions: []policy.Outcome{policy.Deny, policy.Error}}, func(r *audit.Record) bool { return r.Decision != policy.Allow }},
 	"client left":  {audit.Filter{Reasons: []policy.Reason{policy.ReasonClientLeft}}, func(r *audit.Record) bool { return r.Reason == policy.ReasonClientLeft }},

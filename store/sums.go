@@ -172,7 +172,7 @@ func hourSource(f audit.Filter, columns []string, period hourRange) (string, []a
 		named("client", "name = ?", f.Client)
 	}
 	if f.Agent != "" {
-		named("agent", "name = ?", f.Agent)
+		named("agent", "lower(name) = lower(?)", f.Agent)
 	}
 	if len(f.Decisions) > 0 {
 		named("decision", "name IN (?"+strings.Repeat(", ?", len(f.Decisions)-1)+")", anys(f.Decisions)...)

@@ -267,16 +267,18 @@ func (s *sending) gap() Gap {
 	}
 	g.Between, g.Open = l.all.instance != s.instance(), l.all.open
 	g.Length = s.since(&l.all)
-	counted := s.since(&l.counted)
+	known := l.counted
+	known.extendByReport(l.reports[s.instance()])
+	counted := s.since(&known)
 	if g.Required > 0 && g.Length < g.Required-resolution {
-		g.Cause = s.cause(counted)
+		g.Cause = s.cause(&known)
 	}
 	if g.Violation() && s.place == held && l.settledBefore(s) {
 		g.Cause = CauseNoDelay
 		return g
 	}
-	sure := l.counted.used && s.place == held && g.Required > 0 && s.deviation == "" && !s.fromStart && !l.counted.inexact &&
-		l.counted.instance == s.instance()
+	sure := known.used && s.place == held && g.Required > 0 && s.deviation == "" && !s.fromStart && !known.inexact &&
+		known.instance == s.instance()
 	g.Contradiction = sure && g.Recorded > counted+resolution
 	return g
 }
@@ -289,17 +291,17 @@ func (s *sending) since(m *mark) time.Duration {
 	return s.sent.Sub(m.end)
 }
 
-// cause returns why the gap before s, which counts from the end of all requests, may be shorter than the Delay. The gap
-// is counted if it begins when the earlier requests gave back their places.
-func (s *sending) cause(counted time.Duration) string {
-	switch l := s.lane; {
+// cause returns why the gap before s, which counts from the end of all requests, may be shorter than the Delay. known is
+// the use of the lane that the instance of s knew of.
+func (s *sending) cause(known *mark) string {
+	switch {
 	case s.place == reported:
 		return audit.DeviationReported
 	case s.deviation == audit.DeviationReported, s.deviation == audit.DeviationSubresource:
 		return s.deviation
-	case counted >= s.required-resolution:
-		return l.all.cause
-	case s.spread && l.counted.instance != s.instance():
+	case s.since(known) >= s.required-resolution:
+		return s.lane.all.causeFor(s)
+	case s.spread && known.instance != s.instance():
 		return CauseSpread
 	}
 	return ""
@@ -309,8 +311,9 @@ func (s *sending) cause(counted time.Duration) string {
 type lane struct {
 	name    string
 	used    bool
-	all     mark // of all requests, until they ended
-	counted mark // of those that the lane knew, until they gave back their places
+	all     mark             // of all requests, until they ended
+	counted mark             // of those that had places, until they gave them back
+	reports map[int]*sending // the last one of each instance in mode report, which only this instance knows of
 
 	settled mark       // as counted, without recent
 	recent  []*sending // without a Delay, and sent within together
@@ -319,7 +322,9 @@ type lane struct {
 // settledBefore reports whether the gap before s is long enough without the recent requests.
 func (l *lane) settledBefore(s *sending) bool {
 	l.settle(s.sent)
-	return len(l.recent) > 0 && s.since(&l.settled) >= s.required-resolution
+	known := l.settled
+	known.extendByReport(l.reports[s.instance()])
+	return len(l.recent) > 0 && s.since(&known) >= s.required-resolution
 }
 
 // settle moves the requests that are not recent any more at a time.
@@ -339,6 +344,7 @@ type mark struct {
 	start, end time.Time
 	instance   int    // of the request that ended last
 	cause      string // why the end does not count for the lane; empty: it does
+	startCause string // why the start does not
 	inexact    bool   // the lane counted from a moment that the record does not have
 	open       bool   // the end is not known
 }
@@ -368,18 +374,42 @@ func (l *lane) use(s *sending) {
 			l.settled.extend(s, s.released, "")
 		}
 	case reported:
-		l.counted.extend(s, s.sent, "")
-		l.settled.extend(s, s.sent, "")
-		l.counted.inexact = l.counted.inexact || l.counted.end.Equal(s.sent)
+		if l.reports == nil {
+			l.reports = make(map[int]*sending)
+		}
+		l.reports[s.instance()] = s
 	}
 }
 
 // extend extends m to the use by s, which counts until end.
 func (m *mark) extend(s *sending, end time.Time, cause string) {
-	m.used, m.start = true, s.sent
+	m.used, m.start, m.startCause = true, s.sent, cause
 	if end.After(m.end) {
 		m.end, m.instance, m.cause, m.inexact, m.open = end, s.instance(), cause, false, s.open
 	}
+}
+
+// extendByReport extends m to the start of the last request in mode report of an instance; nil: there was none. The
+// requests of that instance keep their Delay to it.
+func (m *mark) extendByReport(last *sending) {
+	if last == nil {
+		return
+	}
+	m.used = true
+	if last.sent.After(m.start) {
+		m.start = last.sent
+	}
+	if !m.end.After(last.sent) {
+		m.end, m.instance, m.inexact = last.sent, last.instance(), true
+	}
+}
+
+// causeFor returns why the time from m to s, which s.since returns, does not count for the lane.
+func (m *mark) causeFor(s *sending) string {
+	if s.fromStart && !m.end.After(s.sent) {
+		return m.startCause
+	}
+	return m.cause
 }
 
 // bySending is a heap of requests by the time at which they were sent.

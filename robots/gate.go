@@ -28,11 +28,9 @@ type gate struct {
 	released meter
 	waiting  int // tickets in lines; a ticket in two lines counts twice
 	lines    map[lineKey]*line
-	hosts    map[string]*host   // by origin.Key; see host.go
-	sweep    int                // number of hosts at which host removes some
-	mu       *sync.Mutex        // of the queue, for the timers of hosts
-	unwanted map[*pass]struct{} // they hold a place, and no caller waits for them
-	ending   map[*pass]struct{} // they were ended, and still hold a place
+	hosts    map[string]*host // by origin.Key; see host.go
+	sweep    int              // number of hosts at which host removes some
+	mu       *sync.Mutex      // of the queue, for the timers of hosts
 }
 
 // eager is the number of places that a client may hold for each free place. A client alone gets 7/8 of the places.
@@ -42,6 +40,12 @@ const eager = 7
 type pool struct {
 	places, free int
 	ready        lineHeap
+	unwanted     map[*place]struct{} // held, and no caller waits for the job
+	ending       int                 // held by jobs that were ended
+}
+
+func newPool(places int) *pool {
+	return &pool{places: places, free: places, unwanted: make(map[*place]struct{})}
 }
 
 // lineKey names a line: that of a client for a place in short or in long.
@@ -85,16 +89,17 @@ type stand struct {
 
 // place is a place that was granted.
 type place struct {
-	pass *pass
-	line *line
-	host string
+	pass   *pass
+	line   *line
+	host   string
+	late   bool // it is held for long
+	ending bool // its job was ended
 }
 
 func newGate(short, long int, mu *sync.Mutex) gate {
 	return gate{
-		short: &pool{places: short, free: short}, long: &pool{places: long, free: long}, mu: mu,
+		short: newPool(short), long: newPool(long), mu: mu,
 		overdue: make(map[*place]struct{}), lines: make(map[lineKey]*line), hosts: make(map[string]*host),
-		unwanted: make(map[*pass]struct{}), ending: make(map[*pass]struct{}),
 	}
 }
 
@@ -186,11 +191,13 @@ func (g *gate) leaveLine(t *ticket, s stand) {
 	g.fix(l)
 }
 
-// dispatch grants places as long as there are free ones and tickets for them.
+// dispatch grants places as long as there are free ones and tickets for them. For the other tickets it ends unwanted
+// jobs.
 func (g *gate) dispatch() {
 	now := time.Now()
 	g.dispatchIn(g.short, now)
 	g.dispatchIn(g.long, now)
+	g.makeRoom()
 }
 
 func (g *gate) dispatchIn(p *pool, now time.Time) {
@@ -224,21 +231,23 @@ func (g *gate) grant(t *ticket, l *line) {
 	g.grants++
 	l.hold(1)
 	l.last = g.grants
+	t.place = &place{pass: t.pass, line: l, host: t.host}
 	if h := g.hosts[t.host]; h != nil {
 		h.granted(t)
 	}
 	g.withdraw(t)
-	t.place = &place{pass: t.pass, line: l, host: t.host}
 	close(t.over)
 }
 
 // release takes a place back.
 func (g *gate) release(p *place) {
 	g.released.add(time.Now())
-	p.line.hold(-1)
 	delete(g.overdue, p)
-	delete(g.unwanted, p.pass)
-	delete(g.ending, p.pass)
+	delete(p.line.pool.unwanted, p)
+	if p.ending {
+		p.line.pool.ending--
+	}
+	p.line.hold(-1)
 	if h := g.hosts[p.host]; h != nil {
 		h.holder = nil
 		g.unblock(h)
@@ -250,15 +259,15 @@ func (g *gate) release(p *place) {
 	g.dispatch()
 }
 
-// prolong says that p is held for long.
+// prolong says that p is held for long. A place of an unwanted job does not move.
 func (g *gate) prolong(p *place) {
-	if p.line.long {
+	p.late = true
+	if p.line.long || p.ending || g.isUnwanted(p) {
 		return
 	}
 	g.overdue[p] = struct{}{}
-	if g.move(p) {
-		g.dispatch()
-	}
+	g.move(p)
+	g.dispatch()
 }
 
 // moveOverdue moves one place to the pool long, which has a free one.
@@ -286,19 +295,73 @@ func (g *gate) move(p *place) bool {
 	return true
 }
 
-// isWanted reports whether a ticket could use the place p.
-func (g *gate) isWanted(p *place) bool {
-	if h := g.hosts[p.host]; h != nil && len(h.waiting) > 0 {
-		return true
+// unwant says that no caller waits for the job of p. It ends the job if a ticket could use the place.
+func (g *gate) unwant(p *place) {
+	if p.ending {
+		return
 	}
-	return len(g.short.ready)+len(g.long.ready) > 0 && len(g.ending) < g.waiting
+	delete(g.overdue, p)
+	p.line.pool.unwanted[p] = struct{}{}
+	if h := g.hosts[p.host]; h != nil && len(h.waiting) > 0 {
+		g.end(p, errUnwanted)
+		return
+	}
+	g.makeRoom()
 }
 
-// end ends the job of p, which holds a place.
-func (g *gate) end(p *pass, cause error) {
-	delete(g.unwanted, p)
-	g.ending[p] = struct{}{}
-	p.giveUp(cause)
+// want undoes unwant.
+func (g *gate) want(p *place) {
+	if !g.isUnwanted(p) {
+		return
+	}
+	delete(p.line.pool.unwanted, p)
+	if p.late {
+		g.prolong(p)
+	}
+}
+
+func (g *gate) isUnwanted(p *place) bool {
+	_, unwanted := p.line.pool.unwanted[p]
+	return unwanted
+}
+
+// makeRoom ends an unwanted job for each ticket that could then have a place: in its pool, or in short after an overdue
+// place has moved to long.
+func (g *gate) makeRoom() {
+	for _, p := range []*pool{g.short, g.long} {
+		for len(p.unwanted) > 0 && p.lacks(p.ending) {
+			g.endOne(p)
+		}
+	}
+	for len(g.long.unwanted) > 0 && len(g.overdue) > g.long.ending && g.short.lacks(g.short.ending+g.long.ending) {
+		g.endOne(g.long)
+	}
+}
+
+// lacks reports whether more than n tickets are ready for a place of p. A ticket in two lines counts twice.
+func (p *pool) lacks(n int) bool {
+	for _, l := range p.ready {
+		if n -= l.ready.Len(); n < 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// endOne ends one of the unwanted jobs that hold a place of p.
+func (g *gate) endOne(p *pool) {
+	for held := range p.unwanted {
+		g.end(held, errUnwanted)
+		return
+	}
+}
+
+// end ends the job of p.
+func (g *gate) end(p *place, cause error) {
+	delete(p.line.pool.unwanted, p)
+	p.line.pool.ending++
+	p.ending = true
+	p.pass.giveUp(cause)
 }
 
 // fix restores the order of the lines after a change of l. It removes l if it is empty.

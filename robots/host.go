@@ -13,7 +13,7 @@ import (
 // host is the state of one host in a gate. Its fetches run one at a time, and those for different origins are kept
 // apart: each port of a host has a robots.txt, and all ports are one server.
 type host struct {
-	holder  *pass             // of a place, or nil
+	holder  *place            // or nil
 	waiting []*ticket         // in the order of arrival
 	last    origin.Origin     // that was fetched last
 	free    time.Time         // when another origin may be fetched
@@ -89,11 +89,11 @@ func (h *host) admits(t *ticket, now time.Time) bool { return h.holder == nil &&
 
 // block makes t wait until h admits it.
 func (g *gate) block(t *ticket, h *host, now time.Time) {
-	if _, idle := g.unwanted[h.holder]; idle {
-		g.end(h.holder, errUnwanted)
-	}
-	if h.holder == nil {
+	switch {
+	case h.holder == nil:
 		g.wake(h, h.delay(t, now))
+	case g.isUnwanted(h.holder):
+		g.end(h.holder, errUnwanted)
 	}
 	t.blocked = true
 	for i := range t.stands {
@@ -172,7 +172,7 @@ func (h *host) lastTurn(t *ticket) uint64 {
 
 // granted notes that t has a place.
 func (h *host) granted(t *ticket) {
-	h.holder = t.pass
+	h.holder = t.place
 	h.turns++
 	if h.had == nil {
 		h.had = make(map[string]uint64)

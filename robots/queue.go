@@ -120,8 +120,12 @@ func (p *pass) addCaller(client string) {
 	q := p.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	delete(q.fetches.unwanted, p)
-	delete(q.bodies.unwanted, p)
+	if p.fetch != nil {
+		q.fetches.want(p.fetch)
+	}
+	if p.body != nil {
+		q.bodies.want(p.body)
+	}
 	for i := range p.waiters {
 		if p.waiters[i].client == client {
 			p.waiters[i].calls++
@@ -157,8 +161,10 @@ func (p *pass) removeCaller(client string) {
 	case len(p.waiters) == 0 && p.fetch == nil:
 		p.giveUp(errUnwanted)
 	case len(p.waiters) == 0:
-		p.unwant(&q.fetches, p.fetch)
-		p.unwant(&q.bodies, p.body)
+		q.fetches.unwant(p.fetch)
+		if p.body != nil {
+			q.bodies.unwant(p.body)
+		}
 	case p.ticket != nil && len(p.ticket.stands) > 1:
 		p.gate.remove(p.ticket, client)
 	}
@@ -177,18 +183,6 @@ func (p *pass) leaveLate(client string) error {
 	}
 	p.removeCaller(client)
 	return busy
-}
-
-// unwant marks a place of a job for which no caller waits. It ends the job if a ticket needs the place.
-func (p *pass) unwant(g *gate, held *place) {
-	if held == nil {
-		return
-	}
-	if g.isWanted(held) {
-		g.end(p, errUnwanted)
-		return
-	}
-	g.unwanted[p] = struct{}{}
 }
 
 // clients returns the clients that give p their turns.
@@ -233,11 +227,11 @@ func (p *pass) begin(ctx context.Context, t *ticket) error {
 	return nil
 }
 
-// prolong says that the fetch of p takes long. A fetch for which no caller waits gets no other place.
+// prolong says that the fetch of p takes long.
 func (p *pass) prolong() {
 	p.queue.mu.Lock()
 	defer p.queue.mu.Unlock()
-	if p.fetch != nil && len(p.waiters) > 0 {
+	if p.fetch != nil {
 		p.queue.fetches.prolong(p.fetch)
 	}
 }
@@ -304,12 +298,12 @@ func (p *pass) take(ctx context.Context, g *gate, t *ticket, held **place) error
 	}
 	*held = t.place
 	if len(p.waiters) == 0 && (held == &p.fetch || held == &p.body) {
-		p.unwant(g, t.place)
+		g.unwant(t.place)
 	}
 	return nil
 }
 
-// enqueue adds t to g. It ends another job whose place t can have.
+// enqueue adds t to g. It may end another job whose place t can have.
 func (p *pass) enqueue(g *gate, t *ticket) {
 	q := p.queue
 	q.mu.Lock()
@@ -329,14 +323,9 @@ func (p *pass) enqueue(g *gate, t *ticket) {
 	for _, c := range clients {
 		q.bound(g, t, c.client)
 	}
-	if t.settled() || t.blocked {
-		return
+	if !t.settled() && !t.blocked {
+		q.endSlow()
 	}
-	for other := range g.unwanted {
-		g.end(other, errUnwanted)
-		return
-	}
-	q.endSlow()
 }
 
 func (p *pass) give(g *gate, held **place) {
@@ -382,7 +371,7 @@ func (q *queue) endSlow() {
 			waiting++
 		}
 	}
-	for len(q.slow) > 0 && len(g.ending) < waiting {
+	for len(q.slow) > 0 && g.short.ending < waiting {
 		var victim *pass
 		for p := range q.slow {
 			if victim == nil || p.body.line.held > victim.body.line.held {
@@ -390,7 +379,7 @@ func (q *queue) endSlow() {
 			}
 		}
 		delete(q.slow, victim)
-		g.end(victim, errSlow)
+		g.end(victim.body, errSlow)
 	}
 }
 

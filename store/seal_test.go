@@ -307,6 +307,7 @@ func TestRemovedCheckpoints(t *testing.T) {
 		{"all with a change", all + change, false, []seal.FaultKind{seal.RemovedCheckpoint, seal.Changed}},
 		{"all with a removal, given", all + remove, true, []seal.FaultKind{seal.RemovedCheckpoint, seal.Removed}},
 		{"all with a change of the state", all + "; UPDATE seal_state SET next = 0" + change, false, []seal.FaultKind{seal.Changed}},
+		{"all with a removal and no state", all + "; UPDATE seal_state SET next = 0, size = 0" + remove, false, []seal.FaultKind{seal.Removed}},
 		{"all seals, given", all + "; DELETE FROM seal_tiles; DELETE FROM seal_state" + remove, true, []seal.FaultKind{seal.BadCheckpoint}},
 	} {
 		t.Run(row.name, func(t *testing.T) {

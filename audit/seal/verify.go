@@ -1,6 +1,7 @@
 package seal
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -78,7 +79,9 @@ func (v *verifier) checkpoints(ctx context.Context) (err error) {
 		return err
 	}
 	if len(notes) == 0 && len(v.options.Checkpoints) == 0 && v.state.Size == 0 {
-		return ErrNothingSealed
+		if sealed, err := v.hasHashes(ctx); !sealed {
+			return cmp.Or(err, ErrNothingSealed)
+		}
 	}
 	for i, text := range notes {
 		c, err := OpenCheckpoint(text, v.options.Keys...)
@@ -90,6 +93,14 @@ func (v *verifier) checkpoints(ctx context.Context) (err error) {
 	}
 	v.report.Checkpoints = len(v.seals)
 	return nil
+}
+
+// hasHashes reports whether the log has hashes, which a person may leave who removes all checkpoints.
+func (v *verifier) hasHashes(ctx context.Context) (bool, error) {
+	for _, err := range v.log.Tiles(ctx, TileQuery{}) {
+		return err == nil, err
+	}
+	return false, nil
 }
 
 // mayDrop reports whether a checkpoint lets the log remove the leaves of a tile. It may be newer than v.seals.

@@ -23,6 +23,7 @@ type RecordCounts struct {
 	Written int64 `json:"written"`
 	Waiting int   `json:"waiting"` // complete, and not yet written
 	Lost    int64 `json:"lost"`    // of requests that went on unrecorded
+	Refused int64 `json:"refused"` // requests that were refused because they could not be recorded
 }
 
 // Status is the response body of /api/v1/status.

@@ -43,6 +43,9 @@ func TestDiskFull(t *testing.T) {
 			settle(t, "answered", func() bool { status, _ := d.ask("after"); return status == 200 })
 			settle(t, "written", func() bool { return metric(t, d.server, "robotsproxy_audit_waiting") == 0 })
 			d.lost = metric(t, d.server, "robotsproxy_audit_lost_total")
+			if status, _ := d.server.command(t, "status"); strings.Contains(status, "refused because they could not be recorded") == tt.loses {
+				t.Errorf("status:\n%s", status)
+			}
 			if (d.lost > 0) != tt.loses {
 				t.Errorf("%d records are lost", d.lost)
 			}
@@ -185,6 +188,9 @@ func (d *fullDisk) check() {
 	lines, err := os.ReadFile(filepath.Join(d.dir, "audit.jsonl"))
 	if n := strings.Count(string(clientRecords(lines)), `"decision":"allow"`); err != nil || n != sent-d.lost {
 		d.t.Errorf("%d lines of %d requests, %v", n, sent, err)
+	}
+	if n := strings.Count(d.server.log.String(), "requests were refused because they could not be recorded"); n > 0 != (d.lost == 0) {
+		d.t.Errorf("the log counts refused requests %d times:\n%s", n, d.server.log)
 	}
 	for _, text := range []string{"records cannot be written", "records are written again"} {
 		if n := strings.Count(d.server.log.String(), text); n < 1 || n > 2 {

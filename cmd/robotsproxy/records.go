@@ -96,17 +96,25 @@ func (c *components) keepRecords(ctx context.Context, log *slog.Logger) {
 	defer prune.Stop()
 	defer count.Stop()
 	losses := losses{kept: kept, lost: func() int64 { return c.records.Stats().Lost }, since: time.Now()}
+	var refused int64
+	countAll := func(ctx context.Context) {
+		losses.write(ctx)
+		if now := c.server.Unrecorded(); now > refused {
+			log.Warn("requests were refused because they could not be recorded", "requests", now-refused)
+			refused = now
+		}
+	}
 	pruneRecords(ctx, kept, &c.control.config().Audit, log)
 	for {
 		select {
 		case <-prune.C:
 			pruneRecords(ctx, kept, &c.control.config().Audit, log)
 		case <-count.C:
-			losses.write(ctx)
+			countAll(ctx)
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
-			losses.write(last)
+			countAll(last)
 			return
 		}
 	}

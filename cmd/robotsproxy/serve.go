@@ -291,7 +291,7 @@ func (s *service) state() admin.State {
 	return admin.State{
 		Listen: "http://" + boundAddress(s.cfg.Listen, s.proxyListener), Mode: s.components.control.config().Mode.String(),
 		Active: int(server.Active()), Waiting: s.components.limiter.Stats().Waiting, Tunnels: int(server.Tunnels()),
-		Records: admin.RecordCounts{Written: records.Written, Waiting: records.Waiting, Lost: records.Lost},
+		Records: admin.RecordCounts{Written: records.Written, Waiting: records.Waiting, Lost: records.Lost, Refused: server.Unrecorded()},
 		Fetches: s.components.files.Stats().Waiting,
 	}
 }

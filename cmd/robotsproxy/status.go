@@ -38,6 +38,9 @@ func showStatus(w io.Writer, s admin.Status) error {
 		count(s.Active, "request"), s.Waiting, count(s.Tunnels, "tunnel"))
 	fmt.Fprintf(w, "%s written, %d wait to be written, %d lost.\n",
 		count(int(s.Records.Written), "record"), s.Records.Waiting, s.Records.Lost)
+	if s.Records.Refused > 0 {
+		fmt.Fprintf(w, "%s refused because they could not be recorded: audit-unavailable.\n", count(int(s.Records.Refused), "request"))
+	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, c := range s.Counts {
 		fmt.Fprintf(t, "%8d\t%s\t%s\n", c.Requests, c.Decision, c.Reason)

@@ -195,6 +195,45 @@ func (f *fleet) checkCommands(dsn string, n int) {
 	}
 }
 
+// TestProofsOverPostgres replays, measures, seals and verifies the records of two instances, and then changes and removes
+// one by SQL.
+func TestProofsOverPostgres(t *testing.T) {
+	long(t)
+	dsn := pgtest.Database(t)
+	f := newFleet(t, 2, postgresConfig(t, dsn)+redisConfig(redistest.Start(t), "refuse"))
+	hosts := []string{"b.example", "c.example"}
+	for _, h := range hosts {
+		f.site.SetRobots(h, robotstest.Robots{Body: "User-agent: *\nDisallow: /private\nCrawl-delay: 0.05\n"})
+	}
+	crawlHosts(t, f.site, hosts, 15, f.instances[0].proxy, f.instances[1].proxy)
+	f.askAll(20)
+	settle(t, "all records are written", func() bool {
+		return pgtest.SQL(t, dsn, "SELECT count(*) FROM records WHERE open IS NULL AND kind IS NULL OR kind = 1") == "50"
+	})
+	f.expect(0, "50 of 50 decisions come out the same", "replay")
+	f.expect(0, "0 of 28 gaps were shorter than required, at 2 hosts, over 2 instances", "spacing")
+	f.expect(0, "", "seal")
+	f.expect(0, "Sound: ", "verify")
+
+	const refused = "(SELECT %s(id) FROM records WHERE kind = 1)"
+	pgtest.SQL(t, dsn, "UPDATE records SET path = '/other' WHERE id = "+fmt.Sprintf(refused, "min"))
+	pgtest.SQL(t, dsn, "DELETE FROM records WHERE id = "+fmt.Sprintf(refused, "max"))
+	f.expect(1, "Not sound: 1 record was changed, 1 record was removed.", "verify")
+	f.expect(1, "48 of 49 decisions come out the same", "replay")
+}
+
+// expect runs an audit command on the records of all instances, and compares its exit status and output.
+func (f *fleet) expect(code int, text string, args ...string) {
+	f.t.Helper()
+	dir := f.instances[0].dir
+	args = append([]string{"audit"}, append(args, "--data-dir", dir, "--config", filepath.Join(filepath.Dir(dir), "config.yaml"))...)
+	cmd := exec.Command(binaryPath, args...)
+	out, _ := cmd.CombinedOutput() // the exit status is compared
+	if got := cmd.ProcessState.ExitCode(); got != code || !strings.Contains(string(out), text) {
+		f.t.Errorf("%s ends with %d, want %d and %q:\n%s", strings.Join(args, " "), got, code, text, out)
+	}
+}
+
 // TestInstancesWithoutPostgres stops the server of running instances: each goes on with what it has, and fetches for
 // itself.
 func TestInstancesWithoutPostgres(t *testing.T) {

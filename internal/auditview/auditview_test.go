@@ -230,9 +230,13 @@ func TestExplainOwnFetch(t *testing.T) {
 	r := crawl().records[1]
 	r.Via, r.Path, r.UserAgent = audit.Robots, "/robots.txt", "robotsproxy"
 	var out bytes.Buffer
-	err := (&Explanation{Record: &r, Now: noon}).Write(&out, Options{Format: Table})
+	e := &Explanation{Record: &r, Now: noon}
+	err := e.Write(&out, Options{Format: Table})
 	if want := "  robots.txt   this is the proxy's own request for it\n"; err != nil || !strings.Contains(out.String(), want) {
 		t.Errorf("%v\n%s\nwant\n%s", err, &out, want)
+	}
+	if err, want := e.Body(&out), "audit changes "+r.Host+" lists the versions"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Body: %v, want %s", err, want)
 	}
 }
 

@@ -102,6 +102,10 @@ func Explain(ctx context.Context, records audit.Reader, r *audit.Record, now tim
 
 // Body writes the robots.txt unchanged.
 func (e *Explanation) Body(w io.Writer) error {
+	if e.Record.Via == audit.Robots {
+		return fmt.Errorf("%s is the proxy's own request for a robots.txt, and none decided it; robotsproxy audit changes %s lists the versions",
+			e.Record.ID, e.Record.Host)
+	}
 	if e.File == nil || e.File.Body == nil {
 		return fmt.Errorf("the robots.txt of %s is not kept", e.Record.ID)
 	}

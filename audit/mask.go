@@ -31,13 +31,14 @@ type char struct {
 // apply returns s without the values of credentials. It searches each level of encoding separately, since values are
 // often URLs with their own queries.
 func (m mask) apply(s string) string {
-	if !strings.ContainsAny(s, "=@%\"'") {
-		return s // it has no values, no userinfo and no JSON
+	if !strings.ContainsAny(s, "=@%\"'") && !strings.Contains(s, tokenBegin) {
+		return s // it has no values, no userinfo, no JSON and no token
 	}
 	chars, deep := decode(s)
 	for depth := range deep + 1 {
 		m.hideValues(chars, depth)
 		hideJSON(chars, depth)
+		hideTokens(chars, depth)
 		hideUserinfo(chars, m.ends+"?/", depth)
 	}
 	return shown(s, chars)

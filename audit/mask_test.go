@@ -64,6 +64,12 @@ func TestMaskedValues(t *testing.T) {
 		{"f={'token':'s3cr3t'}", "f={'token':***}"},
 		{`f={"token":"s3cr3t`, `f={"token":***`},
 		{`f={"page":"token","q":"a"}`, `f={"page":"token","q":"a"}`},
+		// Tokens in values with ordinary names.
+		{"t=eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIn0.c2ln&x=1", "t=***&x=1"},
+		{"n=%2Fa%3Ft%3DeyJhbGciOiJub25lIn0.eyJzdWIiOiJhIn0.c2ln%26x=1", "n=%2Fa%3Ft%3D***%26x=1"},
+		{"h=Bearer%20s3cr3t&x=1", "h=Bearer%20***&x=1"},
+		{"h=bearer+s3cr3t", "h=bearer+***"},
+		{"q=ring+bearer+pillow&t=eyJ.a", "q=ring+bearer+pillow&t=eyJ.a"},
 	} {
 		if got := QueryMask.Apply(row.in); got != row.want {
 			t.Errorf("Apply(%q)\n got %q\nwant %q", row.in, got, row.want)
@@ -84,6 +90,7 @@ func TestMaskedPath(t *testing.T) {
 		{"/go/https%3A%2F%2Fb%2F%3Ftoken%3Ds3cr3t%26x%3D1/c", "/go/https%3A%2F%2Fb%2F%3Ftoken%3D***%26x%3D1/c"},
 		{"/go/https://u:s3cr3t@b/c", "/go/https://***@b/c"},
 		{"/token/x", "/token/x"},
+		{"/login/eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIn0.c2ln/b", "/login/***/b"},
 	} {
 		for _, m := range []QueryMode{QueryMask, QueryHash, QueryDrop} {
 			if got := m.Path(row.in); got != row.want {
@@ -139,7 +146,7 @@ func TestMaskTakesLinearTime(t *testing.T) {
 }
 
 func FuzzMask(f *testing.F) {
-	for _, s := range []string{"a=1&token=x", "next=%2Fa%3Ftoken%3Dx", "://u@a", "%2525", `{"token":"x"}`, "%7B%22token%22%3A%5B%22x%22%5D", `"a":"{\"pin\":1}"`, "Bearer x", `"token":":"x`} {
+	for _, s := range []string{"a=1&token=x", "next=%2Fa%3Ftoken%3Dx", "://u@a", "%2525", `{"token":"x"}`, "%7B%22token%22%3A%5B%22x%22%5D", `"a":"{\"pin\":1}"`, "Bearer x", `"token":":"x`, "eyJ.x.y", "bearer+s3cr3t"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -11,6 +11,24 @@ var schemes = []string{"bearer", "basic", "token", "apikey"}
 // longToken is the length of a word that is a token after a scheme whatever its characters are.
 const longToken = 16
 
+// tokenBegin begins each JSON Web Token (RFC 7519): it is "{\"" in base64.
+const tokenBegin = "eyJ"
+
+// hideTokens hides the tokens in a path or a query at one depth of encoding: JSON Web Tokens, and words after "Bearer" that
+// do not look like prose.
+func hideTokens(chars []char, depth uint8) {
+	bearer := false
+	for begin := 0; begin < len(chars); {
+		end := begin + index(chars[begin:], " +\t&;?#/=,:()<>\"'", depth)
+		word := text(chars[begin:end])
+		if isWebToken(word) || bearer && hasTokenForm(word) {
+			hide(chars[begin:end])
+		}
+		bearer = strings.EqualFold(word, "bearer") && end < len(chars) && strings.IndexByte(" +\t", chars[end].c) >= 0
+		begin = end + 1
+	}
+}
+
 // maskWords returns text without the words that are credentials: those after a scheme, those after the name of a
 // credential and a colon ("api-key: s3cr3t"), and JSON Web Tokens (RFC 7519).
 func maskWords(text string) string {
@@ -50,15 +68,24 @@ func lengthBefore(s, characters string) int {
 // isToken reports whether word is a credential. After "Bearer" every word is one, and after the other schemes, which are
 // words of prose too, a long one or one with letters and digits.
 func isToken(previous, word string) bool {
-	if strings.HasPrefix(word, "eyJ") && strings.Count(word, ".") == 2 {
+	if isWebToken(word) {
 		return true
 	}
 	for i, scheme := range schemes {
 		if word != "" && strings.EqualFold(previous, scheme) {
-			return i == 0 || len(word) >= longToken || hasLetter(word) && strings.ContainsAny(word, "0123456789")
+			return i == 0 || hasTokenForm(word)
 		}
 	}
 	return false
+}
+
+func isWebToken(word string) bool {
+	return strings.HasPrefix(word, tokenBegin) && strings.Count(word, ".") == 2
+}
+
+// hasTokenForm reports whether word is long, or has letters and digits.
+func hasTokenForm(word string) bool {
+	return len(word) >= longToken || hasLetter(word) && strings.ContainsAny(word, "0123456789")
 }
 
 func isScheme(word string) bool {

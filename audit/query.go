@@ -11,7 +11,7 @@ import (
 type QueryMode string
 
 const (
-	QueryMask QueryMode = "mask" // remove the values of parameters with names like credentials
+	QueryMask QueryMode = "mask" // remove the values of parameters with names like credentials, and tokens
 	QueryKeep QueryMode = "keep" // keep it unchanged
 	QueryHash QueryMode = "hash" // keep its SHA-256 in hexadecimal
 	QueryDrop QueryMode = "drop" // keep nothing
@@ -19,7 +19,7 @@ const (
 
 // Apply returns the part of a raw query to keep. QueryMask keeps all names, and all values except those of credentials,
 // since rules match queries and an auditor must be able to verify that. It also searches URLs and JSON in values,
-// however many times they are encoded, and removes the userinfo of URLs.
+// however many times they are encoded, and removes the userinfo of URLs, JSON Web Tokens and what follows "Bearer".
 func (m QueryMode) Apply(query string) string {
 	switch m {
 	case QueryKeep:

@@ -42,7 +42,7 @@ const licenseLine = "License: https://u:s3cr3t@a.example/terms?token=s3cr3t"
 // hostileTargets have credentials, nested and encoded, and texts that a terminal, a page or a spreadsheet acts on.
 var hostileTargets = []string{
 	"/x?token=s3cr3t", "/x?next=https%3A%2F%2Fu%3As3cr3t%40a%2F", "/x?next=%252Fa%253Ftoken%253Ds3cr3t", "/x;jsessionid=s3cr3t/y",
-	"/go/https%3A%2F%2Fb%2F%3Ftoken%3Ds3cr3t", "/private/?sig=s3cr3t", "/x?X-Amz-Signature=s3cr3t", "/x#token=s3cr3t",
+	"/go/https%3A%2F%2Fb%2F%3Ftoken%3Ds3cr3t", "/private/?sig=s3cr3t", "/x?X-Amz-Signature=s3cr3t", "/x#token=s3cr3t", "/x?h=Bearer%20s3cr3t",
 	"/x?f=%7B%22token%22%3A%22s3cr3t%22%7D", `/x?f={"user":{"token":["s3cr3t"]}}`, "/x?f=%7B%22a%22%3A%22%7B%5C%22token%5C%22%3A%5C%22s3cr3t%5C%22%7D%22%7D",
 	"/=1+1", "/%1b[31m", "/%1B%5D0;title%07", "/%E2%80%AEtxt", "/<script>alert(1)</script>", "/%3Cscript%3E", "/%ff%fe", "/private/=cmd", "/?=1&@x", "/a,b\"c",
 }

@@ -63,7 +63,9 @@ func TestSessions(t *testing.T) {
 func testSessions(t *testing.T) {
 	raiseLoopback(t)
 	site := robotstest.New(t)
-	site.SetRobots("a.example", robotstest.Robots{Body: clientRobots})
+	for _, host := range []string{"a.example", "b.example"} {
+		site.SetRobots(host, robotstest.Robots{Body: clientRobots})
+	}
 	listenFor(t, 80, site.Port())
 	listenFor(t, 443, site.TLSPort())
 	for name, text := range documents(t) {
@@ -203,7 +205,7 @@ func runScript(t *testing.T, site *robotstest.Site, script string) {
 	if err := os.Mkdir(cmd.Dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_STATE_HOME="+filepath.Join(dir, "state"), "XDG_CACHE_HOME="+filepath.Join(dir, "cache"),
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(binaryPath)+":/usr/bin:"+os.Getenv("PATH"), "HOME="+dir, "XDG_STATE_HOME="+filepath.Join(dir, "state"), "XDG_CACHE_HOME="+filepath.Join(dir, "cache"),
 		"ROBOTSPROXY_DATA_DIR="+filepath.Join(dir, "data"), "ROBOTSPROXY_EGRESS_ALLOW_ADDRESSES=127.0.0.0/8",
 		"ROBOTSPROXY_EGRESS_RESOLVE=*=127.0.0.1", "ROBOTSPROXY_EGRESS_CA_FILE="+site.CAFile())
 	cmd.Stdout, cmd.Stderr = log, log // files: a pipe would stay open in the proxy

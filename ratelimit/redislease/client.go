@@ -121,7 +121,7 @@ type Client struct {
 	swept   int                     // how many pauses were left when those that are over were last removed
 	pending pendingUpdates
 
-	questions atomic.Uint64 // the number of the last question for a lease, by which Redis recognizes a repeated one
+	questions atomic.Uint64 // the number of the last question for a lease, by which Redis finds what a repeated one was granted
 	corrupt   atomic.Uint64
 	lost      atomic.Uint64
 	downs     atomic.Uint64

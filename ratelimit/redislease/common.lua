@@ -21,11 +21,11 @@
 -- KEYS[7]  hash: since, the time from which this server remembers. A server that has lost its memory has another value.
 --          The heartbeats of the instances keep this key. document, the number of the document's revision: see
 --          document.lua.
--- ARGV     verb, instance, key, channel, how long a lease lasts, until when the caller waits (0: unknown), and the
---          arguments of the verb
+-- ARGV     verb, instance, key, channel, how long a lease lasts, until when the caller waits (0: unknown), 1 if this
+--          call may have run before, and the arguments of the verb
 local lane, held, line, override, crowd, heard, memory = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local verb, instance, key, channel, lasts = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local deadline = tonumber(ARGV[6])
+local deadline, repeated = tonumber(ARGV[6]), ARGV[7] == '1'
 
 local grace = 1000000 -- how far the clocks of two servers may be apart, after a failover
 local minute = 60000000
@@ -134,7 +134,7 @@ end
 -- run runs the verb. Every answer ends with the number of the document's revision, whether a value was reset, the
 -- time, and since when this server remembers.
 local function run()
-  local answer = { verbs[verb](unpack(ARGV, 7)) }
+  local answer = { verbs[verb](unpack(ARGV, 8)) }
   answer[#answer + 1] = document
   answer[#answer + 1] = corrupt
   answer[#answer + 1] = now

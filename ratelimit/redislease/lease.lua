@@ -61,6 +61,15 @@ local function more(n, question)
   return tokens
 end
 
+-- earlier returns the tokens that this question was granted before, if the answer was lost.
+local function earlier(question)
+  local found, mine = {}, ':' .. instance .. ':' .. question
+  for _, token in ipairs(redis.call('ZRANGE', held, 0, -1)) do
+    if string.match(token, '^%d+(:[^:]*:%d+)') == mine then found[#found + 1] = token end
+  end
+  return table.concat(found, ' ')
+end
+
 -- returned takes back leases that the instance has kept.
 local function returned(tokens)
   if #tokens == 0 or redis.call('ZREM', held, unpack(tokens)) == 0 then return end
@@ -132,8 +141,8 @@ local function lease(delay, limit, from, waiting, last, question, places)
     local rest = token == '' and math.max(0, paused - now) or 0
     return token, wait, gap, rest, stop, floor, ends, at, others, cause(), seq
   end
-  local granted = name(delay, question)
-  if redis.call('ZSCORE', held, granted) then -- the answer to this question was lost
+  local granted = repeated and earlier(question) or ''
+  if granted ~= '' then
     local before = time(from == 'start' and 'start0' or 'mark0', now + grace)
     local gap = before > 0 and math.max(0, start - before) or -1
     return answer(granted, 0, gap, rivals(waiting - 1, delay))

@@ -226,7 +226,7 @@ func (c *Client) pipeline(commands []*command, load bool) (unknown, lost []*comm
 		if load && !loaded[script] {
 			eval, loaded[script] = script.Eval, true
 		}
-		args := append([]any{cmd.verb, c.id, cmd.key, c.channel, micros(leaseLasts), deadline}, cmd.args...)
+		args := append([]any{cmd.verb, c.id, cmd.key, c.channel, micros(leaseLasts), deadline, cmd.repeated}, cmd.args...)
 		answers[i] = eval(ctx, line, c.keys(cmd.key), args...)
 	}
 	_, _ = line.Exec(ctx) // each answer has the error

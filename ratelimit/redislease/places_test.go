@@ -1,12 +1,16 @@
 package redislease
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/robotsproxy/robotsproxy/internal/redistest"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
@@ -212,5 +216,46 @@ func TestPlacesAreBounded(t *testing.T) {
 		if len(p.byKey) > 4096 {
 			t.Fatalf("%d lanes are kept after %d requests of 100 a second", len(p.byKey), i)
 		}
+	}
+}
+
+// lossy is a hook of the Redis client. It drops the answer to the first question for a lease, after it has called run.
+type lossy struct {
+	afterwards
+	lost atomic.Bool
+}
+
+func (h *lossy) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := h.afterwards.ProcessPipelineHook(next)(ctx, cmds)
+		if leases(cmds) == 0 || h.lost.Swap(true) {
+			return err
+		}
+		for _, cmd := range cmds {
+			cmd.SetErr(io.ErrUnexpectedEOF)
+		}
+		return io.ErrUnexpectedEOF
+	}
+}
+
+// A question that is repeated since its answer was lost returns all leases that it was granted first, also if another
+// instance was granted one between.
+func TestLostAnswerKeepsAllLeases(t *testing.T) {
+	server := redistest.Start(t)
+	in, _ := newPair(t, server.URL())
+	a := ratelimit.LeaseRequest{Key: host, Limit: 12, Waiting: 5}
+	granted(t, in[0], ratelimit.LeaseRequest{Key: "b.example", Limit: 1}) // the script is known
+	hook := &lossy{}
+	hook.run = func() { granted(t, in[1], ratelimit.LeaseRequest{Key: host, Limit: 12, Waiting: 1}) }
+	in[0].redis.AddHook(hook)
+	granted(t, in[0], a)
+	if !hook.lost.Load() {
+		t.Fatal("no answer was lost")
+	}
+	if got := len(in[0].places.give(host)); got != 4 {
+		t.Errorf("%d leases are kept for further requests, want 4", got)
+	}
+	if got := server.Do("ZCARD " + in[0].keys(host)[1]); got != ":6" {
+		t.Errorf("%s leases are held, want 6", got)
 	}
 }

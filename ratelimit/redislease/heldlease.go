@@ -71,8 +71,8 @@ func (l *heldLease) renew() {
 	}
 }
 
-// heard takes the answer to a renewal that was asked for at sent. If there is no answer, the next renewal still comes in
-// time.
+// heard takes the answer to a renewal that was asked for at sent. If it did not renew the lease, the next renewal comes
+// before the lease ends.
 func (l *heldLease) heard(v reply, err error, sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,11 +81,11 @@ func (l *heldLease) heard(v reply, err error, sent time.Time) {
 	case err == nil && v.number(0) == 0:
 		l.overLocked()
 		l.client.lostLease(l.key)
-	default:
-		if err == nil && v.number(0) == 1 {
-			l.renewed = sent
-		}
+	case err == nil && v.number(0) == 1:
+		l.renewed = sent
 		l.timer.Reset(l.next())
+	default:
+		l.timer.Reset(min(l.next(), max(askAgain, time.Until(l.renewed.Add(renewLast)))))
 	}
 }
 

@@ -18,6 +18,9 @@ const (
 	// renewEvery leaves room for one renewal that fails.
 	renewEvery = leaseLasts / 3
 
+	// renewLast is the time since the last renewal by which one that failed is tried again.
+	renewLast = leaseLasts * 4 / 5
+
 	// remembered is how long Redis keeps a lane after its last request and its Delay, as in common.lua.
 	remembered = time.Minute
 

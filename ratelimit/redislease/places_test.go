@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -257,5 +258,53 @@ func TestLostAnswerKeepsAllLeases(t *testing.T) {
 	}
 	if got := server.Do("ZCARD " + in[0].keys(host)[1]); got != ":6" {
 		t.Errorf("%s leases are held, want 6", got)
+	}
+}
+
+// silent is a hook of the Redis client. The first renewal gets no answer, and does not reach the server.
+type silent struct {
+	afterwards
+	lost atomic.Bool
+}
+
+func (h *silent) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if !slices.Contains(cmds[0].Args(), any("renew")) || h.lost.Swap(true) {
+			return next(ctx, cmds)
+		}
+		<-ctx.Done()
+		for _, cmd := range cmds {
+			cmd.SetErr(ctx.Err())
+		}
+		return ctx.Err()
+	}
+}
+
+// A kept lease that is used again survives one renewal without an answer, although its first one comes late.
+func TestKeptLeaseSurvivesALostRenewal(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	r := newRedis(t, Options{URL: server.URL()})
+	eventually(t, "Redis is up and sends messages", func() bool { return r.Stats().Up && r.hears.Load() })
+	a := ratelimit.LeaseRequest{Key: host, Limit: 1, Waiting: 1}
+	first := granted(t, r, a)
+	first.End()
+	time.Sleep(renewReused / 2)
+	l := granted(t, r, a)
+	if l.token != first.token {
+		t.Fatalf("the lease %s is not the one that was kept, %s", l.token, first.token)
+	}
+	hook := &silent{}
+	r.redis.AddHook(hook)
+	eventually(t, "a renewal is lost", hook.lost.Load)
+	other := newRedis(t, Options{URL: server.URL()})
+	for begin := time.Now(); time.Since(begin) < leaseLasts-renewReused+time.Second; time.Sleep(50 * time.Millisecond) {
+		if lease(t, other, a).Lease != nil {
+			t.Fatal("the lease has ended")
+		}
+	}
+	l.End()
+	if got := r.Stats(); got.Lost != 0 || got.Downs != 0 {
+		t.Errorf("%+v, want no lost lease and no fall", got)
 	}
 }

@@ -48,7 +48,7 @@ local function grant(delay, question)
   return token
 end
 
--- more gives the instance n further leases of a lane without a delay.
+-- more gives the instance n further leases of a lane without a delay. The cancel of the last one leaves the others.
 local function more(n, question)
   local tokens = ''
   for _ = 1, n do
@@ -57,7 +57,10 @@ local function more(n, question)
     redis.call('ZADD', held, text(now + lasts), token)
     tokens = tokens .. ' ' .. token
   end
-  if n > 0 then redis.call('HSET', lane, 'fence', text(seq), 'seq', text(seq)) end
+  if n > 0 then
+    redis.call('HSET', lane, 'fence', text(seq), 'seq', text(seq))
+    redis.call('HSET', lane, 'mark0', text(now), 'start0', text(now), 'fence0', text(seq - 1))
+  end
   return tokens
 end
 
@@ -144,7 +147,7 @@ local function lease(delay, limit, from, waiting, last, question, places)
   local granted = repeated and earlier(question) or ''
   if granted ~= '' then
     local before = time(from == 'start' and 'start0' or 'mark0', now + grace)
-    local gap = before > 0 and math.max(0, start - before) or -1
+    local gap = before > 0 and before < start and start - before or -1 -- of several leases it is not known
     return answer(granted, 0, gap, rivals(waiting - 1, delay))
   end
   if floor > delay then delay, limit, from = floor, 1, 'mark' end

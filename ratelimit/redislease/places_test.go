@@ -308,3 +308,20 @@ func TestKeptLeaseSurvivesALostRenewal(t *testing.T) {
 		t.Errorf("%+v, want no lost lease and no fall", got)
 	}
 }
+
+// The cancel of the last of several leases does not undo the others, which may be in use.
+func TestCancelOfOneOfSeveralLeases(t *testing.T) {
+	server := redistest.Start(t)
+	crews := newCrews(t, 2, Options{URL: server.URL()})
+	r, other := crews[0].redis, crews[1].redis
+	eventually(t, "Redis sends messages", r.hears.Load)
+	sent := granted(t, r, ratelimit.LeaseRequest{Key: host, Limit: 8, Waiting: 2})
+	v, err := r.call(&command{verb: "cancel", key: host, args: []any{r.places.give(host)[0], int64(0)}})
+	if err != nil || v.number(0) != 1 {
+		t.Fatalf("the cancel of the second lease is answered %v, %v", v, err)
+	}
+	// Requests are spaced by their starts now, as after a reload with default_delay.
+	const delay = time.Minute
+	denied(t, other, ratelimit.LeaseRequest{Key: host, Delay: delay, FromStart: true, Limit: 8}, delay-10*time.Second, delay)
+	sent.End()
+}

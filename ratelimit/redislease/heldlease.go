@@ -20,21 +20,21 @@ type heldLease struct {
 	// mu guards the fields below.
 	mu       sync.Mutex
 	token    string    // empty: Redis does not know the lease
-	renewed  time.Time // or granted
+	renewed  time.Time // when the last renewal that succeeded was sent, or the question for the lease
 	adopting bool      // the command adopt was sent
 	over     bool
 	timer    *time.Timer // runs renew
 }
 
-// hold returns the lease for r at p and starts to renew it, for the first time after the given time. The token is empty
-// if Redis does not know the lease.
-func (c *Client) hold(r ratelimit.LeaseRequest, p place, first time.Duration) *heldLease {
+// hold returns the lease for r at p and starts to renew it, for the first time when p is of the given age at the latest.
+// The token is empty if Redis does not know the lease.
+func (c *Client) hold(r ratelimit.LeaseRequest, p place, age time.Duration) *heldLease {
 	l := &heldLease{client: c, key: r.Key, token: p.token, renewed: p.renewed, delay: r.Delay}
 	if r.MaxHold > 0 {
 		l.until = time.Now().Add(r.MaxHold)
 	}
 	l.mu.Lock()
-	l.timer = time.AfterFunc(min(first, l.next()), l.renew)
+	l.timer = time.AfterFunc(min(time.Until(p.renewed.Add(age)), l.next()), l.renew)
 	l.mu.Unlock()
 	c.mu.Lock()
 	closed := c.closed
@@ -44,6 +44,13 @@ func (c *Client) hold(r ratelimit.LeaseRequest, p place, first time.Duration) *h
 		l.Cancel()
 	}
 	return l
+}
+
+// age returns how long ago the lease was renewed, or asked for.
+func (l *heldLease) age() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Since(l.renewed)
 }
 
 // next returns how long it is until the lease is renewed or given back.
@@ -107,18 +114,20 @@ func (l *heldLease) adoptLocked() {
 		return
 	}
 	l.adopting = true
-	l.put(&command{verb: "adopt", args: []any{micros(l.delay), l.client.questions.Add(1)}, done: l.adopted})
+	sent := time.Now()
+	args := []any{micros(l.delay), l.client.questions.Add(1)}
+	l.put(&command{verb: "adopt", args: args, done: func(v reply, err error) { l.adopted(v, err, sent) }})
 }
 
-// adopted takes the answer to the command adopt.
-func (l *heldLease) adopted(v reply, err error) {
+// adopted takes the answer to the command adopt, which was given at sent.
+func (l *heldLease) adopted(v reply, err error, sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.adopting = false
 	if err != nil {
 		return // the next renewal tries again
 	}
-	if l.token = v.text(0); l.over { // the request has ended since
+	if l.token, l.renewed = v.text(0), sent; l.over { // the request has ended since
 		l.put(&command{verb: "end", args: []any{l.token, micros(l.delay)}, repeats: true})
 	}
 }

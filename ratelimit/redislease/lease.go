@@ -127,22 +127,17 @@ func (c *Client) askTwice(r ratelimit.LeaseRequest) (ratelimit.LeaseResult, erro
 	case l == nil:
 	case result.Override.Stop: // Redis did not know of the stop yet
 		l.Cancel()
+	case l.age() > renewLast: // this process hung, and the lease may have ended
+		l.Cancel()
+		result.Wait = askAgain
 	default:
 		result.Lease = l
 	}
-	wanted := r.Delay == 0 && c.places.answered(r.Key, result, extraTokens(v), asked, time.Now())
+	wanted := r.Delay == 0 && c.places.answered(r.Key, result, asked, time.Now())
 	if result.Lease == nil || wanted {
 		c.giveBack(r.Key) // this instance stands in the line now, and another request may have ended since
 	}
 	return result, nil
-}
-
-// extraTokens returns the tokens that an answer grants beyond the first.
-func extraTokens(v reply) []string {
-	if tokens := strings.Fields(v.text(0)); len(tokens) > 1 {
-		return tokens[1:]
-	}
-	return nil
 }
 
 // ask asks Redis for a lease. It returns the answer and the lease that it grants, nil if it grants none.
@@ -162,13 +157,24 @@ func (c *Client) ask(r ratelimit.LeaseRequest) (v reply, l *heldLease, err error
 		most = 1
 	}
 	args = append(append(args, min(r.Waiting, most)), c.places.give(r.Key)...)
-	heard := func(v reply) {
-		if token, _, _ := strings.Cut(v.text(0), " "); token != "" {
-			l = c.hold(r, place{token, time.Now()}, renewEvery)
+	cmd := &command{verb: "lease", key: r.Key, args: args, repeats: true}
+	cmd.heard = func(v reply) { l = c.take(r, strings.Fields(v.text(0)), cmd.sent) }
+	v, err = c.call(cmd)
+	return v, l, err
+}
+
+// take takes the leases that the answer to a question grants. It returns the first one, nil if there is none, and keeps
+// the others for further requests. Each counts from sent, since Redis granted it after that.
+func (c *Client) take(r ratelimit.LeaseRequest, tokens []string, sent time.Time) *heldLease {
+	if len(tokens) == 0 {
+		return nil
+	}
+	for _, token := range tokens[1:] {
+		if !c.places.add(r.Key, place{token, sent}, time.Now()) {
+			c.endUnused(r.Key, token)
 		}
 	}
-	v, err = c.call(&command{verb: "lease", key: r.Key, args: args, repeats: true, heard: heard})
-	return v, l, err
+	return c.hold(r, place{tokens[0], sent}, renewEvery)
 }
 
 // knownLease returns the number of a lease that Redis must still know. It returns 0 if Redis may have dropped the lane
@@ -199,7 +205,7 @@ func (c *Client) leaseWhileDown(r ratelimit.LeaseRequest, cause error) (ratelimi
 		result.Wait = max(result.Wait+c.health.untilSlot(r.Key, delay, now.Add(result.Wait)), c.overShare(r))
 	}
 	if result.Wait == 0 {
-		result.Lease = c.hold(r, place{}, renewEvery)
+		result.Lease = c.hold(r, place{renewed: time.Now()}, renewEvery)
 	}
 	return result, nil
 }

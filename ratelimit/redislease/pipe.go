@@ -30,9 +30,10 @@ type command struct {
 	verb     string
 	key      string
 	args     []any
-	repeats  bool // to run it twice does no harm
-	repeated bool // it was sent twice
-	merges   bool // the queue holds at most one for each lane
+	repeats  bool      // to run it twice does no harm
+	repeated bool      // it was sent twice
+	merges   bool      // the queue holds at most one for each lane
+	sent     time.Time // for the first time
 
 	// The pipe calls heard with the answer, if there is one, and then done with the answer or the error, each once. Both
 	// may be nil, and must not block.
@@ -221,6 +222,9 @@ func (c *Client) pipeline(commands []*command, load bool) (unknown, lost []*comm
 	answers := make([]*redis.Cmd, len(commands))
 	loaded := make(map[*redis.Script]bool)
 	for i, cmd := range commands {
+		if cmd.sent.IsZero() {
+			cmd.sent = sent
+		}
 		script := cmp.Or(cmd.script, leaseScript)
 		eval := script.EvalSha
 		if load && !loaded[script] {

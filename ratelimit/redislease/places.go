@@ -50,7 +50,7 @@ type lanePlaces struct {
 // place is a lease that is not in use.
 type place struct {
 	token   string
-	renewed time.Time
+	renewed time.Time // as of heldLease
 }
 
 func newPlaces() places { return places{byKey: make(map[string]*lanePlaces)} }
@@ -86,6 +86,19 @@ func (p *places) keep(key string, kept place, now time.Time) bool {
 	return true
 }
 
+// add adds a lease that a question has just granted beyond the first. It reports false if the lease must go back to
+// Redis.
+func (p *places) add(key string, extra place, now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	lane := p.laneLocked(key, now)
+	lane.free = append(lane.free, extra)
+	return true
+}
+
 // ask notes that a question about a lane without a Delay is sent. The messages that come before its answer count.
 func (p *places) ask(key string, now time.Time) {
 	p.mu.Lock()
@@ -93,15 +106,12 @@ func (p *places) ask(key string, now time.Time) {
 	p.laneLocked(key, now).asked = now
 }
 
-// answered notes the answer to a question about a lane without a Delay, which was sent at asked. Extra are the tokens
-// that it granted beyond the first. It reports whether another instance has wanted the leases since.
-func (p *places) answered(key string, r ratelimit.LeaseResult, extra []string, asked, now time.Time) (wanted bool) {
+// answered notes the answer to a question about a lane without a Delay, which was sent at asked. It reports whether
+// another instance has wanted the leases since.
+func (p *places) answered(key string, r ratelimit.LeaseResult, asked, now time.Time) (wanted bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	lane := p.laneLocked(key, now)
-	for _, token := range extra {
-		lane.free = append(lane.free, place{token, now})
-	}
 	wanted = lane.shared.After(asked.Add(leaseLasts))
 	switch {
 	case wanted:
@@ -196,15 +206,20 @@ func (c *Client) reuse(r ratelimit.LeaseRequest, now time.Time) (ratelimit.Lease
 		return ratelimit.LeaseResult{}, false
 	}
 	return ratelimit.LeaseResult{
-		Lease: c.hold(r, found, renewReused-now.Sub(found.renewed)), Gap: -1, LastLease: r.LastLease, Mode: ratelimit.ModeRedis,
+		Lease: c.hold(r, found, renewReused), Gap: -1, LastLease: r.LastLease, Mode: ratelimit.ModeRedis,
 	}, true
 }
 
 // giveBack returns the leases of key that are not in use to Redis.
 func (c *Client) giveBack(key string) {
 	for _, token := range c.places.give(key) {
-		c.pipe(key).put(&command{verb: "end", key: key, args: []any{token, int64(0)}, repeats: true})
+		c.endUnused(key, token)
 	}
+}
+
+// endUnused gives back a lease that is not in use.
+func (c *Client) endUnused(key string, token any) {
+	c.pipe(key).put(&command{verb: "end", key: key, args: []any{token, int64(0)}, repeats: true})
 }
 
 // wanted gives back the leases of key, since another instance waits for one.

@@ -180,14 +180,16 @@ func TestMessageBeforeTheAnswer(t *testing.T) {
 	granted := ratelimit.LeaseResult{Lease: &heldLease{}}
 	p.ask(host, now)
 	p.doubt(host, now.Add(time.Millisecond))
-	p.answered(host, granted, []string{"1:a:1:kept"}, now, now.Add(2*time.Millisecond))
+	p.add(host, place{"1:a:1:kept", now}, now)
+	p.answered(host, granted, now, now.Add(2*time.Millisecond))
 	if _, ok := p.take(host, now.Add(3*time.Millisecond)); ok {
 		t.Error("after a message, a request starts without a question")
 	}
 	now = now.Add(time.Second)
 	p.ask(host, now)
 	p.share(host, now.Add(time.Millisecond))
-	if !p.answered(host, granted, []string{"2:a:2:kept"}, now, now.Add(2*time.Millisecond)) {
+	p.add(host, place{"2:a:2:kept", now}, now)
+	if !p.answered(host, granted, now, now.Add(2*time.Millisecond)) {
 		t.Error("another instance wants the leases, and they are kept")
 	}
 	if p.keep(host, place{"3:a:2:kept", now}, now.Add(3*time.Millisecond)) {
@@ -213,7 +215,9 @@ func TestPlacesAreBounded(t *testing.T) {
 	now := time.Now()
 	for i := range 50_000 {
 		at := now.Add(time.Duration(i) * 10 * time.Millisecond)
-		p.answered(fmt.Sprintf("h%d.example", i), ratelimit.LeaseResult{Lease: &heldLease{}}, []string{"1:a:1"}, at, at)
+		key := fmt.Sprintf("h%d.example", i)
+		p.add(key, place{"1:a:1:kept", at}, at)
+		p.answered(key, ratelimit.LeaseResult{Lease: &heldLease{}}, at, at)
 		if len(p.byKey) > 4096 {
 			t.Fatalf("%d lanes are kept after %d requests of 100 a second", len(p.byKey), i)
 		}
@@ -324,4 +328,30 @@ func TestCancelOfOneOfSeveralLeases(t *testing.T) {
 	const delay = time.Minute
 	denied(t, other, ratelimit.LeaseRequest{Key: host, Delay: delay, FromStart: true, Limit: 8}, delay-10*time.Second, delay)
 	sent.End()
+}
+
+// A lease lasts from the time when Redis granted it, which is not before the question was sent and may be long before
+// the answer comes.
+func TestLeaseLastsFromTheQuestion(t *testing.T) {
+	server := redistest.Start(t)
+	relay := redistest.NewRelay(t, server.Addr())
+	r := newRedis(t, Options{URL: relay.URL()})
+	eventually(t, "Redis is up and sends messages", func() bool { return r.Stats().Up && r.hears.Load() })
+	granted(t, r, ratelimit.LeaseRequest{Key: "b.example", Limit: 1}) // the script is known
+	const late = 600 * time.Millisecond
+	relay.Delay(late)
+	asked := time.Now()
+	l := granted(t, r, ratelimit.LeaseRequest{Key: host, Limit: 8, Waiting: 2})
+	since := time.Since(asked)
+	for what, age := range map[string]time.Duration{"the lease": l.age(), "the further lease": time.Since(r.places.byKey[host].free[0].renewed)} {
+		if age < late || age > since+late/2 {
+			t.Errorf("%s is %v old, want %v", what, age, since)
+		}
+	}
+	relay.Delay(0)
+	r.redis.AddHook(&afterwards{run: func() { time.Sleep(leaseLasts) }}) // as if the process was suspended
+	answer := lease(t, r, ratelimit.LeaseRequest{Key: "c.example", Limit: 1, Delay: time.Millisecond})
+	if answer.Lease != nil {
+		t.Errorf("an answer that comes after the lease has ended: %+v, want no Lease", answer)
+	}
 }

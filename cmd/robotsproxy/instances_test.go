@@ -18,10 +18,11 @@ import (
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
 
-// A fleet is several instances of the program before one slow host.
+// A fleet is several instances of the program before slow hosts.
 type fleet struct {
 	t         *testing.T
 	site      *robotstest.Site
+	hosts     []string // the workers of an instance request pages of these in turn
 	instances []*server
 	stop      chan struct{}
 	workers   sync.WaitGroup
@@ -33,7 +34,7 @@ type fleet struct {
 // newFleet starts n instances that share their pace, unless redis is empty.
 func newFleet(t *testing.T, n int, redis string) *fleet {
 	t.Helper()
-	f := &fleet{t: t, site: robotstest.New(t), stop: make(chan struct{})}
+	f := &fleet{t: t, site: robotstest.New(t), hosts: []string{"a.example"}, stop: make(chan struct{})}
 	f.site.SetRobots("a.example", robotstest.Robots{Body: clientRobots})
 	for range n {
 		dir := t.TempDir()
@@ -69,13 +70,14 @@ func (f *fleet) work(i int) {
 	proxy := &url.URL{Scheme: "http", Host: f.instances[i%len(f.instances)].proxy}
 	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(proxy)}}
 	defer client.CloseIdleConnections()
+	page := fmt.Sprintf("http://%s:%d/delay/5ms", f.hosts[i/len(f.instances)%len(f.hosts)], f.site.Port())
 	for {
 		select {
 		case <-f.stop:
 			return
 		default:
 		}
-		resp, err := client.Get(fmt.Sprintf("http://a.example:%d/delay/5ms", f.site.Port()))
+		resp, err := client.Get(page)
 		if err != nil {
 			time.Sleep(50 * time.Millisecond) // the instance was killed
 			continue

@@ -92,8 +92,17 @@ func (l *heldLease) heard(v reply, err error, sent time.Time) {
 		l.renewed = sent
 		l.timer.Reset(l.next())
 	default:
-		l.timer.Reset(min(l.next(), max(askAgain, time.Until(l.renewed.Add(renewLast)))))
+		l.timer.Reset(l.again())
 	}
+}
+
+// again returns when a renewal that failed is tried again: in time, and often in the last part of the lease.
+func (l *heldLease) again() time.Duration {
+	age := time.Since(l.renewed)
+	if age > leaseLasts {
+		return l.next()
+	}
+	return min(l.next(), max(askAgain, renewLast-age))
 }
 
 // adopt reports the requests in flight that were sent while Redis was down.

@@ -3,6 +3,7 @@ package redislease
 import (
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -152,7 +153,7 @@ func (l *heldLease) giveBack(verb string) {
 	defer l.mu.Unlock()
 	switch {
 	case l.over:
-	case l.delay == 0 && l.token != "" && l.client.hears.Load() && l.client.places.keep(l.key, place{l.token, l.renewed}, time.Now()):
+	case strings.HasSuffix(l.token, ":kept") && l.client.hears.Load() && l.client.places.keep(l.key, place{l.token, l.renewed}, time.Now()):
 		l.overLocked()
 	default:
 		l.giveBackLocked(verb)

@@ -355,3 +355,19 @@ func TestLeaseLastsFromTheQuestion(t *testing.T) {
 		t.Errorf("an answer that comes after the lease has ended: %+v, want no Lease", answer)
 	}
 }
+
+// A lease to which a floor applies goes back to Redis at its end, also from an instance that did not know the floor.
+func TestLeaseUnderAFloorIsNotKept(t *testing.T) {
+	server := redistest.Start(t)
+	in, _ := newPair(t, server.URL())
+	eventually(t, "Redis sends messages", in[1].hears.Load)
+	if err := in[0].Override(host, ratelimit.Override{Floor: 10 * time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	l := granted(t, in[1], ratelimit.LeaseRequest{Key: host, Limit: 8, Waiting: 1})
+	l.End()
+	l.given()
+	if got := server.Do("ZCARD " + in[0].keys(host)[1]); got != ":0" {
+		t.Errorf("%s leases are held after the end of the request, want 0", got)
+	}
+}

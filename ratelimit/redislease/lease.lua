@@ -12,6 +12,9 @@ local opened = time('opened', now + grace)
 local seq = time('seq', 2 ^ 52)
 local fence = time('fence', 2 ^ 52)
 
+-- kept reports whether an instance may keep a lease after its request has ended: see name.
+local function kept(token) return string.match(token, ':kept$') end
+
 -- expire removes the leases that have expired. A holder that has gone renewed its lease last when it had two thirds of
 -- its life left at least, or two fifths of one that it kept, so that is taken for the end of its request.
 local function expire()
@@ -22,7 +25,7 @@ local function expire()
   local last = redis.call('ZREVRANGEBYSCORE', held, text(now), '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
   local token, ended = last[1], last[2]
   if not ended then return end
-  local left = string.match(token, ':kept$') and 2 / 5 or 2 / 3
+  local left = kept(token) and 2 / 5 or 2 / 3
   redis.call('ZREMRANGEBYSCORE', held, '-inf', text(now))
   mark = math.max(mark, tonumber(ended) - left * lasts)
   opened = math.max(opened, tonumber(ended))
@@ -84,7 +87,7 @@ end
 -- want asks the other instances for the leases that they keep.
 local function want()
   for _, token in ipairs(redis.call('ZRANGE', held, 0, -1)) do
-    if string.match(token, ':kept$') and string.match(token, '^%d+:([^:]*)') ~= instance then
+    if kept(token) and string.match(token, '^%d+:([^:]*)') ~= instance then
       redis.call('PUBLISH', channel, 'want ' .. key)
       return
     end
@@ -185,7 +188,7 @@ local function known(token)
   local number = tonumber(string.match(token, '^%d+'))
   if not number or number < fence then return false end
   set('seq', math.max(seq, number))
-  set('fence', number)
+  if not kept(token) then set('fence', number) end -- others without a delay may be in use beside it
   mark = now
   set('mark', now)
   if start == 0 then set('start', now) end

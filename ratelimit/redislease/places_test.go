@@ -371,3 +371,30 @@ func TestLeaseUnderAFloorIsNotKept(t *testing.T) {
 		t.Errorf("%s leases are held after the end of the request, want 0", got)
 	}
 }
+
+// All requests in flight to a host without a Delay count again after Redis has lost its memory, in whichever order their
+// leases are renewed.
+func TestLeasesOutliveTheMemoryOfRedis(t *testing.T) {
+	server := redistest.Start(t)
+	in, _ := newPair(t, server.URL())
+	const limit = 8
+	a := ratelimit.LeaseRequest{Key: host, Limit: limit, Waiting: limit}
+	var held []*heldLease
+	for range limit {
+		held = append(held, granted(t, in[0], a))
+	}
+	server.Do("FLUSHALL")
+	for _, l := range slices.Backward(held) {
+		l.renew()
+	}
+	in[0].quiet()
+	if got := server.Do("ZCARD " + in[0].keys(host)[1]); got != fmt.Sprint(":", limit) {
+		t.Errorf("%s leases are held, want %d", got, limit)
+	}
+	for _, l := range held {
+		l.End()
+	}
+	if got := in[0].Stats().Lost; got != 0 {
+		t.Errorf("%d leases were lost, want none", got)
+	}
+}

@@ -15,6 +15,12 @@ local fence = time('fence', 2 ^ 52)
 -- kept reports whether an instance may keep a lease after its request has ended: see name.
 local function kept(token) return string.match(token, ':kept$') end
 
+-- used notes that requests may have been sent by a kept lease until at. A later cancel restores nothing from before.
+local function used(at)
+  mark, start = math.max(mark, at), math.max(start, at)
+  redis.call('HSET', lane, 'mark', text(mark), 'start', text(start), 'mark0', text(mark), 'start0', text(start))
+end
+
 -- expire removes the leases that have expired. A holder that has gone renewed its lease last when it had two thirds of
 -- its life left at least, or two fifths of one that it kept, so that is taken for the end of its request.
 local function expire()
@@ -25,12 +31,15 @@ local function expire()
   local last = redis.call('ZREVRANGEBYSCORE', held, text(now), '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
   local token, ended = last[1], last[2]
   if not ended then return end
-  local left = kept(token) and 2 / 5 or 2 / 3
   redis.call('ZREMRANGEBYSCORE', held, '-inf', text(now))
-  mark = math.max(mark, tonumber(ended) - left * lasts)
   opened = math.max(opened, tonumber(ended))
-  set('mark', mark)
   set('opened', opened)
+  if kept(token) then
+    used(tonumber(ended) - lasts * 2 / 5)
+  else
+    mark = math.max(mark, tonumber(ended) - lasts * 2 / 3)
+    set('mark', mark)
+  end
 end
 
 -- name returns the token of the last lease. question is the number of the instance's question. Instances may keep a
@@ -79,8 +88,9 @@ end
 -- returned takes back leases that the instance has kept.
 local function returned(tokens)
   if #tokens == 0 or redis.call('ZREM', held, unpack(tokens)) == 0 then return end
-  mark, opened = math.max(mark, now), now
-  redis.call('HSET', lane, 'mark', text(mark), 'opened', text(opened))
+  used(now)
+  opened = now
+  set('opened', opened)
   wake()
 end
 
@@ -221,7 +231,7 @@ end
 verbs['end'] = function(token, delay)
   if not known(token) then return 0 end
   redis.call('ZREM', held, token)
-  set('mark', math.max(mark, now))
+  if kept(token) then used(now) else set('mark', math.max(mark, now)) end
   set('opened', now)
   keep(lane, tonumber(delay) + remember)
   wake()

@@ -398,3 +398,28 @@ func TestLeasesOutliveTheMemoryOfRedis(t *testing.T) {
 		t.Errorf("%d leases were lost, want none", got)
 	}
 }
+
+// A kept lease may have been used until it is given back, so a Delay that counts from starts counts from then: by the
+// question that returns it, by an end, or after it has expired.
+func TestDelayFromTheStartAfterAKeptLease(t *testing.T) {
+	server := redistest.Start(t)
+	crews := newCrews(t, 2, Options{URL: server.URL()})
+	in := []*Client{crews[0].redis, crews[1].redis}
+	eventually(t, "Redis sends messages", func() bool { return in[0].hears.Load() && in[1].hears.Load() })
+	const delay = 1500 * time.Millisecond
+	free := ratelimit.LeaseRequest{Key: host, Limit: 1, Waiting: 1}
+	spaced := ratelimit.LeaseRequest{Key: host, Delay: delay, FromStart: true, Limit: 1, Waiting: 1}
+	for i, r := range in {
+		free.Key = fmt.Sprintf("h%d.example", i)
+		spaced.Key = free.Key
+		granted(t, in[0], free).End()
+		time.Sleep(delay * 2 / 3)
+		l := granted(t, in[0], free) // without a question
+		used := time.Now()
+		l.End()
+		eventually(t, "a request with a Delay starts", func() bool { return lease(t, r, spaced).Lease != nil })
+		if gap := time.Since(used); gap < delay {
+			t.Errorf("instance %d started a request %v after the one before, want %v", i, gap, delay)
+		}
+	}
+}

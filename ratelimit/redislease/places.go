@@ -63,11 +63,9 @@ func (p *places) take(key string, now time.Time) (place, bool) {
 	if lane == nil || !now.Before(lane.fresh) {
 		return place{}, false
 	}
-	for len(lane.free) > 0 {
-		last := len(lane.free) - 1
-		found := lane.free[last]
-		lane.free = lane.free[:last]
+	for i, found := range slices.Backward(lane.free) {
 		if now.Sub(found.renewed) < reusableFor {
+			lane.free = slices.Delete(lane.free, i, i+1)
 			return found, true
 		}
 	}

@@ -423,3 +423,21 @@ func TestDelayFromTheStartAfterAKeptLease(t *testing.T) {
 		}
 	}
 }
+
+// A lease that is too old for another request goes back with the next question.
+func TestOldPlaceIsGivenBack(t *testing.T) {
+	p, now := newPlaces(), time.Now()
+	p.ask(host, now)
+	p.answered(host, ratelimit.LeaseResult{Lease: &heldLease{}}, now, now)
+	p.keep(host, place{"1:a:1:kept", now}, now)
+	p.keep(host, place{"2:a:1:kept", now.Add(-reusableFor)}, now)
+	if found, ok := p.take(host, now); !ok || found.token != "1:a:1:kept" {
+		t.Errorf("take: %+v, %t, want the newer lease", found, ok)
+	}
+	if _, ok := p.take(host, now); ok {
+		t.Error("a lease is used again that may end during the request")
+	}
+	if tokens := p.give(host); len(tokens) != 1 {
+		t.Errorf("%v go back, want the older lease", tokens)
+	}
+}

@@ -156,7 +156,7 @@ func (c *Client) ask(r ratelimit.LeaseRequest) (v reply, l *heldLease, err error
 	if !c.hears.Load() {
 		most = 1
 	}
-	args = append(append(args, min(r.Waiting, most)), c.places.give(r.Key)...)
+	args = append(append(args, min(r.Waiting, most)), c.places.give(r.Key, time.Now())...)
 	cmd := &command{verb: "lease", key: r.Key, args: args, repeats: true}
 	cmd.heard = func(v reply) { l = c.take(r, strings.Fields(v.text(0)), cmd.sent) }
 	v, err = c.call(cmd)

@@ -146,8 +146,8 @@ func (l *lanePlaces) isOver(now time.Time) bool {
 		!slices.ContainsFunc(l.free, func(kept place) bool { return now.Sub(kept.renewed) < leaseLasts })
 }
 
-// give removes and returns the tokens of key that are not in use, for Redis.
-func (p *places) give(key string) (tokens []any) {
+// give removes the leases of key that are not in use, and returns the tokens of those that last, for Redis.
+func (p *places) give(key string, now time.Time) (tokens []any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	lane := p.byKey[key]
@@ -155,7 +155,9 @@ func (p *places) give(key string) (tokens []any) {
 		return nil
 	}
 	for _, kept := range lane.free {
-		tokens = append(tokens, kept.token)
+		if now.Sub(kept.renewed) < leaseLasts {
+			tokens = append(tokens, kept.token)
+		}
 	}
 	lane.free = nil
 	return tokens
@@ -210,7 +212,7 @@ func (c *Client) reuse(r ratelimit.LeaseRequest, now time.Time) (ratelimit.Lease
 
 // giveBack returns the leases of key that are not in use to Redis.
 func (c *Client) giveBack(key string) {
-	for _, token := range c.places.give(key) {
+	for _, token := range c.places.give(key, time.Now()) {
 		c.endUnused(key, token)
 	}
 }

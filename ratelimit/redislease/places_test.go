@@ -224,7 +224,7 @@ func TestKeptPlacesOfALaneAreBounded(t *testing.T) {
 	for range 10_000 {
 		p.keep(host, place{"1:a:1:kept", now}, now)
 	}
-	if n := len(p.give(host)); n != maxKept {
+	if n := len(p.give(host, now)); n != maxKept {
 		t.Errorf("%d leases are kept, want %d", n, maxKept)
 	}
 }
@@ -277,7 +277,7 @@ func TestLostAnswerKeepsAllLeases(t *testing.T) {
 	if !hook.lost.Load() {
 		t.Fatal("no answer was lost")
 	}
-	if got := len(in[0].places.give(host)); got != 4 {
+	if got := len(in[0].places.give(host, time.Now())); got != 4 {
 		t.Errorf("%d leases are kept for further requests, want 4", got)
 	}
 	if got := server.Do("ZCARD " + in[0].keys(host)[1]); got != ":6" {
@@ -340,7 +340,7 @@ func TestCancelOfOneOfSeveralLeases(t *testing.T) {
 	r, other := crews[0].redis, crews[1].redis
 	eventually(t, "Redis sends messages", r.hears.Load)
 	sent := granted(t, r, ratelimit.LeaseRequest{Key: host, Limit: 8, Waiting: 2})
-	v, err := r.call(&command{verb: "cancel", key: host, args: []any{r.places.give(host)[0], int64(0)}})
+	v, err := r.call(&command{verb: "cancel", key: host, args: []any{r.places.give(host, time.Now())[0], int64(0)}})
 	if err != nil || v.number(0) != 1 {
 		t.Fatalf("the cancel of the second lease is answered %v, %v", v, err)
 	}
@@ -444,20 +444,21 @@ func TestDelayFromTheStartAfterAKeptLease(t *testing.T) {
 	}
 }
 
-// A lease that is too old for another request goes back with the next question.
+// A lease that is too old for another request goes back with the next question, unless it has ended.
 func TestOldPlaceIsGivenBack(t *testing.T) {
 	p, now := newPlaces(), time.Now()
 	p.ask(host, now)
 	p.answered(host, ratelimit.LeaseResult{Lease: &heldLease{}}, now, now)
 	p.keep(host, place{"1:a:1:kept", now}, now)
 	p.keep(host, place{"2:a:1:kept", now.Add(-reusableFor)}, now)
+	p.keep(host, place{"3:a:1:kept", now.Add(-leaseLasts)}, now)
 	if found, ok := p.take(host, now); !ok || found.token != "1:a:1:kept" {
 		t.Errorf("take: %+v, %t, want the newer lease", found, ok)
 	}
 	if _, ok := p.take(host, now); ok {
 		t.Error("a lease is used again that may end during the request")
 	}
-	if tokens := p.give(host); len(tokens) != 1 {
+	if tokens := p.give(host, now); len(tokens) != 1 {
 		t.Errorf("%v go back, want the older lease", tokens)
 	}
 }

@@ -2,28 +2,33 @@ package store
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/robots/fetch"
 )
 
-// Exchange keeps values that several instances share for a while, and claims on their names: redislease.Values.
+// Exchange keeps values that several instances share for a while, with a version that is a time, and claims on their names:
+// redislease.Values. Versions are by the clock of this machine, although those of the instances may differ.
 type Exchange interface {
-	// Get returns nil if there is no value.
-	Get(ctx context.Context, name string) ([]byte, error)
-	// Put keeps data until lasts has passed, and sends notice to all instances, unless it has that version or a later one.
-	Put(ctx context.Context, name string, version int64, data []byte, lasts time.Duration, notice string) error
-	Delete(ctx context.Context, name, notice string) error
+	// Get returns a zero version if nothing is known of name. There is no data if that of this version and of those before
+	// it does not count.
+	Get(ctx context.Context, name string) (version time.Time, data []byte, err error)
+	// Put keeps data for lasts at least, and sends notice to all instances, unless this version or a later one is stored. If
+	// data is empty, or if there is no room, it removes the data of an older version.
+	Put(ctx context.Context, name string, version time.Time, data []byte, lasts time.Duration, notice string) error
+	// Delete removes the data, so that for lasts no version from before now counts, and sends notice.
+	Delete(ctx context.Context, name string, lasts time.Duration, notice string) error
 
-	// Claim claims name for holder, or prolongs its claim. It reports false if another holder has the claim. If there was
-	// no claim, it also returns the value of name, which is empty if there is none, and else nil.
-	Claim(ctx context.Context, name, holder string, lasts time.Duration) (claimed bool, value []byte, err error)
+	// Claim claims name for holder, or prolongs its claim. It reports false if another holder has the claim. If it made the
+	// claim, it also returns what Get returns, and the data is not nil.
+	Claim(ctx context.Context, name, holder string, lasts time.Duration) (claimed bool, version time.Time, data []byte, err error)
 	Release(ctx context.Context, name, holder string) error
 	Claimed(ctx context.Context, name string) (bool, error)
 
@@ -38,9 +43,16 @@ type ExchangedFiles struct {
 	*State
 	exchange Exchange
 	options  SharedOptions
-	retry    atomic.Int64          // Unix nanoseconds before which the Exchange is not used
+	outage   outage
 	taken    chan *robots.Snapshot // from the Exchange, for Watch to save
 	claimed  sync.Map              // the value that a Claim has returned, by origin.Origin, for the next Load
+	sender   string                // of notices
+}
+
+// value is a value of an Exchange.
+type value struct {
+	version time.Time
+	data    []byte
 }
 
 // mostTaken is the number of snapshots that wait to be saved after they were taken from the Exchange. More are not saved.
@@ -53,7 +65,10 @@ var (
 
 // ShareOver returns the files of local, shared over x.
 func ShareOver(x Exchange, local *State, o SharedOptions) *ExchangedFiles {
-	return &ExchangedFiles{State: local, exchange: x, options: o.withDefaults(), taken: make(chan *robots.Snapshot, mostTaken)}
+	return &ExchangedFiles{
+		State: local, exchange: x, options: o.withDefaults(), outage: newOutage(),
+		taken: make(chan *robots.Snapshot, mostTaken), sender: rand.Text(),
+	}
 }
 
 // errExchangeSkipped says that the Exchange was not used since it has just failed.
@@ -61,63 +76,85 @@ var errExchangeSkipped = errors.New("store: the exchange of files has failed les
 
 // ask calls f, unless the Exchange has just failed.
 func (s *ExchangedFiles) ask(ctx context.Context, f func() error) error {
-	if time.Now().UnixNano() < s.retry.Load() {
+	if s.outage.isOn() {
 		return errExchangeSkipped
 	}
 	err := f()
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	s.retry.Store(time.Now().Add(sharedRetry).UnixNano())
+	s.outage.begin()
 	s.options.Failed(err)
 	return err
 }
 
-// Load returns the snapshot last saved for o by any instance while it is fresh, else that of this instance: see
-// State.Load.
+// Load returns the snapshot last saved for o by any instance, or robots.ErrNoSnapshot if it was deleted or could not be
+// shared. If the Exchange fails, or has nothing for o that this version can read, Load returns the snapshot of this
+// instance: see State.Load.
 func (s *ExchangedFiles) Load(ctx context.Context, o origin.Origin) (*robots.Snapshot, error) {
-	shared, err := s.get(ctx, o)
-	if err != nil || shared == nil {
-		return s.State.Load(ctx, o)
-	}
-	own, err := s.State.Load(ctx, o)
+	last, err := s.value(ctx, o)
+	own, ownErr := s.State.Load(ctx, o)
 	switch {
-	case err == nil && own.Fetched.After(shared.Fetched): // it could not be shared
+	case err != nil:
+		if ownErr == nil {
+			s.outage.miss()
+		}
+		return own, ownErr
+	case last.version.IsZero():
+		return own, ownErr
+	case ownErr == nil && own.Fetched.After(last.version):
+		if len(last.data) > 0 {
+			s.put(ctx, own) // the Exchange could not be used when it was fetched
+		}
 		return own, nil
-	case err == nil && !own.Fetched.Before(shared.Fetched):
-		return shared, nil
+	case len(last.data) == 0:
+		return nil, robots.ErrNoSnapshot
+	case ownErr == nil && own.Fetched.Equal(last.version):
+		return own, nil
 	}
-	select {
-	case s.taken <- shared: // it counts without the Exchange
-	default:
+	shared, err := s.accept(last, o)
+	if err != nil {
+		return own, ownErr
 	}
 	return shared, nil
 }
 
-// get returns the snapshot of o in the Exchange, or nil. It reports a damaged one.
-func (s *ExchangedFiles) get(ctx context.Context, o origin.Origin) (snap *robots.Snapshot, err error) {
-	data, err := s.value(ctx, o)
-	if err != nil || len(data) == 0 {
-		return nil, err
-	}
-	if snap, err = decodeFile(data, o); err != nil {
+// accept returns the snapshot in v, which is that of o, and has it saved in the State, so that it counts without the Exchange.
+// It reports a damaged one.
+func (s *ExchangedFiles) accept(v value, o origin.Origin) (*robots.Snapshot, error) {
+	snap, err := decodeFile(v.data, o)
+	if err != nil {
 		err = fmt.Errorf("store: the shared robots.txt of %s: %w", o, err)
 		s.options.Failed(err)
 		return nil, err
 	}
+	shift(snap, v.version)
+	select {
+	case s.taken <- snap:
+	default:
+	}
 	return snap, nil
 }
 
-// value returns the value of o in the Exchange. It is empty if there is none.
-func (s *ExchangedFiles) value(ctx context.Context, o origin.Origin) (data []byte, err error) {
-	if value, ok := s.claimed.LoadAndDelete(o); ok {
-		return value.([]byte), nil
+// shift moves the times of snap from the clock of the instance that has fetched it to that of this one.
+func shift(snap *robots.Snapshot, fetched time.Time) {
+	by := fetched.Sub(snap.Fetched)
+	snap.Fetched, snap.Expires = fetched, snap.Expires.Add(by)
+	if !snap.Since.IsZero() {
+		snap.Since = snap.Since.Add(by)
+	}
+}
+
+// value returns the value of o in the Exchange.
+func (s *ExchangedFiles) value(ctx context.Context, o origin.Origin) (v value, err error) {
+	if claimed, ok := s.claimed.LoadAndDelete(o); ok {
+		return claimed.(value), nil
 	}
 	err = s.ask(ctx, func() error {
-		data, err = s.exchange.Get(ctx, o.String())
+		v.version, v.data, err = s.exchange.Get(ctx, o.String())
 		return err
 	})
-	return data, err
+	return v, err
 }
 
 // Save shares snap, and stores it and c in the State: see State.Save. It returns the error of the State.
@@ -147,23 +184,25 @@ func (s *ExchangedFiles) SaveAll(ctx context.Context, all []robots.StoreEntry) e
 // mostShared is the size of the largest snapshot that is shared, in bytes, compressed. The others are fetched by each instance.
 const mostShared = 64 << 10
 
-// put shares snap. ask reports its failure.
+// put shares snap, or says that an older one does not count. ask reports its failure.
 func (s *ExchangedFiles) put(ctx context.Context, snap *robots.Snapshot) {
 	data, err := encodeFile(snap)
 	if err != nil || len(data) > mostShared {
-		return
+		data = nil
 	}
 	lasts := max(time.Second, time.Until(snap.Expires))
 	_ = s.ask(ctx, func() error {
-		sent := notice{snap.Origin, snap.Fetched}
-		return s.exchange.Put(ctx, snap.Origin.String(), micros(snap.Fetched), data, lasts, sent.String())
+		return s.exchange.Put(ctx, snap.Origin.String(), snap.Fetched, data, lasts, notice{s.sender, snap.Origin, false}.String())
 	})
 }
+
+// deletedFor is how long a Delete is remembered: a file is fresh for no longer.
+const deletedFor = fetch.MaxTTL
 
 // Delete removes the snapshot of o for all instances: see State.Delete.
 func (s *ExchangedFiles) Delete(ctx context.Context, o origin.Origin) error {
 	err := s.ask(ctx, func() error {
-		return s.exchange.Delete(ctx, o.String(), notice{origin: o}.String())
+		return s.exchange.Delete(ctx, o.String(), deletedFor, notice{s.sender, o, true}.String())
 	})
 	return errors.Join(err, s.State.Delete(ctx, o))
 }
@@ -178,9 +217,10 @@ func (s *ExchangedFiles) AwaitClaim(ctx context.Context, o origin.Origin) { awai
 
 func (s *ExchangedFiles) claim(ctx context.Context, o origin.Origin, holder string) (claimed bool, err error) {
 	err = s.ask(ctx, func() error {
-		var value []byte
-		if claimed, value, err = s.exchange.Claim(ctx, o.String(), holder, s.options.ClaimTime); value != nil {
-			s.claimed.Store(o, value)
+		var v value
+		claimed, v.version, v.data, err = s.exchange.Claim(ctx, o.String(), holder, s.options.ClaimTime)
+		if v.data != nil {
+			s.claimed.Store(o, v)
 		}
 		return err
 	})
@@ -200,24 +240,22 @@ func (s *ExchangedFiles) unclaim(ctx context.Context, o origin.Origin, holder st
 	_ = s.ask(ctx, func() error { return s.exchange.Release(ctx, o.String(), holder) })
 }
 
-// Watch calls changed for each snapshot that an instance has saved or deleted, until ctx ends: snapshots fetched before
-// the given time no longer count. It calls lost if it may have missed some. A deleted snapshot is deleted from the State
+// Watch calls changed for each snapshot that another instance has saved or deleted, until ctx ends: snapshots fetched before
+// the given time may no longer count. It calls lost if it may have missed some. A deleted snapshot is deleted from the State
 // too. Watch also saves in the State what Load has taken from the Exchange.
 func (s *ExchangedFiles) Watch(ctx context.Context, changed func(o origin.Origin, before time.Time), lost func()) {
-	var saving sync.WaitGroup
-	saving.Go(func() { s.saveTaken(ctx) })
-	defer saving.Wait()
-	s.exchange.Watch(ctx, func(text string) {
-		n, err := parseNotice(text)
-		if err != nil {
-			return // of another program
-		}
-		if n.fetched.IsZero() {
-			n.fetched = time.Now()
-			_ = s.State.Delete(ctx, n.origin)
-		}
-		changed(n.origin, n.fetched)
-	}, lost)
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { s.saveTaken(ctx) })
+	running.Go(func() { s.outage.watch(ctx, func() error { return s.works(ctx) }, lost) })
+	s.exchange.Watch(ctx, func(text string) { obey(ctx, text, s.sender, s.State, changed) }, lost)
+}
+
+func (s *ExchangedFiles) works(ctx context.Context) error {
+	return s.ask(ctx, func() error {
+		_, _, err := s.exchange.Get(ctx, "")
+		return err
+	})
 }
 
 // saveTaken saves what Load has taken from the Exchange until ctx ends. The Cache reports a State that fails.
@@ -285,9 +323,6 @@ func encodeFile(snap *robots.Snapshot) ([]byte, error) {
 // decodeFile returns the snapshot of o that encodeFile has encoded. It returns an error if the text does not match its
 // hash, as State.Load does.
 func decodeFile(data []byte, o origin.Origin) (*robots.Snapshot, error) {
-	if len(data) == 0 {
-		return nil, errDamaged
-	}
 	text, err := inflate(data[1:], data[0] == 1)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errDamaged, err)
@@ -303,8 +338,6 @@ func decodeFile(data []byte, o origin.Origin) (*robots.Snapshot, error) {
 		return nil, fmt.Errorf("%w: it is that of %q", errDamaged, f.Origin)
 	case f.SHA256 != "" && hashOf(f.Body) != f.SHA256, f.SHA256 == "" && len(f.Body) > 0:
 		return nil, fmt.Errorf("%w: its text has another hash", errDamaged)
-	case timeOf(f.Fetched).After(time.Now().Add(time.Hour)):
-		return nil, fmt.Errorf("%w: it was fetched in the future", errDamaged)
 	case f.Availability > robots.Found || f.Availability == robots.Found && f.SHA256 == "":
 		return nil, fmt.Errorf("%w: its availability is %d", errDamaged, f.Availability)
 	}

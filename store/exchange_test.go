@@ -2,6 +2,8 @@ package store_test
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -206,7 +208,8 @@ func TestExchangedNotices(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	for at := next(); !at.Equal(snap.Fetched); at = next() {
+	if at := next(); at.Before(snap.Fetched.Add(-time.Minute)) {
+		t.Errorf("a notice says that files fetched before %v do not count", at)
 	}
 	if _, err := two.Load(ctx, o); err != nil {
 		t.Fatal(err)
@@ -278,5 +281,205 @@ func TestExchangeWithoutRoom(t *testing.T) {
 	}
 	if got, err := one.Load(ctx, o); err != nil || got.SHA256 != snap.SHA256 || faults.String() != "" {
 		t.Errorf("Load = %v, %v; failures: %q", got, err, faults)
+	}
+}
+
+// noise returns a comment of n bytes that cannot be compressed to less than half.
+func noise(n int) string {
+	text := make([]byte, n/2)
+	_, _ = rand.Read(text)
+	return "# " + hex.EncodeToString(text) + "\n"
+}
+
+// TestExchangedVersionThatIsNotShared replaces a file that others have by one that is too large to be shared, or for which
+// Redis has no room: the others fetch theirs.
+func TestExchangedVersionThatIsNotShared(t *testing.T) {
+	ctx := context.Background()
+	for name, row := range map[string]struct{ command, body string }{
+		"too large": {"PING", noise(300_000)},
+		"no room":   {"CONFIG SET maxmemory 1000000", "User-agent: *\nDisallow: /later\n"}, // it has used more than three quarters
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := redistest.Start(t)
+			one, faults := exchanged(t, server.URL())
+			two, _ := exchanged(t, server.URL())
+			o := mustOrigin(t, "https://a.example")
+			old := today(o, file)
+			old.Fetched = old.Fetched.Add(-time.Hour)
+			if err := errors.Join(one.Save(ctx, old, nil), two.State.Save(ctx, old, nil)); err != nil {
+				t.Fatal(err)
+			}
+			server.Do(row.command)
+			now := today(o, row.body)
+			if err := one.Save(ctx, now, nil); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := two.Load(ctx, o); !errors.Is(err, robots.ErrNoSnapshot) {
+				t.Errorf("another instance loads a file: %v, and %v", got != nil, err)
+			}
+			if got, err := one.Load(ctx, o); err != nil || got.SHA256 != now.SHA256 {
+				t.Errorf("the instance that has fetched it loads %v, %v", got, err)
+			}
+			own := today(o, row.body)
+			if err := two.Save(ctx, own, nil); err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range []*store.ExchangedFiles{one, two} { // else they would fetch it in turn without end
+				if got, err := f.Load(ctx, o); err != nil || got.SHA256 != now.SHA256 {
+					t.Errorf("after a fetch of each an instance loads %v, %v", got, err)
+				}
+			}
+			server.Do("CONFIG SET maxmemory 0")
+			small := today(o, file)
+			if err := one.Save(ctx, small, nil); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := two.Load(ctx, o); err != nil || got.SHA256 != small.SHA256 || faults.String() != "" {
+				t.Errorf("a version that is shared again: %v, %v; failures: %q", got, err, faults)
+			}
+		})
+	}
+}
+
+// TestExchangedPurge purges a file at one instance. The other one does not hear of it, and saves the file that it has
+// fetched before.
+func TestExchangedPurge(t *testing.T) {
+	ctx := context.Background()
+	server := redistest.Start(t)
+	one, _ := exchanged(t, server.URL())
+	two, _ := exchanged(t, server.URL())
+	o := mustOrigin(t, "https://a.example")
+	snap := today(o, file)
+	if err := errors.Join(one.Save(ctx, snap, nil), two.State.Save(ctx, snap, nil), one.Delete(ctx, o)); err != nil {
+		t.Fatal(err)
+	}
+	gone := func(when string) {
+		t.Helper()
+		for _, f := range []*store.ExchangedFiles{one, two} {
+			if got, err := f.Load(ctx, o); !errors.Is(err, robots.ErrNoSnapshot) {
+				t.Errorf("%s: Load returns a file: %v, and %v", when, got != nil, err)
+			}
+		}
+	}
+	gone("after the purge")
+	if err := two.Save(ctx, snap, nil); err != nil {
+		t.Fatal(err)
+	}
+	gone("after a late Save")
+	next := today(o, "User-agent: *\nDisallow: /next\n")
+	if err := two.Save(ctx, next, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := one.Load(ctx, o); err != nil || got.SHA256 != next.SHA256 {
+		t.Errorf("after the next fetch: Load = %v, %v", got, err)
+	}
+}
+
+// TestExchangedVersionThatExpires saves a version that expires before an older one: an instance with the older one must not
+// use that again.
+func TestExchangedVersionThatExpires(t *testing.T) {
+	ctx := context.Background()
+	server := redistest.Start(t)
+	one, _ := exchanged(t, server.URL())
+	two, _ := exchanged(t, server.URL())
+	o := mustOrigin(t, "https://a.example")
+	old, failed := today(o, file), unreachable(o, time.Now())
+	old.Fetched = old.Fetched.Add(-time.Minute)
+	failed.Expires = failed.Fetched.Add(10 * time.Millisecond)
+	if err := errors.Join(one.Save(ctx, old, nil), two.State.Save(ctx, old, nil), one.Save(ctx, failed, nil)); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(1500 * time.Millisecond) // a value lasts for a second at least
+	if got, err := two.Load(ctx, o); err != nil || got.Availability != robots.Unreachable {
+		t.Errorf("Load = %v, %v, want the failure that another instance met later", got, err)
+	}
+}
+
+// TestExchangedAfterAnOutage fetches a new version without Redis, which still has the older one when it returns.
+func TestExchangedAfterAnOutage(t *testing.T) {
+	ctx := context.Background()
+	server := redistest.Start(t)
+	one, _ := exchanged(t, server.URL())
+	two, _ := exchanged(t, server.URL())
+	o := mustOrigin(t, "https://a.example")
+	old := today(o, file)
+	now := today(o, "User-agent: *\nDisallow: /later\n")
+	old.Fetched = old.Fetched.Add(-time.Minute)
+	if err := errors.Join(one.Save(ctx, old, nil), one.State.Save(ctx, now, nil)); err != nil { // as Save does without Redis
+		t.Fatal(err)
+	}
+	for _, f := range []*store.ExchangedFiles{one, two} {
+		if got, err := f.Load(ctx, o); err != nil || got.SHA256 != now.SHA256 {
+			t.Errorf("Load = %v, %v, want the later version", got, err)
+		}
+	}
+}
+
+// A fast is the Exchange of a machine whose clock is five minutes ahead of that of Redis.
+type fast struct{ store.Exchange }
+
+func (x fast) Get(ctx context.Context, name string) (version time.Time, data []byte, err error) {
+	version, data, err = x.Exchange.Get(ctx, name)
+	return version.Add(5 * time.Minute), data, err
+}
+
+func (x fast) Put(ctx context.Context, name string, version time.Time, data []byte, lasts time.Duration, notice string) error {
+	return x.Exchange.Put(ctx, name, version.Add(-5*time.Minute), data, lasts, notice)
+}
+
+// TestExchangedWithClocksThatDiffer fetches at an instance whose clock is ahead, and then at another.
+func TestExchangedWithClocksThatDiffer(t *testing.T) {
+	ctx := context.Background()
+	server := redistest.Start(t)
+	c, err := redislease.New(redislease.Options{URL: server.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ahead := store.ShareOver(fast{c.Values()}, fresh(t), store.SharedOptions{Failed: func(err error) { t.Error(err) }})
+	right, _ := exchanged(t, server.URL())
+	o := mustOrigin(t, "https://a.example")
+	first, second := today(o, file), today(o, "User-agent: *\nDisallow: /later\n")
+	now := first.Fetched
+	first.Fetched, first.Expires = now.Add(5*time.Minute-2*time.Second), first.Expires.Add(5*time.Minute-2*time.Second)
+	if err := ahead.Save(ctx, first, nil); err != nil {
+		t.Fatal(err)
+	}
+	got, err := right.Load(ctx, o)
+	if err != nil || !got.Fetched.Equal(now.Add(-2*time.Second)) || got.Expires.Sub(got.Fetched) != time.Hour {
+		t.Fatalf("Load = %+v, %v, want one of two seconds ago", got, err)
+	}
+	if err := right.Save(ctx, second, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := ahead.Load(ctx, o); err != nil || got.SHA256 != second.SHA256 || !got.Fetched.Equal(second.Fetched.Add(5*time.Minute)) {
+		t.Errorf("Load = %+v, %v, want the second version", got, err)
+	}
+}
+
+// TestExchangedLossAfterAnOutage loads a file while Redis does not answer in time, although the subscription stays. The
+// memory must not keep the copy of the instance after that.
+func TestExchangedLossAfterAnOutage(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	server := redistest.Start(t)
+	one, _ := exchanged(t, server.URL())
+	o := mustOrigin(t, "https://a.example")
+	if err := one.Save(ctx, today(o, file), nil); err != nil {
+		t.Fatal(err)
+	}
+	lost := make(chan struct{}, 100)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	watching.Go(func() { one.Watch(ctx, func(origin.Origin, time.Time) {}, func() { lost <- struct{}{} }) })
+	<-lost // the subscription
+	server.Do("CLIENT PAUSE 1500")
+	if _, err := one.Load(ctx, o); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-lost:
+	case <-time.After(30 * time.Second):
+		t.Error("Load has returned the copy of the instance, and the memory keeps that")
 	}
 }

@@ -2,10 +2,10 @@ package store
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/origin"
@@ -18,7 +18,8 @@ type SharedFiles struct {
 	db      *Postgres
 	local   *State
 	options SharedOptions
-	retry   atomic.Int64 // Unix nanoseconds before which PostgreSQL is not asked
+	outage  outage
+	sender  string // of notices
 }
 
 // SharedOptions configure SharedFiles and ExchangedFiles.
@@ -36,7 +37,7 @@ const (
 
 // Share returns the files in p, with local for the time in which p does not answer.
 func (p *Postgres) Share(local *State, o SharedOptions) *SharedFiles {
-	return &SharedFiles{db: p, local: local, options: o.withDefaults()}
+	return &SharedFiles{db: p, local: local, options: o.withDefaults(), outage: newOutage(), sender: rand.Text()}
 }
 
 func (o SharedOptions) withDefaults() SharedOptions {
@@ -51,7 +52,7 @@ var errSkipped = errors.New("store: PostgreSQL has failed less than five seconds
 
 // ask calls f with the patience for one question, unless PostgreSQL has just failed.
 func (s *SharedFiles) ask(ctx context.Context, act string, f func(context.Context) error) error {
-	if time.Now().UnixNano() < s.retry.Load() {
+	if s.outage.isOn() {
 		return errSkipped
 	}
 	limited, cancel := context.WithTimeout(ctx, sharedPatience)
@@ -61,7 +62,7 @@ func (s *SharedFiles) ask(ctx context.Context, act string, f func(context.Contex
 		return err
 	}
 	if !errors.Is(err, errDamaged) {
-		s.retry.Store(time.Now().Add(sharedRetry).UnixNano())
+		s.outage.begin()
 	}
 	err = s.db.fail(act, err)
 	s.options.Failed(err)
@@ -86,6 +87,9 @@ func (s *SharedFiles) Load(ctx context.Context, o origin.Origin) (*robots.Snapsh
 	}
 	own, ownErr := s.local.Load(ctx, o)
 	if err != nil {
+		if ownErr == nil && !errors.Is(err, errDamaged) {
+			s.outage.miss()
+		}
 		return own, ownErr
 	}
 	if ownErr == nil && own.Fetched.After(snap.Fetched) { // it could not be saved in PostgreSQL
@@ -99,7 +103,7 @@ func (s *SharedFiles) Load(ctx context.Context, o origin.Origin) (*robots.Snapsh
 // instance has fetched later. It returns the error of the State.
 func (s *SharedFiles) Save(ctx context.Context, snap *robots.Snapshot, c *robots.Change) error {
 	_ = s.ask(ctx, "saving the robots.txt of "+snap.Origin.String(), func(ctx context.Context) error {
-		return s.db.change(ctx, func(tx *sql.Tx) error { return saveShared(ctx, tx, snap, c) })
+		return s.db.change(ctx, func(tx *sql.Tx) error { return s.save(ctx, tx, snap, c) })
 	}) // ask has reported it
 	return s.local.Save(ctx, snap, c)
 }
@@ -132,7 +136,7 @@ INSERT INTO snapshot_changes (origin, time, old_sha256, new_sha256, old_state, n
 	notifySQL = "SELECT pg_notify('robotsproxy_files', $1)"
 )
 
-func saveShared(ctx context.Context, tx *sql.Tx, snap *robots.Snapshot, c *robots.Change) error {
+func (s *SharedFiles) save(ctx context.Context, tx *sql.Tx, snap *robots.Snapshot, c *robots.Change) error {
 	if snap.SHA256 != "" {
 		if hash := hashOf(snap.Body); hash != snap.SHA256 {
 			return fmt.Errorf("its body has the hash %s, and not %q", hash, snap.SHA256)
@@ -157,7 +161,7 @@ func saveShared(ctx context.Context, tx *sql.Tx, snap *robots.Snapshot, c *robot
 			return err
 		}
 	}
-	_, err = tx.ExecContext(ctx, notifySQL, notice{snap.Origin, snap.Fetched}.String())
+	_, err = tx.ExecContext(ctx, notifySQL, notice{s.sender, snap.Origin, false}.String())
 	return err
 }
 
@@ -203,7 +207,7 @@ func (s *SharedFiles) Delete(ctx context.Context, o origin.Origin) error {
 			if _, err := tx.ExecContext(ctx, "DELETE FROM snapshots WHERE origin = $1", o.String()); err != nil {
 				return err
 			}
-			_, err := tx.ExecContext(ctx, notifySQL, notice{origin: o}.String())
+			_, err := tx.ExecContext(ctx, notifySQL, notice{s.sender, o, true}.String())
 			return err
 		})
 	})

@@ -3,8 +3,10 @@ package store
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/origin"
@@ -107,41 +109,58 @@ func (s *SharedFiles) Prune(ctx context.Context, before time.Time) (gone int64, 
 	return gone, nil
 }
 
-// notice tells the other instances that the snapshot of an origin was fetched at a time, or was deleted if that is zero.
+// notice tells the other instances that the snapshot of an origin was saved or deleted.
 type notice struct {
+	sender  string // an instance
 	origin  origin.Origin
-	fetched time.Time
+	deleted bool
 }
 
 func (n notice) String() string {
-	return strconv.FormatInt(micros(n.fetched), 10) + " " + n.origin.String()
+	return n.sender + " " + strconv.FormatBool(n.deleted) + " " + n.origin.String()
 }
 
 func parseNotice(text string) (n notice, err error) {
-	at, name, _ := strings.Cut(text, " ")
-	fetched, err := strconv.ParseInt(at, 10, 64)
-	if err != nil {
+	words := strings.Split(text, " ")
+	if len(words) != 3 {
+		return n, fmt.Errorf("%d words instead of three", len(words))
+	}
+	n.sender = words[0]
+	if n.deleted, err = strconv.ParseBool(words[1]); err != nil {
 		return n, err
 	}
-	n.fetched = timeOf(fetched)
-	n.origin, err = origin.Parse(name)
+	n.origin, err = origin.Parse(words[2])
 	return n, err
 }
 
-// Watch calls changed for each snapshot that an instance has saved or deleted, until ctx ends: snapshots fetched before
-// the given time no longer count. It calls lost if it may have missed some, since PostgreSQL was away. A deleted
-// snapshot is deleted from the State too.
-func (s *SharedFiles) Watch(ctx context.Context, changed func(o origin.Origin, before time.Time), lost func()) {
-	for first := true; ctx.Err() == nil; first = false {
-		if !first {
-			sleep(ctx, sharedRetry)
-		}
-		_ = s.listen(ctx, func() { // questions report the failures of PostgreSQL
-			if !first {
-				lost()
-			}
-		}, changed)
+// obey calls changed for a notice of another instance. A deleted snapshot is deleted from local too.
+func obey(ctx context.Context, text, receiver string, local *State, changed func(o origin.Origin, before time.Time)) {
+	n, err := parseNotice(text)
+	if err != nil || n.sender == receiver { // an error: the text is of another program
+		return
 	}
+	now := time.Now()
+	if n.deleted {
+		_ = local.Delete(ctx, n.origin) // it counts only without the other instances
+	}
+	changed(n.origin, now)
+}
+
+// Watch calls changed for each snapshot that another instance has saved or deleted, until ctx ends: snapshots fetched before
+// the given time may no longer count. It calls lost if it may have missed some, also at its begin. A deleted snapshot is
+// deleted from the State too.
+func (s *SharedFiles) Watch(ctx context.Context, changed func(o origin.Origin, before time.Time), lost func()) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { s.outage.watch(ctx, func() error { return s.works(ctx) }, lost) })
+	for ctx.Err() == nil {
+		_ = s.listen(ctx, lost, changed) // questions report the failures of PostgreSQL
+		sleep(ctx, sharedRetry)
+	}
+}
+
+func (s *SharedFiles) works(ctx context.Context) error {
+	return s.ask(ctx, "trying it again", s.db.db.PingContext)
 }
 
 func (s *SharedFiles) listen(ctx context.Context, begun func(), changed func(origin.Origin, time.Time)) error {
@@ -162,15 +181,7 @@ func (s *SharedFiles) listen(ctx context.Context, begun func(), changed func(ori
 			if err != nil {
 				return err
 			}
-			n, err := parseNotice(message.Payload)
-			if err != nil {
-				continue // of another program
-			}
-			if n.fetched.IsZero() {
-				n.fetched = time.Now()
-				_ = s.local.Delete(ctx, n.origin) // it counts only without PostgreSQL
-			}
-			changed(n.origin, n.fetched)
+			obey(ctx, message.Payload, s.sender, s.local, changed)
 		}
 	})
 }

@@ -37,25 +37,32 @@ func newFleet(t *testing.T, n int, redis string) *fleet {
 	f := &fleet{t: t, site: robotstest.New(t), hosts: []string{"a.example"}, stop: make(chan struct{})}
 	f.site.SetRobots("a.example", robotstest.Robots{Body: clientRobots})
 	for range n {
-		dir := t.TempDir()
-		config := filepath.Join(dir, "config.yaml")
-		if err := os.WriteFile(config, []byte(siteConfig(f.site)+redis), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		s, err := startServer(filepath.Join(dir, "data"), os.Environ(), "--config", config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			_ = s.cmd.Process.Kill()
-			_ = s.cmd.Wait()
-			if t.Failed() {
-				t.Logf("the log of an instance:\n%s", s.log)
-			}
-		})
-		f.instances = append(f.instances, s)
+		f.add(redis)
 	}
 	return f
+}
+
+// add starts one more instance.
+func (f *fleet) add(redis string) *server {
+	f.t.Helper()
+	dir := f.t.TempDir()
+	config := filepath.Join(dir, "config.yaml")
+	if err := os.WriteFile(config, []byte(siteConfig(f.site)+redis), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+	s, err := startServer(filepath.Join(dir, "data"), os.Environ(), "--config", config)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() {
+		_ = s.cmd.Process.Kill()
+		_ = s.cmd.Wait()
+		if f.t.Failed() {
+			f.t.Logf("the log of an instance:\n%s", s.log)
+		}
+	})
+	f.instances = append(f.instances, s)
+	return s
 }
 
 // crawl makes workers request pages through the instances in turn, until halt.

@@ -2,8 +2,8 @@ package redislease
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -53,89 +53,137 @@ func (v *Values) do(ctx context.Context, act, name string, f func(context.Contex
 	return nil
 }
 
-// Get returns the value of name, or nil if there is none.
-func (v *Values) Get(ctx context.Context, name string) (value []byte, err error) {
-	err = v.do(ctx, "reading", name, func(ctx context.Context) error {
-		value, err = data(v.redis.HGet(ctx, v.key(name), "data"))
-		return err
-	})
-	return value, err
+// A version is a time. Redis keeps it in microseconds of its own clock, so that it does not matter if the clocks of the
+// instances differ.
+
+// skew returns by how much the clock of Redis is ahead of the clock of this machine, in whole seconds: it is 0 if both
+// are in step, and versions are exact then.
+func (v *Values) skew() time.Duration {
+	now := time.Now()
+	return (v.client.health.clockAt(now) - time.Duration(now.UnixNano())).Round(time.Second)
 }
 
-// data returns the value in an answer. One of another type does not count.
-func data(answer *redis.StringCmd) ([]byte, error) {
-	value, err := answer.Bytes()
-	if errors.Is(err, redis.Nil) || redis.HasErrorPrefix(err, "WRONGTYPE") {
-		return nil, nil
+// version returns t as Redis keeps it.
+func (v *Values) version(t time.Time) int64 { return t.Add(v.skew()).UnixMicro() }
+
+// value returns the version and the data in an answer of readSource. The data is not nil.
+func (v *Values) value(answer reply) (version time.Time, data []byte) {
+	micros, err := strconv.ParseInt(answer.text(0), 10, 64)
+	if err != nil {
+		return time.Time{}, []byte{}
 	}
-	return value, err
+	return time.UnixMicro(micros).Add(-v.skew()).UTC(), []byte(answer.text(1))
 }
 
-// putScript replaces neither a value of the same version nor one of a later version, unless that is in the future. It
-// leaves a quarter of the memory of the server to the lanes.
-var putScript = redis.NewScript(`local type = redis.call('TYPE', KEYS[1]).ok
-if type ~= 'hash' and type ~= 'none' then redis.call('DEL', KEYS[1]) end
-local version, now = tonumber(redis.call('HGET', KEYS[1], 'version') or 0) or 0, redis.call('TIME')
-if version >= tonumber(ARGV[1]) and version < (now[1] + 3600) * 1000000 then return 0 end
+// storedSource is a function that returns the version of a value, or nil if there is none. A value of another type does not
+// count. Nor does a version that is more than a minute in the future: it is damaged, or the clock of Redis was set.
+const storedSource = `local function stored(key)
+	local type = redis.call('TYPE', key).ok
+	if type ~= 'hash' and type ~= 'none' then redis.call('DEL', key) end
+	local version = tonumber(redis.call('HGET', key, 'version') or nil)
+	if version and version < (redis.call('TIME')[1] + 60) * 1000000 then return version end
+end
+`
+
+// readSource is a function that returns the version and the data of a value.
+const readSource = storedSource + `local function read(key)
+	local version = stored(key)
+	if not version then return {'', ''} end
+	return {string.format('%.0f', version), redis.call('HGET', key, 'data') or ''}
+end
+`
+
+var getScript = redis.NewScript(readSource + `return read(KEYS[1])`)
+
+// Get returns the version and the data of name. The version is zero if nothing is known of name. There is no data if that of
+// this version and of those before it does not count.
+func (v *Values) Get(ctx context.Context, name string) (version time.Time, data []byte, err error) {
+	err = v.do(ctx, "reading", name, func(ctx context.Context) error {
+		answer, err := getScript.Run(ctx, v.redis, []string{v.key(name)}).Slice()
+		if err != nil {
+			return err
+		}
+		version, data = v.value(answer)
+		return nil
+	})
+	return version, data, err
+}
+
+// putScript leaves a quarter of the memory of the server to the lanes. A value lasts as long as those before it, since
+// instances may have copies of them. To remove the data needs no memory.
+var putScript = redis.NewScript(storedSource + `local last, version = stored(KEYS[1]), tonumber(ARGV[1])
+if last and last >= version then return 0 end
 local memory = redis.call('INFO', 'memory')
 local used, most = string.match(memory, 'used_memory:(%d+)'), string.match(memory, 'maxmemory:(%d+)')
-if most and tonumber(most) > 0 and tonumber(used) > tonumber(most) * 3 / 4 then return 0 end
-redis.call('HSET', KEYS[1], 'version', ARGV[1], 'data', ARGV[2])
-redis.call('PEXPIRE', KEYS[1], ARGV[3])
+local full = most and tonumber(most) > 0 and tonumber(used) > tonumber(most) * 3 / 4
+if ARGV[2] ~= '' and not full then
+	local left = redis.call('PTTL', KEYS[1])
+	redis.call('HSET', KEYS[1], 'version', ARGV[1], 'data', ARGV[2])
+	redis.call('PEXPIRE', KEYS[1], math.max(left, ARGV[3]))
+elseif redis.call('HDEL', KEYS[1], 'data') == 1 then
+	redis.pcall('HSET', KEYS[1], 'version', math.max((last or 0) + 1, version - 1000000))
+else
+	return 0
+end
 redis.call('PUBLISH', ARGV[4], ARGV[5])
 return 1`)
 
-// Put stores data under name, until lasts has passed, and sends notice. It does nothing if that version or a later one is
-// stored, or if Redis has used three quarters of its maxmemory. A version is a time in microseconds.
-func (v *Values) Put(ctx context.Context, name string, version int64, data []byte, lasts time.Duration, notice string) error {
+// Put stores data as this version of name, for lasts at least, and sends notice. It does nothing if this version or a later
+// one is stored. If data is empty, or if Redis has used three quarters of its maxmemory, it removes the data of the older
+// version; then the version stored is up to a second earlier than this one.
+func (v *Values) Put(ctx context.Context, name string, version time.Time, data []byte, lasts time.Duration, notice string) error {
 	return v.do(ctx, "storing", name, func(ctx context.Context) error {
-		args := []any{version, data, max(1, lasts.Milliseconds()), v.channel(), notice}
+		args := []any{v.version(version), data, max(1, lasts.Milliseconds()), v.channel(), notice}
 		return putScript.Run(ctx, v.redis, []string{v.key(name)}, args...).Err()
 	})
 }
 
-var deleteScript = redis.NewScript(`redis.call('DEL', KEYS[1])
-return redis.call('PUBLISH', ARGV[1], ARGV[2])`)
+var deleteScript = redis.NewScript(storedSource + `local last = stored(KEYS[1])
+redis.call('HDEL', KEYS[1], 'data')
+redis.call('HSET', KEYS[1], 'version', math.max((last or 0) + 1, ARGV[1]))
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+return redis.call('PUBLISH', ARGV[3], ARGV[4])`)
 
-// Delete removes the value of name, and sends notice.
-func (v *Values) Delete(ctx context.Context, name, notice string) error {
+// Delete removes the data of name, and sends notice. For lasts no version from before now can be stored.
+func (v *Values) Delete(ctx context.Context, name string, lasts time.Duration, notice string) error {
 	return v.do(ctx, "deleting", name, func(ctx context.Context) error {
-		return deleteScript.Run(ctx, v.redis, []string{v.key(name)}, v.channel(), notice).Err()
+		args := []any{v.version(time.Now()), lasts.Milliseconds(), v.channel(), notice}
+		return deleteScript.Run(ctx, v.redis, []string{v.key(name)}, args...).Err()
 	})
 }
 
 // Claims. One without an end, or of another type, does not count: no instance has made it.
 var (
-	claimScript = redis.NewScript(`local left = redis.call('PTTL', KEYS[1])
+	claimScript = redis.NewScript(readSource + `local left = redis.call('PTTL', KEYS[1])
 if redis.call('TYPE', KEYS[1]).ok ~= 'string' then redis.call('DEL', KEYS[1]) end
 local holder = redis.call('GET', KEYS[1])
-if holder and holder ~= ARGV[1] and left >= 0 then return 0 end
+if holder and holder ~= ARGV[1] and left >= 0 then return {0} end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-return 1`)
+if holder == ARGV[1] then return {1} end
+return {1, unpack(read(KEYS[2]))}`)
 	releaseScript = redis.NewScript(`if redis.call('TYPE', KEYS[1]).ok ~= 'string' then return 0 end
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('DEL', KEYS[1])`)
 )
 
-// Claim claims name for holder, or prolongs its claim. It reports false if another holder has the claim. If there was no
-// claim, it also returns the value of name, which is empty if there is none, and else nil.
-func (v *Values) Claim(ctx context.Context, name, holder string, lasts time.Duration) (claimed bool, value []byte, err error) {
+// Claim claims name for holder, or prolongs its claim. It reports false if another holder has the claim. If it made the
+// claim, it also returns what Get returns, and the data is not nil.
+func (v *Values) Claim(
+	ctx context.Context, name, holder string, lasts time.Duration,
+) (claimed bool, version time.Time, data []byte, err error) {
 	err = v.do(ctx, "claiming", name, func(ctx context.Context) error {
-		line := v.redis.Pipeline()
-		fresh, kept := line.SetNX(ctx, v.claimKey(name), holder, lasts), line.HGet(ctx, v.key(name), "data")
-		_, _ = line.Exec(ctx) // each answer has the error
-		if claimed, err = fresh.Result(); err != nil {
+		keys := []string{v.claimKey(name), v.key(name)}
+		answer, err := claimScript.Run(ctx, v.redis, keys, holder, lasts.Milliseconds()).Slice()
+		if err != nil {
 			return err
 		}
-		if claimed {
-			value, err = data(kept)
-			value = append([]byte{}, value...) // not nil
-			return err
+		claimed = reply(answer).number(0) == 1
+		if len(answer) > 1 {
+			version, data = v.value(answer[1:])
 		}
-		claimed, err = claimScript.Run(ctx, v.redis, []string{v.claimKey(name)}, holder, lasts.Milliseconds()).Bool()
-		return err
+		return nil
 	})
-	return claimed, value, err
+	return claimed, version, data, err
 }
 
 // Release ends the claim of holder.

@@ -73,8 +73,8 @@ func parseList(text string) ([]string, error) {
 	return each(list, octets), nil
 }
 
-func each(list []string, f func(string) string) []string {
-	out := make([]string, len(list))
+func each[T any](list []T, f func(T) T) []T {
+	out := make([]T, len(list))
 	for i, s := range list {
 		out[i] = f(s)
 	}

@@ -80,3 +80,8 @@ func (s *State) HoldWriter(tb testing.TB) (release func()) {
 	}
 	return func() { conn.Close() }
 }
+
+// SetSkew makes f take the clock of PostgreSQL to be ahead by skew for a minute.
+func (s *SharedFiles) SetSkew(skew time.Duration) {
+	s.clock.last.Store(&measuredSkew{skew, time.Now()})
+}

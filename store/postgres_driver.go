@@ -40,20 +40,26 @@ func (c numberedConn) QueryContext(ctx context.Context, text string, args []driv
 	return c.Conn.QueryContext(ctx, numbered(text), translated(args))
 }
 
-// translated returns args as PostgreSQL takes them: truth as a number, as SQLite has it, and text in UTF-8 without NUL.
+// translated returns args as PostgreSQL takes them.
 func translated(args []driver.NamedValue) []driver.NamedValue {
 	for i := range args {
-		switch v := args[i].Value.(type) {
-		case bool:
-			args[i].Value = int64(0)
-			if v {
-				args[i].Value = int64(1)
-			}
-		case string:
-			args[i].Value = postgresText(v)
-		}
+		args[i].Value = postgresValue(args[i].Value)
 	}
 	return args
+}
+
+// postgresValue returns v as PostgreSQL takes it: truth as a number, as SQLite has it, and text in UTF-8 without NUL.
+func postgresValue(v any) any {
+	switch v := v.(type) {
+	case bool:
+		if v {
+			return int64(1)
+		}
+		return int64(0)
+	case string:
+		return postgresText(v)
+	}
+	return v
 }
 
 // postgresText returns s as PostgreSQL can keep it: NUL becomes %00.

@@ -6,7 +6,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/robots"
@@ -19,6 +25,7 @@ type SharedFiles struct {
 	local   *State
 	options SharedOptions
 	outage  outage
+	clock   sharedClock
 	sender  string // of notices
 }
 
@@ -28,7 +35,10 @@ type SharedOptions struct {
 	Failed    func(error)   // is called after each failure of PostgreSQL or the Exchange. Required
 }
 
-var _ robots.SharedStore = (*SharedFiles)(nil)
+var (
+	_ robots.SharedStore = (*SharedFiles)(nil)
+	_ robots.BatchStore  = (*SharedFiles)(nil)
+)
 
 const (
 	sharedPatience = 2 * time.Second // for one question to PostgreSQL
@@ -72,15 +82,22 @@ func (s *SharedFiles) ask(ctx context.Context, act string, f func(context.Contex
 const loadSharedSQL = `
 SELECT availability, status, redirects, fetched, expires, sha256, body, truncated, content_type, etag, last_modified,
 	header, marks, cause, err, stale, since, failures
-FROM snapshots LEFT JOIN snapshot_bodies USING (sha256) WHERE origin = $1`
+FROM snapshots LEFT JOIN snapshot_bodies USING (sha256) WHERE origin = $1 AND deleted = 0`
 
 // Load returns the snapshot last saved for o by any instance: see State.Load. Without PostgreSQL it returns that of this
 // instance.
 func (s *SharedFiles) Load(ctx context.Context, o origin.Origin) (*robots.Snapshot, error) {
 	var snap *robots.Snapshot
-	err := s.ask(ctx, "loading the robots.txt of "+o.String(), func(ctx context.Context) (err error) {
-		snap, err = scanSnapshot(s.db.db.QueryRowContext(ctx, loadSharedSQL, o.String()))
-		return err
+	err := s.ask(ctx, "loading the robots.txt of "+o.String(), func(ctx context.Context) error {
+		skew, err := s.clock.skew(ctx, s.db.db)
+		if err != nil {
+			return err
+		}
+		if snap, err = scanSnapshot(s.db.db.QueryRowContext(ctx, loadSharedSQL, o.String())); err != nil {
+			return err
+		}
+		shift(snap, snap.Fetched.Add(-skew))
+		return nil
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, robots.ErrNoSnapshot
@@ -92,7 +109,8 @@ func (s *SharedFiles) Load(ctx context.Context, o origin.Origin) (*robots.Snapsh
 		}
 		return own, ownErr
 	}
-	if ownErr == nil && own.Fetched.After(snap.Fetched) { // it could not be saved in PostgreSQL
+	if ownErr == nil && own.Fetched.After(snap.Fetched) {
+		s.share(ctx, "sharing the robots.txt of "+o.String(), []robots.StoreEntry{{Snapshot: own}}) // PostgreSQL could not be used when it was fetched
 		return own, nil
 	}
 	snap.Origin = o
@@ -100,12 +118,16 @@ func (s *SharedFiles) Load(ctx context.Context, o origin.Origin) (*robots.Snapsh
 }
 
 // Save stores snap and c in PostgreSQL and in the State: see State.Save. It does not replace a snapshot that another
-// instance has fetched later. It returns the error of the State.
+// instance has fetched or deleted later. It returns the error of the State.
 func (s *SharedFiles) Save(ctx context.Context, snap *robots.Snapshot, c *robots.Change) error {
-	_ = s.ask(ctx, "saving the robots.txt of "+snap.Origin.String(), func(ctx context.Context) error {
-		return s.db.change(ctx, func(tx *sql.Tx) error { return s.save(ctx, tx, snap, c) })
-	}) // ask has reported it
+	s.share(ctx, "saving the robots.txt of "+snap.Origin.String(), []robots.StoreEntry{{Snapshot: snap, Change: c}})
 	return s.local.Save(ctx, snap, c)
+}
+
+// SaveAll calls Save for each entry, with one transaction.
+func (s *SharedFiles) SaveAll(ctx context.Context, all []robots.StoreEntry) error {
+	s.share(ctx, fmt.Sprintf("saving %d robots.txt files", len(all)), all)
+	return s.local.SaveAll(ctx, all)
 }
 
 const (
@@ -121,13 +143,14 @@ ON CONFLICT (origin) DO UPDATE SET availability = excluded.availability, status 
 	fetched = excluded.fetched, expires = excluded.expires, sha256 = excluded.sha256, truncated = excluded.truncated,
 	content_type = excluded.content_type, etag = excluded.etag, last_modified = excluded.last_modified, header = excluded.header,
 	marks = excluded.marks, cause = excluded.cause, err = excluded.err, stale = excluded.stale, since = excluded.since,
-	failures = excluded.failures
+	failures = excluded.failures, deleted = 0
 WHERE snapshots.fetched <= excluded.fetched`
-	prolongSharedSQL = `
-UPDATE snapshot_versions SET last_seen = greatest(last_seen, $1)
-WHERE id = (SELECT max(id) FROM snapshot_versions WHERE origin = $2) AND sha256 = $3 AND (status = $4 OR $4 = 304)`
-	addSharedVersionSQL = `
-INSERT INTO snapshot_versions (origin, sha256, status, redirects, first_seen, last_seen) VALUES ($1, $2, $3, $4, $5, $5)`
+	// keepSharedVersionSQL is keepVersion for PostgreSQL.
+	keepSharedVersionSQL = `
+WITH known AS (UPDATE snapshot_versions SET last_seen = greatest(last_seen, $5)
+	WHERE id = (SELECT max(id) FROM snapshot_versions WHERE origin = $1) AND sha256 = $2 AND (status = $3 OR $3 = 304) RETURNING 1)
+INSERT INTO snapshot_versions (origin, sha256, status, redirects, first_seen, last_seen)
+SELECT $1, $2, $3, $4, $5, $5 WHERE NOT EXISTS (SELECT 1 FROM known)`
 	dropSharedVersionsSQL = `
 DELETE FROM snapshot_versions WHERE origin = $1
 	AND id <= (SELECT id FROM snapshot_versions WHERE origin = $1 ORDER BY id DESC LIMIT 1 OFFSET $2)`
@@ -136,75 +159,113 @@ INSERT INTO snapshot_changes (origin, time, old_sha256, new_sha256, old_state, n
 	notifySQL = "SELECT pg_notify('robotsproxy_files', $1)"
 )
 
-func (s *SharedFiles) save(ctx context.Context, tx *sql.Tx, snap *robots.Snapshot, c *robots.Change) error {
-	if snap.SHA256 != "" {
-		if hash := hashOf(snap.Body); hash != snap.SHA256 {
-			return fmt.Errorf("its body has the hash %s, and not %q", hash, snap.SHA256)
-		}
-		if _, err := tx.ExecContext(ctx, addSharedBodySQL, snap.SHA256, text(snap)); err != nil {
-			return err
-		}
-	}
-	result, err := tx.ExecContext(ctx, replaceSharedSQL, sharedRow(snap)...)
-	if err != nil {
-		return err
-	}
-	if saved, err := result.RowsAffected(); err != nil || saved == 0 {
-		return err
-	}
-	if err := keepSharedVersion(ctx, tx, snap); err != nil {
-		return err
-	}
-	if c != nil {
-		_, err := tx.ExecContext(ctx, addSharedChangeSQL, c.Origin.String(), micros(c.Time), c.OldSHA256, c.NewSHA256, c.OldState, c.NewState)
+// share stores all in PostgreSQL. ask reports its failure.
+func (s *SharedFiles) share(ctx context.Context, act string, all []robots.StoreEntry) {
+	_ = s.ask(ctx, act, func(ctx context.Context) error {
+		skew, err := s.clock.skew(ctx, s.db.db)
 		if err != nil {
 			return err
 		}
-	}
-	_, err = tx.ExecContext(ctx, notifySQL, notice{s.sender, snap.Origin, false}.String())
-	return err
+		conn, err := s.db.db.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		return conn.Raw(func(driver any) error {
+			return pgx.BeginFunc(ctx, native(driver), func(tx pgx.Tx) error { return s.shareIn(ctx, tx, all, skew) })
+		})
+	})
 }
 
-func sharedRow(snap *robots.Snapshot) []any {
+// shareIn needs two round trips. Each transaction locks first its texts and then its origins, in their order, so that those
+// of two instances cannot wait for each other.
+func (s *SharedFiles) shareIn(ctx context.Context, tx pgx.Tx, all []robots.StoreEntry, skew time.Duration) error {
+	texts := make(map[string]*robots.Snapshot)
+	for _, e := range all {
+		if e.Snapshot.SHA256 == "" {
+			continue
+		}
+		if hash := hashOf(e.Snapshot.Body); hash != e.Snapshot.SHA256 {
+			return fmt.Errorf("%s: its body has the hash %s, and not %q", e.Snapshot.Origin, hash, e.Snapshot.SHA256)
+		}
+		texts[e.Snapshot.SHA256] = e.Snapshot
+	}
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b robots.StoreEntry) int {
+		return strings.Compare(a.Snapshot.Origin.String(), b.Snapshot.Origin.String())
+	})
+	var first, second pgx.Batch
+	for _, hash := range slices.Sorted(maps.Keys(texts)) {
+		queue(&first, addSharedBodySQL, hash, text(texts[hash]))
+	}
+	for _, e := range all {
+		queue(&first, replaceSharedSQL, sharedRow(e.Snapshot, skew)...).Exec(func(done pgconn.CommandTag) error {
+			if done.RowsAffected() > 0 {
+				s.queueHistory(&second, e)
+			}
+			return nil
+		})
+	}
+	if err := tx.SendBatch(ctx, &first).Close(); err != nil {
+		return err
+	}
+	return tx.SendBatch(ctx, &second).Close()
+}
+
+func queue(b *pgx.Batch, text string, args ...any) *pgx.QueuedQuery {
+	return b.Queue(text, each(args, postgresValue)...)
+}
+
+// queueHistory queues the statements that follow the one that has saved e.
+func (s *SharedFiles) queueHistory(b *pgx.Batch, e robots.StoreEntry) {
+	snap, name := e.Snapshot, e.Snapshot.Origin.String()
+	if snap.SHA256 != "" && !snap.Stale && snap.Flags&robots.WebPage == 0 {
+		queue(b, keepSharedVersionSQL, name, snap.SHA256, snap.Status, listText(snap.Redirects), micros(snap.Fetched))
+		queue(b, dropSharedVersionsSQL, name, maxVersions)
+	}
+	if c := e.Change; c != nil {
+		queue(b, addSharedChangeSQL, name, micros(c.Time), c.OldSHA256, c.NewSHA256, c.OldState, c.NewState)
+	}
+	queue(b, notifySQL, notice{s.sender, snap.Origin, false}.String())
+}
+
+// sharedRow returns the row of snap, with the times by the clock of PostgreSQL.
+func sharedRow(snap *robots.Snapshot, skew time.Duration) []any {
 	var fault []byte
 	if snap.Err != nil {
 		fault = []byte(snap.Err.Error())
 	}
+	since := snap.Since
+	if !since.IsZero() {
+		since = since.Add(skew)
+	}
 	return []any{
 		snap.Origin.String(), snap.Origin.Host(), int64(snap.Availability), snap.Status, listText(snap.Redirects),
-		micros(snap.Fetched), micros(snap.Expires),
+		micros(snap.Fetched.Add(skew)), micros(snap.Expires.Add(skew)),
 		sql.Null[string]{V: snap.SHA256, Valid: snap.SHA256 != ""},
 		snap.Truncated,
 		[]byte(snap.ContentType), []byte(snap.ETag), []byte(snap.LastModified), []byte(snap.Fields), snap.Flags.String(),
-		snap.Cause, fault, snap.Stale, micros(snap.Since), snap.Failures,
+		snap.Cause, fault, snap.Stale, micros(since), snap.Failures,
 	}
 }
 
-// keepSharedVersion is keepVersion for PostgreSQL.
-func keepSharedVersion(ctx context.Context, tx *sql.Tx, snap *robots.Snapshot) error {
-	if snap.SHA256 == "" || snap.Stale || snap.Flags&robots.WebPage != 0 {
-		return nil
-	}
-	name, seen := snap.Origin.String(), micros(snap.Fetched)
-	result, err := tx.ExecContext(ctx, prolongSharedSQL, seen, name, snap.SHA256, snap.Status)
-	if err != nil {
-		return err
-	}
-	if known, err := result.RowsAffected(); err != nil || known > 0 {
-		return err
-	}
-	if _, err = tx.ExecContext(ctx, addSharedVersionSQL, name, snap.SHA256, snap.Status, listText(snap.Redirects), seen); err != nil {
-		return err
-	}
-	_, err = tx.ExecContext(ctx, dropSharedVersionsSQL, name, maxVersions)
-	return err
-}
+// deleteSharedSQL keeps the row until Prune.
+const deleteSharedSQL = `
+INSERT INTO snapshots (origin, host, availability, status, redirects, fetched, expires, truncated, content_type, etag,
+	last_modified, header, marks, cause, stale, since, failures, deleted)
+VALUES ($1, $2, 0, 0, '[]', $3, $3, 0, '', '', '', '', '', '', 0, 0, 0, 1)
+ON CONFLICT (origin) DO UPDATE SET fetched = greatest(excluded.fetched, snapshots.fetched + 1), sha256 = NULL, deleted = 1`
 
 // Delete removes the snapshot of o for all instances: see State.Delete.
 func (s *SharedFiles) Delete(ctx context.Context, o origin.Origin) error {
 	err := s.ask(ctx, "deleting the robots.txt of "+o.String(), func(ctx context.Context) error {
+		skew, err := s.clock.skew(ctx, s.db.db)
+		if err != nil {
+			return err
+		}
 		return s.db.change(ctx, func(tx *sql.Tx) error {
-			if _, err := tx.ExecContext(ctx, "DELETE FROM snapshots WHERE origin = $1", o.String()); err != nil {
+			now := micros(time.Now().Add(skew))
+			if _, err := tx.ExecContext(ctx, deleteSharedSQL, o.String(), o.Host(), now); err != nil {
 				return err
 			}
 			_, err := tx.ExecContext(ctx, notifySQL, notice{s.sender, o, true}.String())

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	sharedOriginsSQL = "SELECT origin FROM snapshots WHERE $1 = '' OR host = $1 ORDER BY host, origin LIMIT $2"
+	sharedOriginsSQL = "SELECT origin FROM snapshots WHERE ($1 = '' OR host = $1) AND deleted = 0 ORDER BY host, origin LIMIT $2"
 	sharedVersionSQL = `
 SELECT sha256, length(body), status, redirects, first_seen, last_seen
 FROM snapshot_versions JOIN snapshot_bodies USING (sha256) WHERE origin = $1 ORDER BY id DESC LIMIT $2`

@@ -3,10 +3,13 @@ package store_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/robotsproxy/robotsproxy/internal/pgtest"
 	"github.com/robotsproxy/robotsproxy/origin"
@@ -222,5 +225,174 @@ func TestNumbersDiffer(t *testing.T) {
 	}
 	if n, err := p.Number(ctx, func(error) {}); err == nil {
 		t.Errorf("a number %d for one instance too many", n.Get())
+	}
+}
+
+// TestSharedPurge purges a file at one instance. The other one does not hear of it, and saves the file that it has
+// fetched before.
+func TestSharedPurge(t *testing.T) {
+	ctx := context.Background()
+	dsn := pgtest.Database(t)
+	one, two := share(t, dsn), share(t, dsn)
+	o := mustOrigin(t, "https://a.example")
+	snap := today(o, file)
+	if err := errors.Join(one.Save(ctx, snap, nil), two.Save(ctx, snap, nil), one.Delete(ctx, o)); err != nil {
+		t.Fatal(err)
+	}
+	gone := func(when string) {
+		t.Helper()
+		for _, f := range []*store.SharedFiles{one, two} {
+			if got, err := f.Load(ctx, o); !errors.Is(err, robots.ErrNoSnapshot) {
+				t.Errorf("%s: Load returns a file: %v, and %v", when, got != nil, err)
+			}
+			if all, err := f.Origins(ctx, "", 10); err != nil || len(all) > 0 {
+				t.Errorf("%s: Origins = %v, %v, want none", when, all, err)
+			}
+		}
+	}
+	gone("after the purge")
+	if err := two.Save(ctx, snap, nil); err != nil {
+		t.Fatal(err)
+	}
+	gone("after a late Save")
+	next := today(o, "User-agent: *\nDisallow: /next\n")
+	if err := two.Save(ctx, next, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := one.Load(ctx, o); err != nil || got.SHA256 != next.SHA256 {
+		t.Errorf("after the next fetch: Load = %v, %v", got, err)
+	}
+}
+
+// TestBatchesOfTwoInstances has two instances save the same files at the same time, in opposite orders. Both stop in the
+// middle, at a row that another connection has locked, and then neither waits for the other without end.
+func TestBatchesOfTwoInstances(t *testing.T) {
+	for name, row := range map[string]struct {
+		lock      string
+		ownBodies bool
+	}{
+		"origins": {"SELECT 1 FROM snapshots WHERE origin = 'https://h5.example' FOR UPDATE", true},
+		"texts":   {"SELECT 1 FROM snapshot_bodies ORDER BY sha256 OFFSET 5 LIMIT 1 FOR UPDATE", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := context.Background()
+			dsn := pgtest.Database(t)
+			batch := func(instance, step int, fetched time.Time) (all []robots.StoreEntry) {
+				for n := step; len(all) < 10; n = (n + step) % 10 {
+					body := fmt.Sprintf("# %d\n", n)
+					if row.ownBodies {
+						body += fmt.Sprintf("# %d\n", instance)
+					}
+					all = append(all, robots.StoreEntry{Snapshot: found(mustOrigin(t, fmt.Sprintf("https://h%d.example", n)), body, fetched)})
+				}
+				return all
+			}
+			var instances []*store.SharedFiles
+			for range 2 {
+				f := openPostgres(t, dsn).Share(fresh(t), store.SharedOptions{Failed: func(err error) { t.Error(err) }})
+				instances = append(instances, f)
+			}
+			begin := time.Now().Truncate(time.Second).Add(-time.Hour)
+			if err := instances[0].SaveAll(ctx, batch(0, 1, begin)); err != nil {
+				t.Fatal(err)
+			}
+			unlock := lockRow(t, dsn, row.lock)
+			var saving sync.WaitGroup
+			for i, f := range instances {
+				all := batch(i, []int{1, 9}[i], begin.Add(time.Minute))
+				saving.Go(func() {
+					if err := f.SaveAll(ctx, all); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			awaitLocks(t, dsn, 2)
+			unlock()
+			saving.Wait()
+			saved := fmt.Sprintf("SELECT count(*) FROM snapshots WHERE fetched = %d", begin.Add(time.Minute).UnixMicro())
+			if got := pgtest.SQL(t, dsn, saved); got != "10" {
+				t.Errorf("%s of 10 files are saved", got)
+			}
+		})
+	}
+}
+
+// lockRow locks the row that question returns, until unlock is called.
+func lockRow(t *testing.T, dsn, question string) (unlock func()) {
+	t.Helper()
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(ctx, "BEGIN; "+question); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := conn.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// awaitLocks waits until n connections wait for a lock. The test times out if they do not.
+func awaitLocks(t *testing.T, dsn string, n int) {
+	t.Helper()
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	const waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+	for got := 0; got != n; time.Sleep(time.Millisecond) {
+		if err := conn.QueryRow(ctx, waiting).Scan(&got); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestSharedAfterAnOutage fetches a new version without PostgreSQL, which still has the older one when it returns.
+func TestSharedAfterAnOutage(t *testing.T) {
+	ctx := context.Background()
+	dsn := pgtest.Database(t)
+	local := fresh(t)
+	one := openPostgres(t, dsn).Share(local, store.SharedOptions{Failed: func(err error) { t.Error(err) }})
+	two := share(t, dsn)
+	o := mustOrigin(t, "https://a.example")
+	old, now := today(o, file), today(o, "User-agent: *\nDisallow: /later\n")
+	old.Fetched = old.Fetched.Add(-time.Minute)
+	if err := errors.Join(one.Save(ctx, old, nil), local.Save(ctx, now, nil)); err != nil { // as Save does without PostgreSQL
+		t.Fatal(err)
+	}
+	for _, f := range []*store.SharedFiles{one, two} {
+		if got, err := f.Load(ctx, o); err != nil || got.SHA256 != now.SHA256 {
+			t.Errorf("Load = %v, %v, want the later version", got, err)
+		}
+	}
+}
+
+// TestSharedWithClocksThatDiffer fetches at an instance whose clock is five minutes ahead, and then at another.
+func TestSharedWithClocksThatDiffer(t *testing.T) {
+	ctx := context.Background()
+	dsn := pgtest.Database(t)
+	ahead, right := share(t, dsn), share(t, dsn)
+	ahead.SetSkew(-5 * time.Minute)
+	o := mustOrigin(t, "https://a.example")
+	first, second := today(o, file), today(o, "User-agent: *\nDisallow: /later\n")
+	now := first.Fetched
+	first.Fetched, first.Expires = now.Add(5*time.Minute-2*time.Second), first.Expires.Add(5*time.Minute-2*time.Second)
+	if err := ahead.Save(ctx, first, nil); err != nil {
+		t.Fatal(err)
+	}
+	got, err := right.Load(ctx, o)
+	if err != nil || !got.Fetched.Equal(now.Add(-2*time.Second)) || got.Expires.Sub(got.Fetched) != time.Hour {
+		t.Fatalf("Load = %+v, %v, want one of two seconds ago", got, err)
+	}
+	if err := right.Save(ctx, second, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := ahead.Load(ctx, o); err != nil || got.SHA256 != second.SHA256 || !got.Fetched.Equal(second.Fetched.Add(5*time.Minute)) {
+		t.Errorf("Load = %+v, %v, want the second version", got, err)
 	}
 }

@@ -1,7 +1,6 @@
 package egress
 
 import (
-	"cmp"
 	"context"
 	"net"
 	"net/netip"
@@ -27,7 +26,8 @@ func (*timeoutError) Temporary() bool { return true }
 
 // dial connects to one of the addresses of a name, at least one: to those of the family that the resolver put first, and
 // a moment later to the others too. It tries only those that are permitted, and each of them is judged once more when it
-// is dialled. The error is that of the first address that failed, or a *ProhibitedError if none is permitted.
+// is dialled. The error is that of the first address that failed, but one that is Exhausted comes first, or a
+// *ProhibitedError if none is permitted.
 func (g *Guard) dial(ctx context.Context, network string, all []netip.AddrPort) (net.Conn, error) {
 	permitted := slices.DeleteFunc(slices.Clone(all), func(ap netip.AddrPort) bool { return g.check(ap) != nil })
 	if len(permitted) == 0 {
@@ -65,9 +65,7 @@ func (g *Guard) dialEach(ctx context.Context, network string, all []netip.AddrPo
 		if err == nil {
 			return c, nil
 		}
-		if failure == nil {
-			failure = err
-		}
+		failure = reported(failure, err)
 		if ctx.Err() != nil {
 			break
 		}
@@ -91,8 +89,7 @@ func (g *Guard) dialOne(ctx context.Context, network string, ap netip.AddrPort, 
 }
 
 // race calls first, and second after fallbackDelay or when first has failed. It returns the result of the one that
-// succeeds first, or the error of the one
-// that failed first.
+// succeeds first, or the error of the one that failed first; but one that is Exhausted comes first.
 func race(ctx context.Context, first, second func(context.Context) (net.Conn, error)) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -126,7 +123,7 @@ func race(ctx context.Context, first, second func(context.Context) (net.Conn, er
 				return r.conn, nil
 			}
 			running--
-			failure = cmp.Or(failure, r.err)
+			failure = reported(failure, r.err)
 		}
 		if !begun {
 			begun = true

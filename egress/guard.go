@@ -189,7 +189,7 @@ func (g *Guard) DialContext(ctx context.Context, network, addr string) (net.Conn
 		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
 	}
 	c, err := g.dial(ctx, network, all)
-	if err != nil && !Prohibited(err) {
+	if err != nil && ctx.Err() == nil && !Prohibited(err) && !Exhausted(err) {
 		g.names.forget(hostOf(addr)) // it may have moved
 	}
 	return c, err

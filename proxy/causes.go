@@ -42,6 +42,8 @@ func lookUpRefusal(ex *exchange, err error) *refusal {
 		if errors.As(err, &busy) {
 			ref.RetryAfter = max(ref.RetryAfter, busy.RetryAfter)
 		}
+	case egress.Exhausted(err):
+		return overload(exhaustedDetail, err)
 	case errors.Is(err, audit.ErrUnavailable):
 		return unrecordedRefusal(err)
 	case errors.As(err, &later): // its fetch would have waited too long
@@ -58,6 +60,8 @@ func lookUpRefusal(ex *exchange, err error) *refusal {
 func overload(detail string, err error) *refusal {
 	return &refusal{Reason: policy.ReasonOverload, Detail: detail, RetryAfter: retryOverload, Err: err}
 }
+
+const exhaustedDetail = "The proxy's machine has no descriptor, memory or port for another connection."
 
 // unrecordedRefusal returns the refusal for a request that could not be recorded.
 func unrecordedRefusal(err error) *refusal {
@@ -240,6 +244,10 @@ func upstreamRefusal(ex *exchange, err error) *refusal {
 	}
 	if errors.Is(err, errConnectionAuth) {
 		return &refusal{Reason: policy.ReasonConnectionAuth, Err: err, Detail: connectionAuthDetail}
+	}
+	if egress.Exhausted(err) {
+		ex.grant.Cancel() // nothing was sent
+		return overload(exhaustedDetail, err)
 	}
 	ref := &refusal{Reason: policy.ReasonUpstream, ProxyError: fetch.ErrorType(err), Err: err}
 	ref.Status = timeoutStatus(ref.ProxyError)

@@ -96,7 +96,10 @@ func (r *rig) stop(p policy.Options, until time.Time) Ended {
 }
 
 func (r *rig) newCache(transport http.RoundTripper) *robots.Cache {
-	fetcher, err := fetch.New(fetch.Options{Transport: transport, UserAgent: "robotsproxy/test", Prohibited: egress.Prohibited, UpstreamFailed: egress.UpstreamFailed})
+	fetcher, err := fetch.New(fetch.Options{
+		Transport: transport, UserAgent: "robotsproxy/test",
+		Prohibited: egress.Prohibited, UpstreamFailed: egress.UpstreamFailed, Exhausted: egress.Exhausted,
+	})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -198,7 +198,7 @@ func cacheOptions(
 		Transport: transport, UserAgent: ownUserAgent(cfg.Identity), Timeout: cfg.Robots.Timeout,
 		MaxSize: int(cfg.Robots.MaxSize), MaxRedirects: cfg.Robots.MaxRedirects,
 		TTL: cfg.Robots.TTL, MinTTL: cfg.Robots.MinTTL, ErrorTTL: cfg.Robots.ErrorTTL,
-		Prohibited: egress.Prohibited, UpstreamFailed: upstreamFailed(cfg),
+		Prohibited: egress.Prohibited, UpstreamFailed: upstreamFailed(cfg), Exhausted: egress.Exhausted,
 		UnauthorizedRefuses: cfg.Robots.OnUnauthorized == config.Refuse,
 		HTMLRefuses:         cfg.Robots.OnHTML == config.Refuse,
 	}

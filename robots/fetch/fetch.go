@@ -53,6 +53,9 @@ type Options struct {
 	Prohibited func(err error) bool
 	// UpstreamFailed reports whether err is a failure of the upstream proxy and not of the origin. If nil, no error is.
 	UpstreamFailed func(err error) bool
+	// Exhausted reports whether err says that this machine has no descriptor, memory or port for a connection. If nil, no
+	// error does.
+	Exhausted func(err error) bool
 
 	// UnauthorizedRefuses says that 401 and 403 disallow every path. If false, they allow all as other 4xx do.
 	UnauthorizedRefuses bool
@@ -85,6 +88,9 @@ func New(o Options) (*Fetcher, error) {
 	}
 	if o.UpstreamFailed == nil {
 		o.UpstreamFailed = func(error) bool { return false }
+	}
+	if o.Exhausted == nil {
+		o.Exhausted = func(error) bool { return false }
 	}
 	return &Fetcher{o}, nil
 }
@@ -131,8 +137,8 @@ func (e *UpstreamError) Error() string { return e.Err.Error() }
 // Unwrap returns Err.
 func (e *UpstreamError) Unwrap() error { return e.Err }
 
-// LaterError says that a request was not sent because its turn would have come too late. It says nothing about the
-// file.
+// LaterError says that a request was not sent because its turn would have come too late, or because of an
+// error that Exhausted reports. It says nothing about the file.
 type LaterError struct {
 	At  time.Time // when to try again; zero if not known
 	Err error
@@ -145,7 +151,8 @@ func (e *LaterError) Unwrap() error { return e.Err }
 
 // Fetch fetches the file of r. A failure of the origin is an Answer. Fetch returns an error, which says nothing about
 // the file, if ctx ends (but see GiveUpError), if the address of the origin may not be dialled, if Admit or Queue has
-// no turn for a request, or if the upstream proxy fails (an *UpstreamError).
+// no turn for a request, if Exhausted reports the error of one (a *LaterError), or if the upstream proxy fails (an
+// *UpstreamError).
 func (f *Fetcher) Fetch(ctx context.Context, r Request) (*Answer, error) {
 	at := newAttempt(ctx, r.Queue, f.options.Timeout)
 	defer at.end()
@@ -164,6 +171,9 @@ func (f *Fetcher) Fetch(ctx context.Context, r Request) (*Answer, error) {
 	return a, nil
 }
 
+// exhaustedRetry is the delay before a file is fetched again after an error that Exhausted reports.
+const exhaustedRetry = time.Second
+
 // noAnswer returns an error if err says nothing about the file of a.
 func (f *Fetcher) noAnswer(ctx context.Context, a *Answer, err error) error {
 	switch {
@@ -174,6 +184,8 @@ func (f *Fetcher) noAnswer(ctx context.Context, a *Answer, err error) error {
 	case errors.As(err, new(*LaterError)), errors.As(err, new(queueError)),
 		f.options.Prohibited(err) && len(a.Redirects) == 0:
 		return fmt.Errorf("robots: fetching for %s: %w", a.Origin, err)
+	case f.options.Exhausted(err):
+		return &LaterError{At: time.Now().Add(exhaustedRetry), Err: fmt.Errorf("robots: fetching for %s: %w", a.Origin, err)}
 	case f.options.UpstreamFailed(err):
 		return &UpstreamError{fmt.Errorf("robots: fetching for %s: %w", a.Origin, err)}
 	}

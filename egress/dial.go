@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/robotsproxy/robotsproxy/internal/timelimit"
 )
 
 const (
@@ -33,13 +35,13 @@ func (g *Guard) dial(ctx context.Context, network string, all []netip.AddrPort) 
 	if len(permitted) == 0 {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: g.check(all[0])}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, connectTimeout, errConnectTimeout)
-	defer cancel()
+	limit := timelimit.New(ctx, connectTimeout, errConnectTimeout)
+	defer limit.End()
 	first, other := families(permitted)
 	if len(other) == 0 {
-		return g.dialEach(ctx, network, first)
+		return g.dialEach(limit, network, first)
 	}
-	return race(ctx,
+	return race(limit,
 		func(ctx context.Context) (net.Conn, error) { return g.dialEach(ctx, network, first) },
 		func(ctx context.Context) (net.Conn, error) { return g.dialEach(ctx, network, other) },
 	)
@@ -60,8 +62,13 @@ func families(all []netip.AddrPort) (first, other []netip.AddrPort) {
 // dialEach dials one address after the other. Each gets an equal part of the time that is left.
 func (g *Guard) dialEach(ctx context.Context, network string, all []netip.AddrPort) (net.Conn, error) {
 	var failure error
+	left := connectTimeout
 	for i, ap := range all {
-		c, err := g.dialOne(ctx, network, ap, len(all)-i)
+		part := left / time.Duration(len(all)-i)
+		limit := timelimit.New(ctx, part, errConnectTimeout)
+		c, err := g.dialOne(limit, network, ap)
+		limit.End()
+		left -= part - limit.Left()
 		if err == nil {
 			return c, nil
 		}
@@ -73,16 +80,10 @@ func (g *Guard) dialEach(ctx context.Context, network string, all []netip.AddrPo
 	return nil, failure
 }
 
-// dialOne dials ap in one of parts equal parts of the time that is left.
-func (g *Guard) dialOne(ctx context.Context, network string, ap netip.AddrPort, parts int) (net.Conn, error) {
-	part := ctx
-	if end, ok := ctx.Deadline(); ok && parts > 1 {
-		var cancel context.CancelFunc
-		part, cancel = context.WithTimeoutCause(ctx, time.Until(end)/time.Duration(parts), errConnectTimeout)
-		defer cancel()
-	}
-	c, err := g.dialer.DialContext(part, network, ap.String())
-	if err != nil && context.Cause(part) == error(errConnectTimeout) {
+// dialOne dials ap. ctx may end because of errConnectTimeout.
+func (g *Guard) dialOne(ctx context.Context, network string, ap netip.AddrPort) (net.Conn, error) {
+	c, err := g.dialer.DialContext(ctx, network, ap.String())
+	if err != nil && context.Cause(ctx) == error(errConnectTimeout) {
 		return nil, &net.OpError{Op: "dial", Net: network, Addr: net.TCPAddrFromAddrPort(ap), Err: errConnectTimeout}
 	}
 	return c, err

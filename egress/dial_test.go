@@ -10,20 +10,22 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/robotsproxy/robotsproxy/internal/timelimit"
 )
 
 // A connection that is not made in time is a time-out of the network, and says after how long.
 func TestConnectTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeoutCause(t.Context(), connectTimeout, errConnectTimeout)
-		defer cancel()
+		limit := timelimit.New(t.Context(), connectTimeout, errConnectTimeout)
+		defer limit.End()
 		g := New(Options{})
 		g.dialer.ControlContext = func(ctx context.Context, _, _ string, _ syscall.RawConn) error {
 			<-ctx.Done()
 			return ctx.Err()
 		}
 		begin := time.Now()
-		_, err := g.dialOne(ctx, "tcp", netip.MustParseAddrPort("192.0.2.1:80"), 1)
+		_, err := g.dialOne(limit, "tcp", netip.MustParseAddrPort("192.0.2.1:80"))
 		var failure net.Error
 		if !errors.As(err, &failure) || !failure.Timeout() || !strings.Contains(err.Error(), "no connection within 5s") {
 			t.Errorf("dialling an address that does not answer: %v", err)

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/robotsproxy/robotsproxy/internal/timelimit"
 )
 
 const (
@@ -61,10 +63,10 @@ func (n *names) ask(host string) *name {
 	asked := n.known[host]
 	if asked == nil || asked.isOver(time.Now()) {
 		n.makeRoom()
-		ctx, cancel := context.WithTimeout(context.Background(), lookUpTimeout)
-		asked = &name{done: make(chan struct{}), cancel: cancel}
+		limit := timelimit.New(context.Background(), lookUpTimeout, context.DeadlineExceeded)
+		asked = &name{done: make(chan struct{}), cancel: limit.End}
 		n.known[host] = asked
-		go n.lookUp(ctx, host, asked)
+		go n.lookUp(limit, host, asked)
 	}
 	asked.waiting++
 	return asked

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/robotsproxy/robotsproxy/internal/timelimit"
 )
 
 // Queue limits the fetches of a cache: the requests under way, the bodies in memory and the parsers at work. The
@@ -40,51 +42,25 @@ func (e queueError) Unwrap() error { return e.error }
 // attempt is the context of one Fetch. It ends with context.DeadlineExceeded when the timeout has passed. Waits for the
 // queue do not count: our own load is not a failure of the origin.
 type attempt struct {
-	context.Context
-	cancel context.CancelCauseFunc
-	queue  Queue
-
-	timer *time.Timer
-	until time.Time // when timer fires
-	paced bool      // the request under way holds a place in the lane of its host, so waits count
+	*timelimit.Context
+	queue Queue
+	paced bool // the request under way holds a place in the lane of its host, so waits count
 }
 
 func newAttempt(ctx context.Context, q Queue, timeout time.Duration) *attempt {
 	if q == nil {
 		q = noQueue{}
 	}
-	a := &attempt{queue: q, until: time.Now().Add(timeout)}
-	a.Context, a.cancel = context.WithCancelCause(ctx)
-	a.timer = time.AfterFunc(timeout, func() { a.cancel(context.DeadlineExceeded) })
-	return a
+	return &attempt{Context: timelimit.New(ctx, timeout, context.DeadlineExceeded), queue: q}
 }
 
-func (a *attempt) end() {
-	a.timer.Stop()
-	a.cancel(context.Canceled)
-}
-
-// Err returns context.DeadlineExceeded if the timeout ended a.
-func (a *attempt) Err() error {
-	if a.timedOut() {
-		return context.DeadlineExceeded
-	}
-	return a.Context.Err()
-}
-
-func (a *attempt) timedOut() bool { return context.Cause(a.Context) == context.DeadlineExceeded }
-
-// wait calls f, which waits for the queue, and stops the timer during the call.
+// wait calls f, which waits for the queue. The time of the call does not count.
 func (a *attempt) wait(f func(context.Context) error) error {
 	if !a.paced {
-		if !a.timer.Stop() {
-			return context.DeadlineExceeded
+		if !a.Pause() {
+			return a.Err()
 		}
-		left := time.Until(a.until)
-		defer func() {
-			a.until = time.Now().Add(left)
-			a.timer.Reset(left)
-		}()
+		defer a.Resume()
 	}
 	err := f(a)
 	if err != nil && context.Cause(a.Context) == nil {

@@ -155,13 +155,13 @@ func (e *LaterError) Unwrap() error { return e.Err }
 // *UpstreamError).
 func (f *Fetcher) Fetch(ctx context.Context, r Request) (*Answer, error) {
 	at := newAttempt(ctx, r.Queue, f.options.Timeout)
-	defer at.end()
+	defer at.End()
 	a := &Answer{Origin: r.Origin}
 	err := f.follow(at, r, a)
 	if err == nil {
 		return a, nil
 	}
-	if at.timedOut() {
+	if at.IsUp() {
 		err = fmt.Errorf("not had within %v: %w", f.options.Timeout, err)
 	}
 	if err := f.noAnswer(ctx, a, err); err != nil {
@@ -263,7 +263,7 @@ func (f *Fetcher) step(at *attempt, r Request, t *trail, a *Answer) (resp *http.
 	h := f.header(token, previous)
 	visit, err := f.admit(at, Hop{
 		For: r.Origin, Asker: r.Asker, To: t.to, Target: t.target, Page: t.page,
-		UserAgent: h.Get("User-Agent"), Until: at.until,
+		UserAgent: h.Get("User-Agent"), Until: time.Now().Add(at.Left()),
 	}, r.NoPages)
 	if err != nil {
 		return nil, "", t.explain(err)

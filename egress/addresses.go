@@ -6,33 +6,24 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/robotsproxy/robotsproxy/origin"
 )
 
-// Addresses resolves origins before they are dialled, for a pace by address. It resolves a name at most once a minute.
-// A request must then be sent with Pin, or the dial resolves the name again.
+// Addresses resolves origins before they are dialled, for a pace by address. It keeps the answers of the resolver for as
+// long as its Guard does: see Options.KeepNames. A request must then be sent with Pin, or it may go to another address.
 type Addresses struct {
 	mu     sync.Mutex // guards the fields below
 	guard  *Guard
 	lookUp func(ctx context.Context, addr string) ([]netip.AddrPort, error)
-	known  map[string]address
+	last   map[string]netip.Addr // that Of returned, by host
 }
 
-type address struct {
-	addr    netip.Addr
-	expires time.Time
-}
-
-const (
-	addressTTL     = time.Minute
-	knownAddresses = 10_000
-)
+const lastAddresses = 10_000
 
 // NewAddresses returns Addresses that resolve names as g does.
 func NewAddresses(g *Guard) *Addresses {
-	return &Addresses{guard: g, lookUp: g.lookUp, known: make(map[string]address)}
+	return &Addresses{guard: g, lookUp: g.lookUp, last: make(map[string]netip.Addr)}
 }
 
 // Reload makes a resolve names as g does from now on. It keeps no address.
@@ -40,21 +31,16 @@ func (a *Addresses) Reload(g *Guard) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.guard, a.lookUp = g, g.lookUp
-	clear(a.known)
+	clear(a.last)
 }
 
 // Of returns the address to dial for o. The name may have several: Of takes those of the family that the resolver puts
 // first, and returns the lowest that is permitted, so that the order in which a name server returns them makes no
 // difference. Its error is that of a dial: a *net.DNSError, or a *ProhibitedError if no address is permitted.
 func (a *Addresses) Of(ctx context.Context, o origin.Origin) (netip.Addr, error) {
-	now := time.Now()
 	a.mu.Lock()
-	found, ok := a.known[o.Host()]
 	guard, lookUp := a.guard, a.lookUp
 	a.mu.Unlock()
-	if ok && now.Before(found.expires) {
-		return found.addr, nil
-	}
 	all, err := lookUp(ctx, o.HostPort())
 	if err != nil {
 		return netip.Addr{}, err
@@ -63,7 +49,7 @@ func (a *Addresses) Of(ctx context.Context, o origin.Origin) (netip.Addr, error)
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	a.keep(guard, o.Host(), address{addr, now.Add(addressTTL)})
+	a.keep(guard, o.Host(), addr)
 	return addr, nil
 }
 
@@ -72,21 +58,21 @@ func (a *Addresses) Of(ctx context.Context, o origin.Origin) (netip.Addr, error)
 func (a *Addresses) Last(host string) (netip.Addr, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	found, ok := a.known[host]
-	return found.addr, ok
+	addr, ok := a.last[host]
+	return addr, ok
 }
 
-// keep stores an address that guard permits. If there are too many, it first drops all: a look-up is cheap.
-func (a *Addresses) keep(guard *Guard, host string, found address) {
+// keep stores an address that guard permits, for Last. If there are too many, it first drops all.
+func (a *Addresses) keep(guard *Guard, host string, addr netip.Addr) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if guard != a.guard {
 		return // Reload was called since
 	}
-	if len(a.known) >= knownAddresses {
-		clear(a.known)
+	if len(a.last) >= lastAddresses {
+		clear(a.last)
 	}
-	a.known[host] = found
+	a.last[host] = addr
 }
 
 // choose returns one of the addresses of a name: see Addresses.Of. There is at least one.

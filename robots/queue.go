@@ -171,11 +171,11 @@ func (p *pass) removeCaller(client string) {
 }
 
 // leaveLate undoes an addCaller for a caller that has waited for too long, and returns a *BusyError, if p waits for a
-// place to fetch, and not for its host. Else it returns nil.
+// place to fetch. It returns nil if p waits for the host of its origin, since perHost and refuseLate bound that wait.
 func (p *pass) leaveLate(client string) error {
 	g := &p.queue.fetches
 	p.queue.mu.Lock()
-	late := p.ticket != nil && p.gate == g && !p.ticket.settled() && !p.ticket.blocked
+	late := p.ticket != nil && p.gate == g && !p.ticket.settled() && (p.redirect || !p.ticket.blocked)
 	busy := g.busy()
 	p.queue.mu.Unlock()
 	if !late {

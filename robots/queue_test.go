@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -137,4 +140,51 @@ func TestBusy(t *testing.T) {
 			t.Errorf("at the end: %+v, want nobody", got)
 		}
 	})
+}
+
+// TestManyRedirectsToOneHost has more sites redirect to one host than it answers for within the longest wait. The requests
+// for the others wait no longer than that.
+func TestManyRedirectsToOneHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFetcherOver(t, parked{}, nil)
+		c := newCache(t, robots.CacheOptions{Fetch: f.Fetch, MaxWait: 20 * time.Second})
+		var busy, answered atomic.Int32
+		var all sync.WaitGroup
+		begin := time.Now()
+		for i := range 60 {
+			o := mustOrigin(t, fmt.Sprintf("http://host-%d.example", i))
+			all.Go(func() {
+				switch _, err := c.Snapshot(t.Context(), o, robots.Asker{Client: "one"}); {
+				case errors.Is(err, robots.ErrBusy):
+					busy.Add(1)
+				case err == nil:
+					answered.Add(1)
+				default:
+					t.Errorf("Snapshot(%s): %v", o, err)
+				}
+			})
+		}
+		all.Wait()
+		if took := time.Since(begin); took > 21*time.Second || answered.Load() < 19 || answered.Load()+busy.Load() != 60 {
+			t.Errorf("%d were answered and %d refused within %v; want 20 or so, and the others after 20s", answered.Load(), busy.Load(), took)
+		}
+		synctest.Wait()
+		if got := c.Stats(); got.Fetching != 0 || got.Waiting != 0 {
+			t.Errorf("at the end: %+v, want no fetch", got)
+		}
+	})
+}
+
+// parked redirects the robots.txt of every host to parking.example, which has it after a second.
+type parked struct{}
+
+func (parked) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Request: r, Body: io.NopCloser(strings.NewReader(file))}
+	if r.URL.Hostname() != "parking.example" {
+		resp.StatusCode = http.StatusMovedPermanently
+		resp.Header.Set("Location", "http://parking.example/robots.txt")
+		return resp, nil
+	}
+	time.Sleep(time.Second)
+	return resp, nil
 }

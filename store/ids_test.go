@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -127,5 +128,30 @@ func TestNamesOfVersion7(t *testing.T) {
 		if n := count(t, s, table); n != 0 {
 			t.Errorf("%d rows are left in %s when nothing is kept", n, table)
 		}
+	}
+}
+
+// TestLostTextOfVersion7 opens a file that has lost a text. The file of that origin is fetched again: it allows nothing.
+func TestLostTextOfVersion7(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	texts := []string{
+		"PRAGMA foreign_keys = 0",
+		fmt.Sprintf("INSERT INTO bodies VALUES ('%s', CAST('%s' AS BLOB))", hashOf(file), file),
+	}
+	for host, hash := range map[string]string{"kept.example": hashOf(file), "lost.example": hashOf("# lost")} {
+		texts = append(texts, fmt.Sprintf("INSERT INTO snapshots (origin, host, availability, status, redirects, fetched, expires, sha256, truncated, "+
+			"content_type, etag, last_modified, header, marks, cause, err, stale, since, failures, client, saved) "+
+			"VALUES ('http://%s', '%[1]s', 2, 200, '[]', 1, 2, '%s', 0, '', '', '', '', '', '', NULL, 0, 0, 0, 'news', 9)", host, hash))
+	}
+	if err := store.MakeOld(path, 7, texts...); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, path)
+	checkSound(t, s)
+	if snap := load(t, s, mustOrigin(t, "http://kept.example")); string(snap.Body) != file {
+		t.Errorf("the file that was kept is %q", snap.Body)
+	}
+	if snap, err := s.Load(t.Context(), mustOrigin(t, "http://lost.example")); !errors.Is(err, robots.ErrNoSnapshot) {
+		t.Errorf("Load without the text: %+v, %v; want %v", snap, err, robots.ErrNoSnapshot)
 	}
 }

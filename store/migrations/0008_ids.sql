@@ -134,12 +134,14 @@ SELECT iif(instr(site, ':'), substr(site, 1, instr(site, ':') - 1), site) || ':/
 	iif(instr(site, ':'), substr(site, instr(site, ':')), ''), id
 FROM origins;
 
+-- A snapshot whose text was lost is dropped: without a text it would count as an empty file, which allows every path.
 INSERT INTO snapshots (origin, availability, status, redirects, fetched, lasts, body, truncated, content_type, etag, last_modified, header,
 	marks, cause, err, stale, since, failures, client, waited)
 SELECT n.id, availability, status, iif(redirects = '[]', '', redirects), fetched, expires - fetched, b.id, truncated,
 	nullif(content_type, 'text/plain; charset=utf-8'), etag, last_modified, header, marks, cause, err, stale, since, failures, client,
 	saved - fetched
 FROM names n CROSS JOIN old_snapshots s ON s.origin = n.name LEFT JOIN bodies b ON b.sha256 = coalesce(unhex(s.sha256), CAST(s.sha256 AS BLOB))
+WHERE s.sha256 IS NULL OR b.id IS NOT NULL
 ORDER BY n.id;
 
 INSERT INTO versions (origin, id, body, status, redirects, first_seen, last_seen)

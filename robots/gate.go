@@ -356,8 +356,11 @@ func (g *gate) endOne(p *pool) {
 	}
 }
 
-// end ends the job of p.
+// end ends the job of p, unless it was ended already.
 func (g *gate) end(p *place, cause error) {
+	if p.ending {
+		return
+	}
 	delete(p.line.pool.unwanted, p)
 	p.line.pool.ending++
 	p.ending = true

@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+
+	"github.com/robotsproxy/robotsproxy/bench/internal/lab"
 )
 
 // A crawler sends one request after another through a proxy, and reads each answer whole. It is as light as can be, so
@@ -78,33 +80,9 @@ func (o *origins) https1(p *process, path string) (crawler, error) {
 	return newKeepAlive(conn, path, o.https), nil
 }
 
-// openTunnel sends a CONNECT and shakes hands in full: without a session cache there is nothing to resume.
+// openTunnel shakes hands in full: without a session cache there is nothing to resume.
 func openTunnel(p *process, authority string) (net.Conn, error) {
-	conn, err := net.Dial("tcp", p.addr)
-	if err != nil {
-		return nil, err
-	}
-	secure, err := secureTunnel(conn, p, authority)
-	if err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	return secure, nil
-}
-
-func secureTunnel(conn net.Conn, p *process, authority string) (*tls.Conn, error) {
-	if _, err := fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", authority, authority); err != nil {
-		return nil, err
-	}
-	// The reader cannot have buffered bytes after the answer: a TLS server does not send first.
-	resp, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: http.MethodConnect})
-	if err != nil {
-		return nil, err
-	}
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("CONNECT %s was answered %s", authority, resp.Status)
-	}
-	secure := tls.Client(conn, &tls.Config{RootCAs: p.ca, ServerName: host})
-	return secure, secure.Handshake()
+	return lab.OpenTunnel(p.addr, authority, &tls.Config{RootCAs: p.ca, ServerName: host})
 }
 
 // tunnels opens a tunnel for each request and closes it after the answer.

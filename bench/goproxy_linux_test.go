@@ -2,24 +2,19 @@ package bench
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/elazarl/goproxy"
+
+	"github.com/robotsproxy/robotsproxy/bench/internal/lab"
 )
 
 // The test binary becomes bare goproxy where goproxyEnv names one of two kinds: stock is what its README shows, with
@@ -75,21 +70,7 @@ func newGoproxy(kind string, ca *tls.Certificate) (*goproxy.ProxyHttpServer, err
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(data)
-	proxy := goproxy.NewProxyHttpServer()
-	proxy.CertStore = &leafCache{leaves: map[string]*tls.Certificate{}}
-	proxy.AllowHTTP2 = kind == tuned
-	proxy.Tr = &http.Transport{
-		DialContext:         dialLoopback,
-		TLSClientConfig:     &tls.Config{RootCAs: roots},
-		MaxIdleConnsPerHost: 32,
-		IdleConnTimeout:     90 * time.Second,
-		ForceAttemptHTTP2:   kind == tuned,
-	}
-	action := &goproxy.ConnectAction{Action: goproxy.ConnectMitm, TLSConfig: goproxy.TLSConfigFromCA(ca)}
-	proxy.OnRequest().HandleConnectFunc(func(host string, _ *goproxy.ProxyCtx) (*goproxy.ConnectAction, string) {
-		return action, host
-	})
-	return proxy, nil
+	return lab.NewGoproxy(lab.GoproxyOptions{CA: ca, Roots: roots, HTTP2: kind == tuned, Dial: dialLoopback}), nil
 }
 
 // dialLoopback finds every host on this machine, as egress.resolve does in robotsproxy.
@@ -102,49 +83,15 @@ func dialLoopback(ctx context.Context, network, addr string) (net.Conn, error) {
 	return d.DialContext(ctx, network, net.JoinHostPort("127.0.0.1", port))
 }
 
-// leafCache is what goproxy's documentation strongly recommends: without one it makes a key and signs for every tunnel.
-type leafCache struct {
-	mu     sync.Mutex // guards leaves
-	leaves map[string]*tls.Certificate
-}
-
-func (c *leafCache) Fetch(host string, sign func() (*tls.Certificate, error)) (*tls.Certificate, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if leaf := c.leaves[host]; leaf != nil {
-		return leaf, nil
-	}
-	leaf, err := sign()
-	if err != nil {
-		return nil, err
-	}
-	c.leaves[host] = leaf
-	return leaf, nil
-}
-
 func goproxyCA(kind string) (*tls.Certificate, error) {
 	if kind == stock {
 		return &goproxy.GoproxyCa, nil
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	ca, err := lab.NewAuthority("goproxy")
 	if err != nil {
 		return nil, err
 	}
-	template := &x509.Certificate{
-		SerialNumber:          big.NewInt(1),
-		Subject:               pkix.Name{CommonName: "goproxy CA"},
-		NotBefore:             time.Now().Add(-time.Hour),
-		NotAfter:              time.Now().Add(24 * time.Hour),
-		KeyUsage:              x509.KeyUsageCertSign,
-		BasicConstraintsValid: true,
-		IsCA:                  true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return nil, err
-	}
-	leaf, err := x509.ParseCertificate(der)
-	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, err
+	return ca.Pair(), nil
 }
 
 func pemOf(ca *tls.Certificate) []byte {

@@ -3,13 +3,16 @@ package bench
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/robotsproxy/robotsproxy/bench/internal/lab"
 )
 
-// binary is the path of robotsproxy, which TestMain builds as a release is built.
-var binary string
+var (
+	binary   string // the path of robotsproxy, which TestMain builds as a release is built
+	proxyCPU int    // the processor that all proxies run on
+)
 
 func TestMain(m *testing.M) {
 	if kind := os.Getenv(goproxyEnv); kind != "" {
@@ -20,7 +23,8 @@ func TestMain(m *testing.M) {
 }
 
 func testMain(m *testing.M) int {
-	if err := divideProcessors(); err != nil {
+	var err error
+	if proxyCPU, err = lab.DivideProcessors(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -31,11 +35,8 @@ func testMain(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	binary = filepath.Join(dir, "robotsproxy")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, "./cmd/robotsproxy")
-	build.Dir = ".."
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "building robotsproxy: %v\n%s", err, out)
+	if err := lab.Build("..", binary); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	code := m.Run()

@@ -8,12 +8,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/robotsproxy/robotsproxy/bench/internal/lab"
 )
 
 // process is a proxy that runs beside this process.
@@ -57,7 +58,7 @@ func start(tb testing.TB, env []string, name string, args ...string) *process {
 	p.cmd.Env = append(os.Environ(), append(env, "GOMAXPROCS=1")...)
 	p.cmd.Stderr = said
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := startOn(proxyCPU, p.cmd); err != nil {
+	if err := lab.StartOn(proxyCPU, p.cmd); err != nil {
 		tb.Fatalf("starting %s: %v", name, err)
 	}
 	tb.Cleanup(p.stop)
@@ -96,31 +97,11 @@ func (p *process) trust(tb testing.TB, file string) {
 // cpu returns the processor time that the process has used, in user and in kernel mode.
 func (p *process) cpu(tb testing.TB) time.Duration {
 	tb.Helper()
-	name := fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid)
-	stat, err := os.ReadFile(name)
+	used, err := lab.CPU(p.cmd.Process.Pid)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	used, err := parseStat(string(stat))
-	if err != nil {
-		tb.Fatalf("reading %s: %v", name, err)
-	}
 	return used
-}
-
-// parseStat finds utime and stime, the 14th and 15th field (proc_pid_stat(5)), in ticks of 10 ms. The second field is a
-// name in brackets that may hold anything.
-func parseStat(stat string) (time.Duration, error) {
-	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("%q has too few fields", stat)
-	}
-	user, err := strconv.ParseInt(fields[11], 10, 64)
-	if err != nil {
-		return 0, err
-	}
-	system, err := strconv.ParseInt(fields[12], 10, 64)
-	return time.Duration(user+system) * 10 * time.Millisecond, err
 }
 
 // transcript gathers what a process says.

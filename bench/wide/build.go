@@ -5,10 +5,10 @@ package main
 import (
 	_ "embed"
 	"encoding/json"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
+
+	"github.com/robotsproxy/robotsproxy/bench/internal/lab"
 )
 
 //go:embed testdata/resolver.go
@@ -39,12 +39,5 @@ func build(source, dir, program string) error {
 	if err := os.WriteFile(overlay, text, 0o600); err != nil {
 		return err
 	}
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-overlay", overlay,
-		"-o", program, "./cmd/robotsproxy")
-	cmd.Dir = source
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("building robotsproxy in %s: %w\n%s", source, err, out)
-	}
-	return nil
+	return lab.Build(source, program, "-overlay", overlay)
 }

@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -46,7 +45,7 @@ const config = `egress:
 // startRobotsproxy starts the proxy with its data in dir. more are further lines of its configuration.
 func startRobotsproxy(program, dir string, w *web, more string) (*process, error) {
 	ca, file := filepath.Join(dir, "web.pem"), filepath.Join(dir, "config.yaml")
-	if err := os.WriteFile(ca, w.ca.pem(), 0o600); err != nil {
+	if err := os.WriteFile(ca, w.ca.PEM(), 0o600); err != nil {
 		return nil, err
 	}
 	if err := os.WriteFile(file, fmt.Appendf(nil, config, ca, more), 0o600); err != nil {
@@ -160,41 +159,6 @@ func (p *process) countGoroutines() int {
 
 func (p *process) file(name string) string {
 	return fmt.Sprintf("/proc/%d/%s", p.cmd.Process.Pid, name)
-}
-
-// cpu returns the processor time that the process has used. It is the 14th and 15th field of its stat, in ticks of
-// 10 ms (proc_pid_stat(5)). The second field is a name in brackets that may contain spaces.
-func (p *process) cpu() (time.Duration, error) {
-	stat, err := os.ReadFile(p.file("stat"))
-	if err != nil {
-		return 0, err
-	}
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("%s has too few fields", p.file("stat"))
-	}
-	user, err := strconv.ParseInt(fields[11], 10, 64)
-	if err != nil {
-		return 0, err
-	}
-	system, err := strconv.ParseInt(fields[12], 10, 64)
-	return time.Duration(user+system) * 10 * time.Millisecond, err
-}
-
-var peak = regexp.MustCompile(`(?m)^VmHWM:\s+(\d+) kB$`)
-
-// peakMemory returns the most resident memory that the process has had, in bytes.
-func (p *process) peakMemory() (int64, error) {
-	status, err := os.ReadFile(p.file("status"))
-	if err != nil {
-		return 0, err
-	}
-	m := peak.FindSubmatch(status)
-	if m == nil {
-		return 0, fmt.Errorf("%s has no VmHWM", p.file("status"))
-	}
-	n, err := strconv.ParseInt(string(m[1]), 10, 64)
-	return n << 10, err
 }
 
 // transcript keeps the first 64 KiB that a process says.

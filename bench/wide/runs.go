@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/robotsproxy/robotsproxy/bench/internal/lab"
 )
 
 // runs are the rows of the table, by the name that -runs takes.
@@ -174,7 +176,7 @@ func (b *bench) fill(name string, hosts int) (*session, *measurement, error) {
 	}
 	hosts = p.web.hosts
 	v := s.crawl(0, hosts/2, p.connections, "127.0.0.1")
-	half, err := s.proxy.peakMemory()
+	half, err := lab.PeakMemory(s.proxy.cmd.Process.Pid)
 	if err == nil {
 		b.goal(goal{run: name, what: "peak memory after half of the hosts, MiB", got: []string{number(mebi(half))}})
 		v.add(s.crawl(hosts/2, hosts, p.connections, "127.0.0.1"))

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/robotsproxy/robotsproxy/bench/internal/lab"
 )
 
 // plan is a crawl of a fake web.
@@ -131,8 +133,8 @@ func (s *session) measure(v *visited) (*measurement, error) {
 		return m, nil
 	}
 	var err, err2 error
-	m.cpu, err = s.proxy.cpu()
-	m.memory, err2 = s.proxy.peakMemory()
+	m.cpu, err = lab.CPU(s.proxy.cmd.Process.Pid)
+	m.memory, err2 = lab.PeakMemory(s.proxy.cmd.Process.Pid)
 	m.files, m.goroutines = s.proxy.seen()
 	if s.side == robotsproxySide && m.questions == 0 {
 		err = errors.Join(err, errNoQuestion)

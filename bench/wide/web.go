@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/robotsproxy/robotsproxy/bench/internal/lab"
 )
 
 // webOptions describe a fake web.
@@ -38,7 +40,7 @@ type web struct {
 	begun    time.Time
 	port     int
 	dns      *dnsServer
-	ca       *authority
+	ca       *lab.Authority
 	roots    *x509.CertPool // with ca alone
 	tls      *tls.Config
 	open     []io.Closer // listeners
@@ -91,11 +93,11 @@ func (w *web) close() {
 }
 
 func (w *web) certify() (err error) {
-	if w.ca, err = newAuthority("bench/wide"); err != nil {
+	if w.ca, err = lab.NewAuthority("bench/wide"); err != nil {
 		return err
 	}
-	w.roots = w.ca.pool()
-	leaf, err := w.ca.leaf("*" + domain)
+	w.roots = w.ca.Pool()
+	leaf, err := w.ca.Leaf("*" + domain)
 	if err == nil {
 		w.tls = &tls.Config{Certificates: []tls.Certificate{*leaf}, NextProtos: []string{"http/1.1"}}
 	}

@@ -1,6 +1,4 @@
-//go:build linux
-
-package main
+package lab
 
 import (
 	"crypto/ecdsa"
@@ -14,13 +12,14 @@ import (
 	"time"
 )
 
-// authority is a CA.
-type authority struct {
+// Authority is a CA with a P-256 key.
+type Authority struct {
 	key  *ecdsa.PrivateKey
 	cert *x509.Certificate
 }
 
-func newAuthority(name string) (*authority, error) {
+// NewAuthority makes a CA.
+func NewAuthority(name string) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -32,32 +31,35 @@ func newAuthority(name string) (*authority, error) {
 		return nil, err
 	}
 	cert, err := x509.ParseCertificate(der)
-	return &authority{key, cert}, err
+	return &Authority{key, cert}, err
 }
 
-// leaf returns a certificate for the hosts that match pattern.
-func (a *authority) leaf(pattern string) (*tls.Certificate, error) {
+// Leaf returns a certificate for the hosts that match one of patterns.
+func (a *Authority) Leaf(patterns ...string) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
-	t := template(pattern)
-	t.DNSNames = []string{pattern}
+	t := template(patterns[0])
+	t.DNSNames = patterns
 	der, err := x509.CreateCertificate(rand.Reader, t, a.cert, key.Public(), a.key)
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
 }
 
-func (a *authority) pair() *tls.Certificate {
+// Pair returns the certificate of the CA with its key.
+func (a *Authority) Pair() *tls.Certificate {
 	return &tls.Certificate{Certificate: [][]byte{a.cert.Raw}, PrivateKey: a.key, Leaf: a.cert}
 }
 
-func (a *authority) pool() *x509.CertPool {
+// Pool returns a pool with this CA alone.
+func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
 	return pool
 }
 
-func (a *authority) pem() []byte {
+// PEM returns the certificate of the CA.
+func (a *Authority) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }
 

@@ -1,4 +1,4 @@
-package bench
+package lab
 
 import (
 	"errors"
@@ -10,27 +10,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// proxyCPU is the processor that all proxies run on. It is set once, by divideProcessors.
-var proxyCPU int
-
-// divideProcessors takes the first processor that this process may use for the proxies, and keeps off it from then on.
-// On a machine with one processor all share it.
-func divideProcessors() error {
+// DivideProcessors returns the first processor that this process may use. It is for the proxies: this process keeps off
+// it from then on. On a machine with one processor all share it.
+func DivideProcessors() (proxyCPU int, err error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
-		return os.NewSyscallError("sched_getaffinity", err)
+		return 0, os.NewSyscallError("sched_getaffinity", err)
 	}
 	for !set.IsSet(proxyCPU) {
 		proxyCPU++
 	}
 	if set.Count() == 1 {
-		return nil
+		return proxyCPU, nil
 	}
 	set.Clear(proxyCPU)
-	return restrict(&set)
+	return proxyCPU, restrict(&set)
 }
 
-// restrict keeps this process on set. A thread inherits its processors, so those that exist are all that need be told.
+// restrict keeps this process on set. A thread inherits its processors, so those that exist are the only ones to change.
 func restrict(set *unix.CPUSet) error {
 	tasks, err := os.ReadDir("/proc/self/task")
 	if err != nil {
@@ -48,8 +45,8 @@ func restrict(set *unix.CPUSet) error {
 	return nil
 }
 
-// startOn starts cmd on one processor. A process inherits the processors of the thread that starts it.
-func startOn(cpu int, cmd *exec.Cmd) error {
+// StartOn starts cmd on one processor. A process inherits the processors of the thread that starts it.
+func StartOn(cpu int, cmd *exec.Cmd) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var before, one unix.CPUSet

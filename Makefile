@@ -1,6 +1,6 @@
 # Every target works on a fresh machine with Go; "make" alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help run build test lint fmt bench bench-wide soak crash fuzz check vendor-web screenshots
+.PHONY: help run build test lint fmt bench bench-wide bench-peers soak crash fuzz check vendor-web screenshots
 
 GO       ?= go
 TOOL     := $(GO) tool -modfile=tools/go.mod
@@ -34,6 +34,9 @@ bench: ## measure against bare goproxy in one run, on one core; prints the ratio
 
 bench-wide: ## measure crawls of very many hosts beside a direct crawl and goproxy (RUNS=latency,dead HOSTS=20000 PAGES=3)
 	cd bench && $(GO) run ./wide $(if $(RUNS),-runs $(RUNS)) $(if $(HOSTS),-hosts $(HOSTS)) $(if $(PAGES),-pages $(PAGES))
+
+bench-peers: ## measure beside goproxy, squid, tinyproxy, privoxy and mitmproxy, in 15 minutes (FLAGS=-quick; FLAGS="-peers robotsproxy,squid -report /tmp/peers.md")
+	cd bench && $(GO) run ./peers $(FLAGS)
 
 soak: ## full load for 10 minutes (SOAK_TIME), the cost of a thousand waiting clients, and the spacing
 	SOAK=1 $(GO) test -count=1 -v -timeout 60m -run '^TestSoak' ./cmd/robotsproxy

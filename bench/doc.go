@@ -13,4 +13,6 @@
 //
 // The package is a separate module, so that the proxies for comparison are not in the proxy's go.mod. Its test sends a
 // few requests through each proxy and compares the responses. Neither test nor benchmark asserts a time.
+//
+// Command peers measures more proxies in more scenarios, and command wide crawls of very many hosts.
 package bench

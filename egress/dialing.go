@@ -6,7 +6,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"slices"
 	"sync"
+	"time"
 )
 
 // dialing ends the dials of a request with the request. http.Transport itself goes on with them, so that another
@@ -16,7 +18,8 @@ type dialing struct {
 	request context.Context
 	secure  bool // TLS begins after the dial
 
-	mu   sync.Mutex // guards stop
+	mu   sync.Mutex // guards the fields below
+	open []net.Conn // whose handshakes are not done, as far as is known
 	stop []func() bool
 }
 
@@ -51,11 +54,22 @@ func endWithRequest(dial func(ctx context.Context, network, addr string) (net.Co
 	}
 }
 
+// closeWithRequest makes the handshake over conn fail when the request ends. It does not close conn: the handshake may
+// have ended a moment ago, and then http.Transport gives conn to another request.
 func (d *dialing) closeWithRequest(conn net.Conn) {
-	stop := context.AfterFunc(d.request, func() { conn.Close() })
+	stop := context.AfterFunc(d.request, func() { d.expire(conn) })
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.open = append(d.open, conn)
 	d.stop = append(d.stop, stop)
+}
+
+func (d *dialing) expire(conn net.Conn) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if slices.Contains(d.open, conn) {
+		_ = conn.SetDeadline(time.Unix(1, 0))
+	}
 }
 
 // handshakeDone leaves the connections of the request open when it ends. It does not know which of them it is called
@@ -63,8 +77,10 @@ func (d *dialing) closeWithRequest(conn net.Conn) {
 func (d *dialing) handshakeDone(tls.ConnectionState, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, stop := range d.stop {
-		stop()
+	for i, stop := range d.stop {
+		if !stop() {
+			_ = d.open[i].SetDeadline(time.Time{})
+		}
 	}
-	d.stop = nil
+	d.open, d.stop = nil, nil
 }

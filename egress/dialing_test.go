@@ -2,12 +2,15 @@ package egress
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -162,5 +165,24 @@ func TestUnreadBodyIsBounded(t *testing.T) {
 	}
 	if got := sent.Load(); got > 300<<10 {
 		t.Errorf("the origin could send %d KiB of an unread body, want 300 at most", got>>10)
+	}
+}
+
+// TestEndAtHandshake ends a request after the handshake of its connection and before http.Transport says so. The
+// connection may serve another request by then.
+func TestEndAtHandshake(t *testing.T) {
+	request, end := context.WithCancel(context.Background())
+	d := &dialing{request: request, secure: true}
+	conn, far := net.Pipe()
+	t.Cleanup(func() { conn.Close(); far.Close() })
+	d.closeWithRequest(conn)
+	end()
+	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("a handshake after the end of the request: %v, want a time-out", err)
+	}
+	d.handshakeDone(tls.ConnectionState{}, nil)
+	go far.Write([]byte("x"))
+	if _, err := conn.Read(make([]byte, 1)); err != nil {
+		t.Errorf("the connection of another request: %v", err)
 	}
 }

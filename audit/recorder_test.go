@@ -54,6 +54,17 @@ func (k *kept) all() [][]Entry {
 	return k.writes
 }
 
+// decisions returns the number of records that were written, as open or complete.
+func (k *kept) decisions() int {
+	ids := make(map[ID]bool)
+	for _, entries := range k.all() {
+		for _, e := range entries {
+			ids[e.ID] = true
+		}
+	}
+	return len(ids)
+}
+
 // text describes the writes: "1+ 2 | 1" are two, of which the first had record 1 as open.
 func (k *kept) text() string {
 	var writes []string
@@ -94,23 +105,24 @@ func bubble(t *testing.T, o RecorderOptions, test func(t *testing.T, r *Recorder
 	})
 }
 
-// A decision is in the Store after 25 ms, if writes take no time: as open if its request has not ended.
+// A decision is in the Store after 20 ms, if writes take no time: as open if its request has not ended.
 func TestRecorderWritesOpenRecords(t *testing.T) {
 	bubble(t, RecorderOptions{}, func(t *testing.T, r *Recorder, k *kept) {
 		slow, quick := allowed(1), allowed(2)
 		begin(t, r, slow)
 		slow.Bytes = 7 // the request goes on changing its record
+		time.Sleep(10 * time.Millisecond)
 		begin(t, r, quick)
 		r.End(quick)
-		time.Sleep(22 * time.Millisecond)
-		if got := k.text(); got != "2" {
-			t.Errorf("after 22 ms the writes are %q, want the one that ended", got)
+		time.Sleep(8 * time.Millisecond)
+		if got := k.text(); got != "" {
+			t.Errorf("after 18 ms the writes are %q, want none", got)
 		}
 		time.Sleep(4 * time.Millisecond)
-		if got := k.text(); got != "2 | 1+" {
-			t.Errorf("after 26 ms the writes are %q, want the other one as open", got)
+		if got := k.text(); got != "1+ 2" {
+			t.Errorf("after 22 ms the writes are %q, want the first as open, and the one that ended", got)
 		}
-		if got := k.all()[1][0].Bytes; got != 0 {
+		if got := k.all()[0][0].Bytes; got != 0 {
 			t.Errorf("the open record has %d bytes, want the copy of its begin", got)
 		}
 		time.Sleep(time.Second)
@@ -118,11 +130,39 @@ func TestRecorderWritesOpenRecords(t *testing.T) {
 		if err := r.Close(); err != nil {
 			t.Error(err)
 		}
-		if got := k.text(); got != "2 | 1+ | 1" || k.all()[2][0].Bytes != 7 {
+		if got := k.text(); got != "1+ 2 | 1" || k.all()[1][0].Bytes != 7 {
 			t.Errorf("the writes are %q, want the complete record once, at last", got)
 		}
-		if got, want := r.Stats(), (RecorderStats{Written: 2, Batches: 3}); got != want {
+		if got, want := r.Stats(), (RecorderStats{Written: 2, Batches: 2}); got != want {
 			t.Errorf("stats %+v, want %+v", got, want)
+		}
+	})
+}
+
+// Requests that begin one after another and take long are written in batches too. No decision waits longer than 40 ms.
+func TestRecorderGathersOpenRecords(t *testing.T) {
+	bubble(t, RecorderOptions{}, func(t *testing.T, r *Recorder, k *kept) {
+		var requests sync.WaitGroup
+		began := time.Now()
+		for i := range 1000 {
+			requests.Go(func() {
+				time.Sleep(time.Duration(i) * time.Millisecond)
+				rec := allowed(ID(i + 1))
+				begin(t, r, rec)
+				time.Sleep(200 * time.Millisecond)
+				r.End(rec)
+			})
+		}
+		for range 24 {
+			time.Sleep(50 * time.Millisecond)
+			age := time.Since(began) - 40*time.Millisecond
+			if got, want := k.decisions(), min(1000, int(age/time.Millisecond)); got < want {
+				t.Errorf("after %v the store has %d decisions, want %d", time.Since(began), got, want)
+			}
+		}
+		requests.Wait()
+		if got, most := r.Stats().Batches, int64(time.Since(began)/gatherFor); got > most {
+			t.Errorf("%d batches in %v, want %d at most", got, time.Since(began), most)
 		}
 	})
 }

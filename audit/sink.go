@@ -7,8 +7,7 @@ import (
 )
 
 const (
-	gatherFor    = 20 * time.Millisecond // longest time for which a complete record waits for others
-	openAfter    = 25 * time.Millisecond // age at which a record that has not ended is written as open
+	gatherFor    = 20 * time.Millisecond // time for which a record waits for others, and between the beginnings of batches
 	maxBatch     = 1000                  // complete records in a write
 	retryEvery   = time.Second           // after a failed write
 	writeTimeout = 5 * time.Second
@@ -22,13 +21,14 @@ type sink struct {
 	write    func(ctx context.Context, batch []Entry) error
 
 	// Recorder.mu guards these.
-	young   queue    // records that have not ended and are not written as open; only the Store has these
-	done    []*entry // complete records to write
-	since   time.Time
-	next    *commit // of the batch that is gathered; nil if nothing waits for it
-	idle    bool    // run waits for a record
-	failing bool    // since the last write
-	waiting int     // complete records that are not written
+	young   queue     // records that have not ended and are not written as open; only the Store has these
+	done    []*entry  // complete records to write
+	since   time.Time // when the first of done was added
+	began   time.Time // the last batch
+	next    *commit   // of the batch that is gathered; nil if nothing waits for it
+	idle    bool      // run waits for a record
+	failing bool      // since the last write
+	waiting int       // complete records that are not written
 	batches int64
 
 	// Only run uses these.
@@ -130,21 +130,22 @@ func (s *sink) run() {
 func (s *sink) dueIn() (time.Duration, bool) {
 	s.recorder.mu.Lock()
 	defer s.recorder.mu.Unlock()
-	var at time.Time
-	if len(s.done) > 0 {
-		at = s.since.Add(gatherFor)
-	}
-	if e := s.firstYoung(); e != nil && (at.IsZero() || e.began.Add(openAfter).Before(at)) {
-		at = e.began.Add(openAfter)
-	}
+	first := s.firstYoung()
 	switch {
 	case s.next != nil || len(s.done) >= maxBatch:
 		return 0, true
-	case at.IsZero():
+	case first == nil && len(s.done) == 0:
 		s.idle = true
 		return 0, false
 	}
-	return time.Until(at), true
+	from := s.since
+	if first != nil && (len(s.done) == 0 || first.began.Before(from)) {
+		from = first.began
+	}
+	if s.began.After(from) {
+		from = s.began // else each record of a slow request would be a batch
+	}
+	return time.Until(from.Add(gatherFor)), true
 }
 
 // firstYoung returns the oldest record that has not ended and is not written as open, or nil.
@@ -199,7 +200,8 @@ func (s *sink) take() {
 	defer s.recorder.mu.Unlock()
 	s.current, s.next = s.next, nil
 	s.pending, s.done = s.done, s.pending[:0]
-	due := time.Now().Add(-openAfter)
+	s.began = time.Now()
+	due := s.began.Add(-gatherFor)
 	for e := s.firstYoung(); e != nil && (s.current != nil || !e.began.After(due)); e = s.firstYoung() {
 		open := Entry{Record: e.record, Open: true}
 		open.Evidence, e.evidence = e.evidence, Evidence{} // a tunnel would hold it for hours

@@ -333,6 +333,8 @@ func (s *Server) tlsConfig() *tls.Config {
 		MinVersion:         tls.VersionTLS12,
 		NextProtos:         []string{"h2", "http/1.1", "http/1.0"},
 		GetConfigForClient: s.checkServerName,
+		// Else crypto/tls sends the first answers of a tunnel in records of one packet, each with a system call.
+		DynamicRecordSizingDisabled: true,
 		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 			return s.settings.Load().Authority.Leaf(hello.Conn.(*tunnelConn).tunnel.host)
 		},

@@ -38,7 +38,8 @@ func (d *dictionary[V]) id(ctx context.Context, tx transaction, v V, day int64) 
 	if ok && k.used >= day {
 		return k.id, nil
 	}
-	values := d.values(&v)
+	row := v // on the heap, as v would be for every record
+	values := d.values(&row)
 	args := append([]any{hashOfValues(values), day}, values...)
 	if err := tx.QueryRowContext(ctx, d.add, args...).Scan(&k.id); err != nil {
 		return 0, fmt.Errorf("adding to %s: %w", d.table, err)

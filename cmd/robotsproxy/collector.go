@@ -9,7 +9,8 @@ import (
 )
 
 // tuneCollector keeps the garbage of a large heap small until ctx ends, since robots.cache_size is a promise about the
-// memory of the process: see gcPercent. It does nothing if the environment has GOGC.
+// memory of the process, and the collections of a small heap rare: see gcPercent. It does nothing if the environment
+// has GOGC.
 func tuneCollector(ctx context.Context) {
 	if os.Getenv("GOGC") != "" {
 		return
@@ -34,12 +35,14 @@ func tuneCollector(ctx context.Context) {
 const (
 	defaultGC = 100 // of Go
 	lowestGC  = 40
+	highestGC = 400
 )
 
-// gcPercent returns the garbage to allow, in percent of the live bytes: as much as they are up to 64 MiB, and 40 % of
-// them from 160 MiB on. A smaller heap is collected often enough.
+// gcPercent returns the garbage to allow, in percent of the live bytes: 32 MiB, since a small heap would be collected
+// many times a second; as much as they are from 32 MiB up to 64 MiB; and 40 % of them from 160 MiB on.
 func gcPercent(live uint64) int {
-	const full = 64 << 20
-	percent := defaultGC * full / max(full, live)
-	return max(lowestGC, int(percent)/10*10)
+	const least, most = 32 << 20, 64 << 20
+	garbage := min(max(live, least), most)
+	percent := int(100*garbage/max(live, 1)) / 10 * 10
+	return min(max(percent, lowestGC), highestGC)
 }

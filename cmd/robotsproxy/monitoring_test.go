@@ -111,10 +111,7 @@ func alertQueries(t *testing.T) (queries []string) {
 
 // TestQueries has Prometheus check the alerts, and the queries of the dashboard as such.
 func TestQueries(t *testing.T) {
-	promtool, err := exec.LookPath("promtool")
-	if err != nil {
-		t.Skip("promtool of Prometheus is not here: ", err)
-	}
+	program("promtool")(t)
 	variables := strings.NewReplacer("$__rate_interval", "5m", "$job", "robotsproxy", "$instance", ".*")
 	var rules strings.Builder
 	rules.WriteString("groups:\n- name: dashboard\n  rules:\n")
@@ -125,7 +122,7 @@ func TestQueries(t *testing.T) {
 	if err := os.WriteFile(queries, []byte(rules.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(promtool, "check", "rules", "../../deploy/prometheus/rules.yml", queries).CombinedOutput(); err != nil {
+	if out, err := exec.Command("promtool", "check", "rules", "../../deploy/prometheus/rules.yml", queries).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

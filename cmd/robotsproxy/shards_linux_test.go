@@ -63,22 +63,35 @@ func newShards(t *testing.T, hosts, instances int, robots string) *shards {
 	if _, err := exec.LookPath("haproxy"); err != nil {
 		skipUnlessCI(t, "haproxy is not here")
 	}
-	s := &shards{t: t, site: robotstest.New(t), roots: x509.NewCertPool(), log: &lockedBuffer{}, stop: make(chan struct{})}
+	s := startShards(t, hosts, robots)
 	s.redis = redisConfig(redistest.Start(t), "spread")
+	for range instances {
+		s.add()
+	}
+	s.trust(s.instances[0].ca)
+	s.balance()
+	return s
+}
+
+// startShards returns shards without an instance, and the site that they will use.
+func startShards(t *testing.T, hosts int, robots string) *shards {
+	t.Helper()
+	s := &shards{t: t, site: robotstest.New(t), roots: x509.NewCertPool(), log: &lockedBuffer{}, stop: make(chan struct{})}
 	for i := range hosts {
 		s.hosts = append(s.hosts, fmt.Sprintf("www.host%d.example", i))
 		s.site.SetRobots(s.hosts[i], robotstest.Robots{Body: robots})
 	}
 	_, s.adminPort, _ = net.SplitHostPort(freeAddress(t, "127.0.7.1"))
-	for range instances {
-		s.add()
-	}
-	ca, err := os.ReadFile(s.instances[0].ca)
-	if err != nil || !s.roots.AppendCertsFromPEM(ca) {
-		t.Fatal("the CA of the instances cannot be read: ", err)
-	}
-	s.balance()
 	return s
+}
+
+// trust makes the clients trust the CA in a file.
+func (s *shards) trust(file string) {
+	s.t.Helper()
+	ca, err := os.ReadFile(file)
+	if err != nil || !s.roots.AppendCertsFromPEM(ca) {
+		s.t.Fatal("the CA of the instances cannot be read: ", err)
+	}
 }
 
 func freeAddress(t *testing.T, ip string) string {
@@ -91,19 +104,29 @@ func freeAddress(t *testing.T, ip string) string {
 	return l.Addr().String()
 }
 
-// add starts an instance with an address of its own. All sign with the CA of the first one.
+// add starts an instance. All sign with the CA of the first one.
 func (s *shards) add() {
 	s.t.Helper()
+	config := s.redis + "drain_delay: 3s\nproxy_protocol: [127.0.0.1]\nidentity: {contact: \"mailto:op@example.org\"}\nclients: [{name: here, cidr: [127.0.0.0/8]}]\n" + s.egress()
+	if len(s.instances) > 0 {
+		config += fmt.Sprintf("intercept: {ca_cert: %q, ca_key: %q}\n", s.instances[0].ca, filepath.Join(s.instances[0].dir, "ca-key.pem"))
+	}
+	s.start(config)
+}
+
+// egress returns the part of the configuration by which instances find the site.
+func (s *shards) egress() string {
 	resolve := make(map[string]string)
 	for _, host := range s.hosts {
 		resolve[host] = "127.0.0.1"
 	}
 	names, _ := json.Marshal(resolve)
-	config := fmt.Sprintf("%sdrain_delay: 3s\nproxy_protocol: [127.0.0.1]\nidentity: {contact: \"mailto:op@example.org\"}\nclients: [{name: here, cidr: [127.0.0.0/8]}]\n"+
-		"egress: {allow_addresses: [127.0.0.0/8], ca_file: %q, resolve: %s}\n", s.redis, s.site.CAFile(), names)
-	if len(s.instances) > 0 {
-		config += fmt.Sprintf("intercept: {ca_cert: %q, ca_key: %q}\n", s.instances[0].ca, filepath.Join(s.instances[0].dir, "ca-key.pem"))
-	}
+	return fmt.Sprintf("egress: {allow_addresses: [127.0.0.0/8], ca_file: %q, resolve: %s}\n", s.site.CAFile(), names)
+}
+
+// start starts an instance with an address of its own, and returns the file of its configuration.
+func (s *shards) start(config string) string {
+	s.t.Helper()
 	dir, ip := s.t.TempDir(), fmt.Sprintf("127.0.7.%d", len(s.instances)+1)
 	file := filepath.Join(dir, "config.yaml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
@@ -121,6 +144,7 @@ func (s *shards) add() {
 		}
 	})
 	s.instances = append(s.instances, instance)
+	return file
 }
 
 // balance starts HAProxy with a copy of deploy/haproxy/haproxy.cfg, as the service of Debian does.

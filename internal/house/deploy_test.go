@@ -48,28 +48,122 @@ func TestDockerfileIsWellFormed(t *testing.T) {
 	}
 }
 
-// A crawler in a container has no way out but the proxy, and not the volume with the CA's key.
-func TestComposeKeepsCrawlersIn(t *testing.T) {
-	type service struct {
-		Networks []string
-		Volumes  []string
+// composeFile is the part of a file for Compose that is tested.
+type composeFile struct {
+	Services map[string]composeService
+	Networks map[string]struct{ Internal bool }
+}
+
+type composeService struct {
+	Image       string
+	ReadOnly    bool     `yaml:"read_only"`
+	CapDrop     []string `yaml:"cap_drop"`
+	Profiles    []string
+	Restart     string
+	Networks    any // a list of names, or a map of settings by name
+	Volumes     []string
+	Environment map[string]string
+	Healthcheck struct{ Test []string }
+}
+
+// in returns the networks of a service with their settings.
+func (s composeService) in() map[string]any {
+	if settings, ok := s.Networks.(map[string]any); ok {
+		return settings
 	}
-	var file struct {
-		Services map[string]service
-		Networks map[string]struct{ Internal bool }
+	all := make(map[string]any)
+	names, _ := s.Networks.([]any)
+	for _, name := range names {
+		all[name.(string)] = nil
 	}
-	if err := yaml.Unmarshal(read(t, "../../docker-compose.yml"), &file); err != nil {
+	return all
+}
+
+// address returns the address of a service in the network backend.
+func (s composeService) address() string {
+	settings, _ := s.in()["backend"].(map[string]any)
+	address, _ := settings["ipv4_address"].(string)
+	return address
+}
+
+func readCompose(t *testing.T, file string) (f composeFile) {
+	t.Helper()
+	if err := yaml.Unmarshal(read(t, "../../"+file), &f); err != nil {
 		t.Fatal(err)
 	}
-	crawler := file.Services["crawler"]
-	if !slices.Equal(crawler.Networks, []string{"crawlers"}) || len(crawler.Volumes) > 0 {
-		t.Errorf("the service crawler is %+v, want the network crawlers only, and no volume", crawler)
+	return f
+}
+
+// A container of the network crawlers has no way out but the proxy, and not the volume with the CA's key.
+func TestComposeKeepsCrawlersIn(t *testing.T) {
+	for file, door := range map[string]string{"docker-compose.yml": "haproxy", "docker-compose.single.yml": "robotsproxy"} {
+		f := readCompose(t, file)
+		if !f.Networks["crawlers"].Internal {
+			t.Errorf("%s: the network crawlers is not internal", file)
+		}
+		for name, s := range f.Services {
+			_, inside := s.in()["crawlers"]
+			if name == door {
+				if _, outside := s.in()["default"]; !inside || !outside {
+					t.Errorf("%s: %s has the networks %v, want default and crawlers", file, name, s.in())
+				}
+			} else if inside && (len(s.in()) > 1 || len(s.Volumes) > 0) {
+				t.Errorf("%s: %s has the networks %v and the volumes %v, want the network crawlers only, and no volume", file, name, s.in(), s.Volumes)
+			}
+		}
 	}
-	if !file.Networks["crawlers"].Internal {
-		t.Error("the network crawlers is not internal")
+}
+
+// The services of docker-compose.yml have an exact version, cannot write to their image, have no capability, and are
+// checked while they run.
+func TestComposeIsHardened(t *testing.T) {
+	version := regexp.MustCompile(`^(robotsproxy:local|[a-z/]+:v?\d+\.\d+(\.\d+)?)$`)
+	for name, s := range readCompose(t, "docker-compose.yml").Services {
+		if !version.MatchString(s.Image) {
+			t.Errorf("%s: the image %s has no exact version", name, s.Image)
+		}
+		if len(s.Profiles) > 0 {
+			continue
+		}
+		if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) {
+			t.Errorf("%s can write to its image, or has capabilities", name)
+		}
+		if ends := s.Restart == "no"; !ends && len(s.Healthcheck.Test) == 0 {
+			t.Errorf("%s has no health check", name)
+		}
 	}
-	if got := file.Services["robotsproxy"].Networks; !slices.Equal(got, []string{"default", "crawlers"}) {
-		t.Errorf("the proxy has the networks %v, want both", got)
+}
+
+// The files of the deployment agree on the addresses.
+func TestComposeAddresses(t *testing.T) {
+	services := readCompose(t, "docker-compose.yml").Services
+	for variable, name := range map[string]string{"ROBOTSPROXY_1": "one", "ROBOTSPROXY_2": "two"} {
+		if got, want := services["haproxy"].Environment[variable], services[name].address()+":3128"; got != want {
+			t.Errorf("%s is %s, and %s is at %s", variable, got, name, want)
+		}
+	}
+	var config struct {
+		ProxyProtocol []string `yaml:"proxy_protocol"`
+		Admin         struct{ Hosts []string }
+	}
+	if err := yaml.Unmarshal(read(t, "../../deploy/instance.yaml"), &config); err != nil {
+		t.Fatal(err)
+	}
+	if want := services["haproxy"].address(); !slices.Equal(config.ProxyProtocol, []string{want}) {
+		t.Errorf("proxy_protocol is %v, and HAProxy has the address %s", config.ProxyProtocol, want)
+	}
+	var prometheus struct {
+		Jobs []struct {
+			Static []struct{ Targets []string } `yaml:"static_configs"`
+		} `yaml:"scrape_configs"`
+	}
+	if err := yaml.Unmarshal(read(t, "../../deploy/prometheus/prometheus.yml"), &prometheus); err != nil {
+		t.Fatal(err)
+	}
+	for i, target := range prometheus.Jobs[0].Static[0].Targets {
+		if want := config.Admin.Hosts[i] + ":3129"; target != want {
+			t.Errorf("Prometheus asks %s, want %s of admin.hosts", target, want)
+		}
 	}
 }
 

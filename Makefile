@@ -1,6 +1,6 @@
 # Every target works on a fresh machine with Go; "make" alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help run build test lint fmt bench bench-wide bench-peers soak crash fuzz check vendor-web screenshots
+.PHONY: help run build test test-deploy lint fmt bench bench-wide bench-peers soak crash fuzz check vendor-web screenshots
 
 GO       ?= go
 TOOL     := $(GO) tool -modfile=tools/go.mod
@@ -17,9 +17,16 @@ run: ## run the proxy with no configuration: 127.0.0.1:3128
 build: ## build bin/robotsproxy, static, as the container image does
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/robotsproxy ./cmd/robotsproxy
 
-test: ## run every test that this machine can; what is missing is skipped, with the reason (go test -v shows it)
+test: ## run every test that this machine can; ends with those that were skipped, and why
 	cd bench && $(GO) test -count=1 ./...
-	$(GO) test ./...
+	cd tools && $(GO) test -count=1 ./testsummary
+	$(GO) test -json ./... | $(GO) run -C tools ./testsummary
+
+test-deploy: ## check deploy/ and .github/: Compose, Kubernetes, workflows (needs docker-compose)
+	docker-compose -f docker-compose.yml --profile crawler config -q
+	docker-compose -f docker-compose.single.yml -f deploy/agents/docker-compose.yml --profile agent config -q
+	cd tools/kubernetes && $(GO) vet ./... && $(GO) test -count=1 ./...
+	$(GO) run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 lint: fmt ## run gofumpt, vet, staticcheck and golangci-lint
 	$(GO) vet ./...

@@ -27,6 +27,7 @@
 //	robotsproxy validate --config FILE check a configuration, and report all errors at once
 //	robotsproxy version
 //	robotsproxy completion SHELL
+//	robotsproxy man DIR                write the manual pages
 //
 // # Configuration
 //

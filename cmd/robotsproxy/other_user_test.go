@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"net"
 	"net/http"
@@ -175,5 +176,36 @@ func TestFetchedCAs(t *testing.T) {
 	base, _ := adminBase(nil, "http://"+l.Addr().String())
 	if _, err := fetchCA(t.Context(), base); err == nil || !strings.Contains(err.Error(), "302") {
 		t.Errorf("a redirect: %v, want an error with its status", err)
+	}
+}
+
+// The key of a CA may be a file of root that the group of the proxy can read, as Kubernetes mounts secrets. Nobody else may
+// read it.
+func TestKeyOfRoot(t *testing.T) {
+	u := newOtherUser(t)
+	dir := filepath.Join(u.home, "ca")
+	if out, messages, err := u.run(u.program, "ca", "show", "--data-dir", dir); err != nil {
+		t.Fatalf("%v: %s%s", err, out, messages)
+	}
+	key := filepath.Join(dir, "ca-key.pem")
+	config := filepath.Join(filepath.Dir(u.program), "config.yaml")
+	text := fmt.Sprintf("intercept: {ca_cert: %q, ca_key: %q}\n", filepath.Join(dir, "ca.pem"), key)
+	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		owner int
+		mode  os.FileMode
+		want  string
+	}{
+		{0, 0o440, ""}, {0, 0o640, ""}, {0, 0o444, "mode 0444"}, {0, 0o660, "mode 0660"}, {otherUID, 0o440, "mode 0440"},
+	} {
+		if err := cmp.Or(os.Chown(key, row.owner, otherUID), os.Chmod(key, row.mode)); err != nil {
+			t.Fatal(err)
+		}
+		_, messages, err := u.run(u.program, "ca", "show", "--config", config)
+		if (err == nil) != (row.want == "") || !strings.Contains(messages, row.want) {
+			t.Errorf("a key of the user %d with mode %o: %v, %q, want %q", row.owner, row.mode, err, messages, row.want)
+		}
 	}
 }

@@ -247,3 +247,23 @@ func (p *production) checkRecords() {
 		}
 	}
 }
+
+// The configuration of deploy/kubernetes is valid.
+func TestKubernetesConfig(t *testing.T) {
+	dir := t.TempDir()
+	dsn := filepath.Join(dir, "dsn")
+	if err := os.WriteFile(dsn, []byte("postgres://robotsproxy@postgres/robotsproxy\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(binaryPath, "ca", "show", "--data-dir", filepath.Join(dir, "ca")).CombinedOutput(); err != nil {
+		t.Fatalf("making the CA: %v\n%s", err, out)
+	}
+	file := filepath.Join(dir, "config.yaml")
+	text := substitute(t, "kubernetes/config.yaml", map[string]string{"/secrets/dsn/dsn": dsn, "/secrets/ca/": dir + "/ca/", "/data/": dir + "/"})
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(binaryPath, "validate", "--config", file).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

@@ -54,7 +54,7 @@ func newRoot(std stdio) *cobra.Command {
 		newServe(std), newRun(std), newDemo(std), newEnv(std), newHealthcheck(std), newCheck(std), newLint(std),
 		newAudit(std), newCacheCommand(std), newCA(std),
 		newStop(std), newSlow(std), newBypass(std), newResume(std), newInterventions(std), newExemptCommand(std),
-		newStatus(std), newTop(std), newUpgrade(std), newValidate(std), newConfigCommand(std), newReload(std), newVersion(std),
+		newStatus(std), newTop(std), newUpgrade(std), newValidate(std), newConfigCommand(std), newReload(std), newVersion(std), newMan(),
 		newSealedStage(),
 	)
 	completeValues(root)

@@ -90,7 +90,8 @@ func syncDir(dir string) error {
 	return d.Sync()
 }
 
-// ReadSecret reads a file that only its owner can access. It refuses other modes, with the command that corrects them.
+// ReadSecret reads a file that only its owner can access, or that root has given to the group of this process. It refuses
+// other modes, with the command that corrects them.
 // It checks the mode of the open file, so that the file cannot change between check and read. On Windows the mode does
 // not contain the access rights, and ReadSecret refuses nothing.
 func ReadSecret(path string) ([]byte, error) {
@@ -106,9 +107,16 @@ func ReadSecret(path string) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("reading %s: it is not a regular file", path)
 	}
-	if perm := info.Mode().Perm(); perm&0o077 != 0 && runtime.GOOS != "windows" {
+	if perm := info.Mode().Perm(); perm&0o077 != 0 && runtime.GOOS != "windows" && !givenByRoot(info) {
 		return nil, fmt.Errorf("reading %s: users other than its owner may use it (mode %04o); run: chmod 600 %s",
 			path, perm, path)
 	}
 	return io.ReadAll(f)
+}
+
+// givenByRoot reports whether the owner of a file is root, and this process can only read it, as a member of its group.
+// Kubernetes mounts secrets in this way for a process that is not root.
+func givenByRoot(info fs.FileInfo) bool {
+	owner, known := ownerOf(info)
+	return known && owner == 0 && os.Geteuid() != 0 && info.Mode().Perm()&0o037 == 0
 }

@@ -27,7 +27,7 @@ test: ## run every test that this machine can, and list the skipped ones with th
 test-deploy: ## check the files for Compose, Kubernetes and GitHub. Needs docker-compose
 	docker-compose -f docker-compose.yml --profile crawler config -q
 	docker-compose -f docker-compose.single.yml -f deploy/agents/docker-compose.yml --profile agent config -q
-	cd tools/kubernetes && $(GO) vet ./... && $(GO) test -count=1 ./...
+	cd tools/kubernetes && $(GO) mod tidy -diff && $(GO) vet ./... && $(GO) test -count=1 ./...
 	$(GO) run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 package: ## build the archives and the Debian package of a release into dist/. Needs git; the first build takes long

@@ -39,6 +39,7 @@ type Options struct {
 	Hosts   []string     // names of the listener besides localhost; if empty, only localhost and IP addresses
 	CA      http.Handler // serves /ca.pem; if nil, the path is not found
 	PAC     http.Handler // serves /proxy.pac; if nil, the path is not found
+	Keys    http.Handler // serves the directory of the keys that sign, at its well-known path; if nil, the path is not found
 	Ready   func() error // returns the reason not to send traffic, or nil; if the function is nil, always ready
 	Metrics *Metrics     // counters; if nil, requests are not counted
 	Gauges  []Gauge      // values from other packages
@@ -126,6 +127,9 @@ func (h *Handler) SetHosts(names []string) error {
 	return nil
 }
 
+// keysPath is the well-known path of a directory (draft-ietf-webbotauth-httpsig-protocol).
+const keysPath = "/.well-known/http-message-signatures-directory"
+
 // routes returns the mux of all pages. A pattern with GET also serves HEAD, and answers other methods with 405.
 func (h *Handler) routes() *http.ServeMux {
 	mux := http.NewServeMux()
@@ -146,6 +150,9 @@ func (h *Handler) routes() *http.ServeMux {
 	}
 	if h.options.PAC != nil {
 		mux.Handle("GET /proxy.pac", h.options.PAC)
+	}
+	if h.options.Keys != nil {
+		mux.Handle("GET "+keysPath, h.options.Keys)
 	}
 	return mux
 }

@@ -41,6 +41,8 @@ func (e *encoder) asker(r *Record) {
 	e.text(`,"sent_user_agent":`, r.SentUserAgent)
 	e.text(`,"agent":`, r.Agent)
 	e.text(`,"product_token":`, r.ProductToken)
+	e.text(`,"signature_agent":`, r.SignatureAgent)
+	e.text(`,"keyid":`, r.KeyID)
 }
 
 func (e *encoder) target(r *Record) {
@@ -87,6 +89,8 @@ func (e *encoder) pace(r *Record) {
 }
 
 func (e *encoder) outcome(r *Record) {
+	e.moment(`,"signed_at":`, r.SignedAt)
+	e.text(`,"signature_nonce":`, r.SignatureNonce)
 	e.moment(`,"sent_at":`, r.SentAt)
 	e.millis(`,"first_byte_ms":`, r.FirstByte)
 	e.moment(`,"released_at":`, r.ReleasedAt)
@@ -105,7 +109,7 @@ const (
 	maxText   = 1 << 10
 	maxLine   = 2 << 10 // a User-Agent, a rule, the names of a group, an error
 	maxTarget = 8 << 10 // a path, and a query
-	maxRecord = 56 << 10
+	maxRecord = 60 << 10
 )
 
 // encoder appends the members of an object after the first. Keys are passed as `,"name":`, so that no string is built

@@ -8,7 +8,7 @@ import (
 // Normal cuts r to the form that all outputs and stores have: times in UTC and durations to the microsecond, and texts
 // as they are encoded, cut at their maximum size. Two records with the same encoding have the same normal form.
 func (r *Record) Normal() {
-	for _, t := range []*time.Time{&r.Time, &r.RobotsFetchedAt, &r.SentAt, &r.ReleasedAt, &r.EndedAt} {
+	for _, t := range []*time.Time{&r.Time, &r.RobotsFetchedAt, &r.SignedAt, &r.SentAt, &r.ReleasedAt, &r.EndedAt} {
 		if !t.IsZero() {
 			*t = time.UnixMicro(t.UnixMicro()).UTC()
 		}
@@ -26,7 +26,7 @@ func (r *Record) Normal() {
 		&r.Client, &r.ClientAddr, &r.Tag, &r.Purpose, &r.SentUserAgent, &r.Agent, &r.ProductToken, &r.Method, &r.Scheme, &r.Host,
 		(*string)(&r.Via), &r.Mode, (*string)(&r.Decision), (*string)(&r.Reason), &r.Exemption, &r.Intervention, &r.Deviation,
 		&r.RobotsSHA256, &r.RobotsState, &r.Dialect, &r.PolicySHA256, &r.Usage, &r.CrawlerPrice, &r.DelaySource, &r.PacingMode,
-		&r.Lane, &r.Spacing, &r.UpstreamAddr,
+		&r.Lane, &r.Spacing, &r.UpstreamAddr, &r.SignatureAgent, &r.KeyID, &r.SignatureNonce,
 	} {
 		*s = normalText(*s, maxText)
 	}

@@ -37,6 +37,10 @@ type Record struct {
 	SentUserAgent string `json:"sent_user_agent,omitempty"`
 	Agent         string `json:"agent,omitempty"`         // a label of the User-Agent: its product token, browser or other
 	ProductToken  string `json:"product_token,omitempty"` // matched against the groups
+	// SignatureAgent and KeyID say who signed the request (Web Bot Auth): the value of Signature-Agent, and the
+	// thumbprint of the key.
+	SignatureAgent string `json:"signature_agent,omitempty"`
+	KeyID          string `json:"keyid,omitempty"`
 
 	Method string `json:"method,omitempty"`
 	Scheme string `json:"scheme,omitempty"`
@@ -83,17 +87,24 @@ type Record struct {
 	Lane        string `json:"lane,omitempty"`        // the name shared by all hosts of one pace; omitted if it is Host
 	Spacing     string `json:"spacing,omitempty"`     // start if the Delay counts from starts; omitted if from ends
 
-	SentAt       time.Time `json:"sent_at,omitzero"`
-	FirstByte    Millis    `json:"first_byte_ms,omitempty"` // from SentAt to the response header
-	ReleasedAt   time.Time `json:"released_at,omitzero"`    // the place in the lane was given back before EndedAt
-	EndedAt      time.Time `json:"ended_at,omitzero"`
-	Status       int       `json:"status,omitempty"` // as the client received it
-	Bytes        int64     `json:"bytes"`            // of the body, sent to the client
-	RetryAfter   int       `json:"retry_after,omitempty"`
-	UpstreamAddr string    `json:"upstream_addr,omitempty"`
-	Error        string    `json:"error,omitempty"`
+	SignedAt       time.Time `json:"signed_at,omitzero"` // to the second
+	SignatureNonce string    `json:"signature_nonce,omitempty"`
+	SentAt         time.Time `json:"sent_at,omitzero"`
+	FirstByte      Millis    `json:"first_byte_ms,omitempty"` // from SentAt to the response header
+	ReleasedAt     time.Time `json:"released_at,omitzero"`    // the place in the lane was given back before EndedAt
+	EndedAt        time.Time `json:"ended_at,omitzero"`
+	Status         int       `json:"status,omitempty"` // as the client received it
+	Bytes          int64     `json:"bytes"`            // of the body, sent to the client
+	RetryAfter     int       `json:"retry_after,omitempty"`
+	UpstreamAddr   string    `json:"upstream_addr,omitempty"`
+	Error          string    `json:"error,omitempty"`
 
 	Evidence Evidence `json:"-"`
+}
+
+// SetSignature says that the request is signed: see SignatureAgent and KeyID.
+func (r *Record) SetSignature(agent, keyID, nonce string, at time.Time) {
+	r.SignatureAgent, r.KeyID, r.SignatureNonce, r.SignedAt = agent, keyID, nonce, at
 }
 
 // Via says how a request arrived.

@@ -41,6 +41,7 @@ func (l *loader) check(now time.Time) {
 	l.checkNeeds("tls.key_file", c.TLS.KeyFile, "tls.cert_file", c.TLS.CertFile)
 	l.checkNeeds("tls.client_ca_file", c.TLS.ClientCAFile, "tls.cert_file", c.TLS.CertFile)
 	l.checkOneOf("redis.url", c.Redis.URL, "redis.url_file", c.Redis.URLFile)
+	l.checkSign("sign", c.Sign, "")
 	l.checkAddresses()
 	l.checkPaceKey()
 	l.checkAuth()
@@ -79,6 +80,15 @@ func (l *loader) checkNeeds(key, value, other, otherValue string) {
 	if value != "" && otherValue == "" && l.OK(other) {
 		l.RejectAt(l.At(key), other, "found none, expected one beside %s", key)
 	}
+}
+
+// checkSign reports an agent without keys, and keys without an agent. The agent of a client may be that of all.
+func (l *loader) checkSign(key string, s Sign, ofAll string) {
+	agent, file := settings.Join(key, "agent"), settings.Join(key, "key_file")
+	if s.Agent != NoSigner {
+		l.checkNeeds(agent, s.Agent, file, s.KeyFile)
+	}
+	l.checkNeeds(file, s.KeyFile, agent, cmp.Or(s.Agent, ofAll))
 }
 
 // checkOneOf reports that both of two alternatives are set.
@@ -211,6 +221,7 @@ func (l *loader) checkClients() {
 			l.Reject(subject, "found %s, expected tls.client_ca_file, which signs the certificates of clients",
 				settings.Quote(client.TLSSubject))
 		}
+		l.checkSign(settings.Join(key, "sign"), client.Sign, c.Sign.Agent)
 		if j, twice := first[client.Name]; twice && client.Name != "" {
 			l.Reject(settings.Join(key, "name"), "%s is %s already", settings.Quote(client.Name), settings.Item("clients", j))
 		} else {
@@ -332,7 +343,9 @@ func (l *loader) checkFiles() {
 	l.checkSecret("egress.upstream_proxy_credentials_file", c.Egress.UpstreamProxyCredentialsFile)
 	l.checkSecret("auth.htpasswd_file", c.Auth.HtpasswdFile)
 	l.checkFile("deny_hosts_file", c.DenyHostsFile)
+	l.checkSecret("sign.key_file", c.Sign.KeyFile)
 	for i, client := range c.Clients {
+		l.checkSecret(settings.Join(settings.Item("clients", i), "sign.key_file"), client.Sign.KeyFile)
 		l.checkFile(settings.Join(settings.Item("clients", i), "deny_hosts_file"), client.DenyHostsFile)
 	}
 	for i, h := range c.Hosts {

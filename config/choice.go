@@ -32,6 +32,25 @@ const (
 	SubresourcesPage Subresources = "page" // no Delay
 )
 
+// NoSigner is the value of Sign.Agent of a client whose requests are not signed.
+const NoSigner = "none"
+
+// SignForm is the form of the field Signature-Agent.
+type SignForm string
+
+const (
+	SignDictionary SignForm = "dictionary" // a member for the signature
+	SignString     SignForm = "string"     // the URL alone, as in older drafts
+)
+
+// SignExisting is the treatment of a request that its client has signed.
+type SignExisting string
+
+const (
+	SignKeep    SignExisting = "keep"    // it is sent as it is
+	SignReplace SignExisting = "replace" // with a signature of the proxy instead
+)
+
 // PaceKey determines which hosts share one pace.
 type PaceKey string
 

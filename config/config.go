@@ -40,6 +40,7 @@ type Config struct {
 	Mode           policy.Mode
 	Identity       Identity
 	UserAgent      string `as:"agent"` // sent in place of those of clients; if empty, theirs are sent
+	Sign           Sign
 	Robots         Robots
 	Pacing         Pacing
 	Limits         Limits
@@ -88,6 +89,16 @@ type Identity struct {
 	Contact string `as:"contact"` // a URL or mailto; required if others can reach the listener
 
 	RequireContact bool // refuse requests of clients whose User-Agent has no contact: see policy.HasContact
+}
+
+// Sign configures the signatures of requests (Web Bot Auth). A client takes what it lacks from Config, but the keys only
+// with the agent.
+type Sign struct {
+	Agent    string   `as:"signer"`  // the https URL that identifies the agent; if empty or NoSigner, nothing is signed
+	KeyFile  string   `as:"path"`    // contains the keys, as robotsproxy key new writes them
+	Hosts    []string `as:"pattern"` // whose requests are signed; if empty, all
+	Form     SignForm
+	Existing SignExisting
 }
 
 // Robots configures fetching, reading and keeping robots.txt.
@@ -222,6 +233,7 @@ type Client struct {
 	Mode          *policy.Mode   // if nil, the global mode
 	Dialect       *rules.Dialect // if nil, that of Robots
 	Purpose       policy.Purpose // if empty, not declared
+	Sign          Sign           // if it has neither Agent nor KeyFile, that of Config
 	MaxWait       *time.Duration `range:"0s..24h"` // if nil, that of Pacing
 	MaxCrawlDelay time.Duration  `range:"1ms.."`   // if zero, that of Pacing
 	Subresources  Subresources   // if empty, as SubresourcesSlot
@@ -248,6 +260,7 @@ func Default() Config {
 		Admin:    Admin{Listen: "127.0.0.1:3129", Connections: 256, ConnectionsPerClient: 64},
 		Mode:     policy.Enforce,
 		Identity: Identity{Name: "robotsproxy"},
+		Sign:     Sign{Form: SignDictionary, Existing: SignKeep},
 		Robots: Robots{
 			TTL:            24 * time.Hour,
 			MinTTL:         5 * time.Minute,

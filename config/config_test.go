@@ -92,8 +92,10 @@ func TestExampleSamplesLoad(t *testing.T) {
 	if err := os.WriteFile(robots, []byte("User-agent: *\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(filepath.Dir(path), "do-not-archive.txt"), nil, 0o600); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"do-not-archive.txt", "news-keys.json"} {
+		if err := os.WriteFile(filepath.Join(filepath.Dir(path), name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	cfg, warnings, err := load(Options{Path: path}, now, 0)
 	if err != nil || len(warnings) > 0 {
@@ -118,6 +120,7 @@ func TestExampleSamplesLoad(t *testing.T) {
 func TestKeys(t *testing.T) {
 	want := strings.Fields(`
 		listen tls.cert_file tls.key_file tls.client_ca_file proxy_protocol admin.listen admin.hosts admin.token_file admin.connections admin.connections_per_client admin.pprof data_dir mode identity.name identity.contact identity.require_contact user_agent
+		sign.agent sign.key_file sign.hosts sign.form sign.existing
 		robots.ttl robots.min_ttl robots.error_ttl robots.timeout robots.max_size robots.max_redirects
 		robots.dialect robots.on_unreachable robots.on_unauthorized robots.on_html robots.serve_from_cache robots.max_fetches robots.max_queue robots.cache_size
 		pacing.default_delay pacing.default_burst pacing.max_concurrent pacing.max_crawl_delay pacing.over_max
@@ -130,7 +133,8 @@ func TestKeys(t *testing.T) {
 		egress.upstream_proxy egress.upstream_proxy_credentials_file auth.htpasswd_file auth.required
 		refusal.status usage response_fields grace drain_delay audit.store audit.dsn_file audit.durability audit.jsonl audit.jsonl_max_size audit.jsonl_keep audit.retention audit.max_size audit.seal_every audit.buffer audit.on_failure audit.query audit.client_addr audit.instance store.max_size redis.url redis.url_file redis.prefix redis.on_down log.level log.format log.requests
 		allow_hosts deny_hosts deny_hosts_file
-		clients[0].name clients[0].cidr clients[0].user clients[0].tls_subject clients[0].user_agent clients[0].product_token clients[0].mode clients[0].dialect clients[0].purpose clients[0].max_wait
+		clients[0].name clients[0].cidr clients[0].user clients[0].tls_subject clients[0].user_agent clients[0].product_token clients[0].mode clients[0].dialect clients[0].purpose
+		clients[0].sign.agent clients[0].sign.key_file clients[0].sign.hosts clients[0].sign.form clients[0].sign.existing clients[0].max_wait
 		clients[0].max_crawl_delay clients[0].subresources clients[0].allow_hosts clients[0].deny_hosts clients[0].deny_hosts_file hosts[0].host hosts[0].mode hosts[0].dialect hosts[0].delay hosts[0].robots_file
 		hosts[0].intercept
 		exemptions[0].host exemptions[0].path exemptions[0].client exemptions[0].effect exemptions[0].reason

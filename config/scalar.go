@@ -32,6 +32,8 @@ var scalars = map[reflect.Type]settings.Scalar{
 	reflect.TypeFor[slog.Level]():    settings.OneOf(levelWord, slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError),
 	reflect.TypeFor[Treatment]():     settings.OneOf(word, Allow, Refuse),
 	reflect.TypeFor[OverMax]():       settings.OneOf(word, OverMaxClamp, OverMaxRefuse),
+	reflect.TypeFor[SignForm]():      settings.OneOf(word, SignDictionary, SignString),
+	reflect.TypeFor[SignExisting]():  settings.OneOf(word, SignKeep, SignReplace),
 	reflect.TypeFor[Subresources]():  settings.OneOf(word, SubresourcesSlot, SubresourcesPage),
 	reflect.TypeFor[PaceKey]():       settings.OneOf(word, PaceKeyHost, PaceKeyDomain, PaceKeyIP),
 	reflect.TypeFor[Spacing]():       settings.OneOf(word, SpacingEnd, SpacingStart),

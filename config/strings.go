@@ -12,6 +12,7 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/internal/settings"
 	"github.com/robotsproxy/robotsproxy/origin"
+	"github.com/robotsproxy/robotsproxy/sign"
 )
 
 // texts are the kinds of string, by the "as" tag of the field. None may contain a control character: many are written
@@ -29,6 +30,7 @@ var texts = map[string]settings.Scalar{
 	"prefix":  text("a prefix of keys without { and }", parsePrefixOfKeys),
 	"redis":   formatted("redis://host:6379, rediss:// over TLS or unix:///run/redis.sock", parseRedis, redacted).Secret(),
 	"proxy":   text("the URL of a proxy such as http://proxy.example:3128, or https://", parseProxy),
+	"signer":  text("an https URL such as https://crawler.example.org, or none", parseSigner),
 	"contact": text("a URL such as https://example.org/crawler, or mailto:crawler@example.org", parseContact),
 }
 
@@ -84,6 +86,17 @@ func parseRedis(s string) (string, error) {
 		return s, nil
 	}
 	return "", settings.ErrNoHint
+}
+
+// parseSigner reads the URL of an agent that signs.
+func parseSigner(s string) (string, error) {
+	if s == NoSigner || s == "" {
+		return s, nil
+	}
+	if err := sign.CheckAgent(s); err != nil {
+		return "", settings.ErrNoHint
+	}
+	return s, nil
 }
 
 // redacted returns an address that parseRedis accepts, without its passwords.

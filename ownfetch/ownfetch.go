@@ -27,6 +27,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/ratelimit"
 	"github.com/robotsproxy/robotsproxy/robots"
 	"github.com/robotsproxy/robotsproxy/robots/fetch"
+	"github.com/robotsproxy/robotsproxy/sign"
 )
 
 // Rules finds the robots.txt that judges a redirect. ToJudge is that of robots.Cache; Kept returns the file in memory,
@@ -55,6 +56,7 @@ type Options struct {
 	Key  func(host string) string
 	Addr func(ctx context.Context, o origin.Origin) (netip.Addr, error)
 
+	Signer   *sign.Signer    // if nil, nothing is signed
 	Recorder Recorder        // if nil, nothing is recorded
 	IDs      *audit.Sequence // of the records; required with Recorder
 	Query    audit.QueryMode // for the queries in records; if zero, credentials are masked
@@ -135,6 +137,7 @@ type visit struct {
 	decision policy.Decision
 	snap     *robots.Snapshot // that decided
 	grant    ratelimit.Grant
+	signed   sign.Signed // zero: not
 }
 
 // judge decides on a redirect to a page. It fetches the robots.txt of that host only if nothing else refuses the
@@ -284,8 +287,9 @@ func (v *visit) end() {
 	}
 }
 
-// Begin waits for a place in the lane, if the request is paced, and begins the record.
-func (v *visit) Begin(ctx context.Context) error {
+// Begin waits for a place in the lane, if the request is paced, signs the request, and begins the record. The signature
+// of a request that is repeated stays.
+func (v *visit) Begin(ctx context.Context, h http.Header) error {
 	wait := func(context.Context) error { return v.stopped() } // since Admit, or since the request was sent first
 	if v.lane != "" {
 		wait = v.pace
@@ -293,6 +297,10 @@ func (v *visit) Begin(ctx context.Context) error {
 	if err := wait(ctx); err != nil {
 		return v.recordError(ctx, err)
 	}
+	if h != nil {
+		v.signed, _ = v.options.Signer.Sign(h, v.hop.To, time.Now())
+	}
+	v.rec.SetSignature(v.signed.Agent, v.signed.KeyID, v.signed.Nonce, v.signed.Created)
 	if err := v.begin(ctx); err != nil {
 		v.grant.Cancel()
 		return err

@@ -126,7 +126,7 @@ func (r *fetchRig) visit(h fetch.Hop) (fetch.Visit, error) {
 	if err != nil {
 		return nil, err
 	}
-	return v, v.Begin(ctx)
+	return v, v.Begin(ctx, nil)
 }
 
 // mustVisit makes a visit and ends it.
@@ -358,7 +358,7 @@ func TestSentAgain(t *testing.T) {
 		}
 		v.End(fetch.Outcome{Err: errors.New("the connection broke"), Addr: &net.TCPAddr{}})
 		begin := time.Now()
-		if err := v.Begin(t.Context()); err != nil || time.Since(begin) != 5*time.Second {
+		if err := v.Begin(t.Context(), nil); err != nil || time.Since(begin) != 5*time.Second {
 			t.Errorf("Begin again: %v after %v, want after the Delay", err, time.Since(begin))
 		}
 		v.End(fetch.Outcome{Response: &http.Response{StatusCode: 200}, Header: time.Now(), Bytes: 7, Addr: &net.TCPAddr{}})

@@ -70,7 +70,7 @@ func TestStoppedHostsFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.stop()
-		err = v.Begin(t.Context())
+		err = v.Begin(t.Context(), nil)
 		isLater(t, err, time.Time{})
 		_, err = r.Admit(t.Context(), hop)
 		isLater(t, err, time.Time{})

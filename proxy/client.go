@@ -11,6 +11,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/auth"
 	"github.com/robotsproxy/robotsproxy/internal/http1"
 	"github.com/robotsproxy/robotsproxy/policy"
+	"github.com/robotsproxy/robotsproxy/sign"
 )
 
 // Client is a client of the proxy, and how its requests are treated. Its user, its addresses and the subject of its
@@ -22,6 +23,9 @@ type Client struct {
 	Prefixes []netip.Prefix // of its addresses; if empty, all
 	MaxWait  *time.Duration // the longest wait of its requests; if nil, the Server's
 	Pages    bool           // requests for the parts of its pages ask for a place without a Delay: see isSubresource
+
+	// Signer signs its requests. If nil, Options.Signer does. One without an agent signs none: see sign.None.
+	Signer *sign.Signer
 
 	// UserAgent replaces the User-Agent of its requests, outside and inside tunnels that are decrypted, before they are
 	// judged. If empty, Options.UserAgent does.

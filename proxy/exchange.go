@@ -273,6 +273,7 @@ func (ex *exchange) lookAgain() *refusal {
 
 // forward sends req and returns the origin's answer if it can be passed on.
 func (ex *exchange) forward(req *http.Request) (*http.Response, error) {
+	ex.sign(req)
 	ex.rec.SentAt = time.Now()
 	ex.grant.Sent()
 	if req.Body != nil && req.Body != http.NoBody {
@@ -293,6 +294,17 @@ func (ex *exchange) forward(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	return resp, nil
+}
+
+// sign signs req, which is complete but for its framing. If net/http sends it again, the signature is the same.
+func (ex *exchange) sign(req *http.Request) {
+	signer := ex.settings.Signer
+	if ex.client.Signer != nil {
+		signer = ex.client.Signer
+	}
+	if s, ok := signer.Sign(req.Header, ex.origin, time.Now()); ok {
+		ex.rec.SetSignature(s.Agent, s.KeyID, s.Nonce, s.Created)
+	}
 }
 
 // refuse ends the exchange with ref, and returns the answer. If the refusal cannot be recorded, the answer is 503

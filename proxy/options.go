@@ -17,6 +17,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
 	"github.com/robotsproxy/robotsproxy/robots"
+	"github.com/robotsproxy/robotsproxy/sign"
 )
 
 // Snapshots finds the robots.txt of an origin.
@@ -81,6 +82,9 @@ type Options struct {
 	// UserAgent replaces the User-Agent of the requests of clients without their own. If empty, that of the client is
 	// sent.
 	UserAgent string
+
+	// Signer signs the requests of clients without their own. If nil, they are sent without a signature.
+	Signer *sign.Signer
 
 	// Contact is how clients reach the operator: a URL or a mail address, for the body of refusals. It may be empty.
 	Contact string

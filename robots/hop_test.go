@@ -111,15 +111,15 @@ func (j *judge) admit(ctx context.Context, h fetch.Hop) (fetch.Visit, error) {
 
 type free struct{}
 
-func (free) Begin(context.Context) error { return nil }
-func (free) End(fetch.Outcome)           {}
+func (free) Begin(context.Context, http.Header) error { return nil }
+func (free) End(fetch.Outcome)                        {}
 
 type paced struct {
 	*judge
 	hop fetch.Hop
 }
 
-func (p paced) Begin(context.Context) error {
+func (p paced) Begin(context.Context, http.Header) error {
 	if p.pace != nil {
 		return p.pace(p.hop)
 	}
@@ -753,5 +753,5 @@ func TestPacedHopWaitsInItsTime(t *testing.T) {
 
 type endsAt chan time.Time
 
-func (endsAt) Begin(context.Context) error { return nil }
-func (e endsAt) End(fetch.Outcome)         { e <- time.Now() }
+func (endsAt) Begin(context.Context, http.Header) error { return nil }
+func (e endsAt) End(fetch.Outcome)                      { e <- time.Now() }

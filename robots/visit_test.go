@@ -50,7 +50,7 @@ type logged struct {
 	hop fetch.Hop
 }
 
-func (v *logged) Begin(context.Context) error {
+func (v *logged) Begin(context.Context, http.Header) error {
 	v.mu.Lock()
 	v.begun++
 	n := v.begun

@@ -71,7 +71,7 @@ func hashOfValues(values []any) []byte {
 
 // asker, target, verdict, pace and outcome are the parts of a record that many records share.
 type (
-	asker  struct{ client, address, tag, purpose, userAgent, sentUserAgent, agent, productToken string }
+	asker  struct{ client, address, tag, purpose, userAgent, sentUserAgent, agent, productToken, signatureAgent, keyID string }
 	target struct {
 		scheme, host string
 		port         int64
@@ -114,7 +114,7 @@ type dictionaries struct {
 }
 
 const (
-	askerColumns   = "client address tag purpose user_agent sent_user_agent agent product_token"
+	askerColumns   = "client address tag purpose user_agent sent_user_agent agent product_token signature_agent keyid"
 	targetColumns  = "scheme host port lane"
 	verdictColumns = `method via mode decision reason rule_line rule group_line group_agents exemption intervention deviation
 		robots_sha256 robots_status robots_state robots_fetched_at dialect policy_sha256 rules_version usage crawler_price`
@@ -125,7 +125,9 @@ const (
 func newDictionaries() dictionaries {
 	return dictionaries{
 		askers: newDictionary("askers", askerColumns, func(v *asker) []any {
-			return []any{v.client, v.address, v.tag, v.purpose, v.userAgent, v.sentUserAgent, v.agent, v.productToken}
+			return []any{
+				v.client, v.address, v.tag, v.purpose, v.userAgent, v.sentUserAgent, v.agent, v.productToken, v.signatureAgent, v.keyID,
+			}
 		}),
 		targets: newDictionary("targets", targetColumns, func(v *target) []any {
 			return []any{v.scheme, v.host, v.port, v.lane}

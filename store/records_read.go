@@ -26,7 +26,10 @@ type rowCaches struct {
 func newRowCaches() rowCaches {
 	return rowCaches{
 		askers: newRowCache("askers", askerColumns, func(v *asker) []any {
-			return []any{&v.client, &v.address, &v.tag, &v.purpose, &v.userAgent, &v.sentUserAgent, &v.agent, &v.productToken}
+			return []any{
+				&v.client, &v.address, &v.tag, &v.purpose, &v.userAgent, &v.sentUserAgent, &v.agent, &v.productToken, &v.signatureAgent,
+				&v.keyID,
+			}
 		}),
 		targets: newRowCache("targets", targetColumns, func(v *target) []any {
 			return []any{&v.scheme, &v.host, &v.port, &v.lane}

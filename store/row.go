@@ -13,13 +13,13 @@ import (
 type row struct {
 	id                                    audit.ID
 	asker, target, verdict, pace, outcome int64
-	path, query, port                     sql.NullString
-	time, waited, gap                     sql.NullInt64
+	path, query, port, nonce              sql.NullString
+	time, waited, gap, signed             sql.NullInt64
 	sent, first, released, ended          sql.NullInt64
 	bytes, open, kind                     sql.NullInt64
 }
 
-const rowColumns = "id asker target verdict pace outcome path query client_port time waited gap sent first_byte released ended bytes open kind"
+const rowColumns = "id asker target verdict pace outcome path query client_port time waited gap sent first_byte released ended bytes open kind signed nonce"
 
 // appendTo appends the values of r as those of a statement. database/sql is slower with its Null types.
 func (r *row) appendTo(args []any) []any {
@@ -28,11 +28,11 @@ func (r *row) appendTo(args []any) []any {
 		args = append(args, textOrNil(s))
 	}
 	for _, n := range [...]*sql.NullInt64{
-		&r.time, &r.waited, &r.gap, &r.sent, &r.first, &r.released, &r.ended, &r.bytes, &r.open, &r.kind,
+		&r.time, &r.waited, &r.gap, &r.sent, &r.first, &r.released, &r.ended, &r.bytes, &r.open, &r.kind, &r.signed,
 	} {
 		args = append(args, numberOrNil(n))
 	}
-	return args
+	return append(args, textOrNil(&r.nonce))
 }
 
 func textOrNil(s *sql.NullString) any {
@@ -51,14 +51,16 @@ func numberOrNil(n *sql.NullInt64) any {
 
 func (r *row) scan(rows interface{ Scan(...any) error }) error {
 	return rows.Scan((*int64)(&r.id), &r.asker, &r.target, &r.verdict, &r.pace, &r.outcome, &r.path, &r.query, &r.port, &r.time,
-		&r.waited, &r.gap, &r.sent, &r.first, &r.released, &r.ended, &r.bytes, &r.open, &r.kind)
+		&r.waited, &r.gap, &r.sent, &r.first, &r.released, &r.ended, &r.bytes, &r.open, &r.kind, &r.signed, &r.nonce)
 }
 
 // split returns the parts of r, a record in its normal form, and a row without their ids.
 func split(e *audit.Entry) (w row, a asker, t target, v verdict, p pace, o outcome) {
 	r := &e.Record
 	address, port := splitAddr(r.ClientAddr)
-	a = asker{r.Client, address, r.Tag, r.Purpose, r.UserAgent, r.SentUserAgent, r.Agent, r.ProductToken}
+	a = asker{
+		r.Client, address, r.Tag, r.Purpose, r.UserAgent, r.SentUserAgent, r.Agent, r.ProductToken, r.SignatureAgent, r.KeyID,
+	}
 	t = target{r.Scheme, r.Host, int64(r.Port), r.Lane}
 	v = verdict{
 		r.Method, string(r.Via), r.Mode, string(r.Decision), string(r.Reason), int64(r.RuleLine), r.Rule, int64(r.GroupLine),
@@ -71,6 +73,7 @@ func split(e *audit.Entry) (w row, a asker, t target, v verdict, p pace, o outco
 		id: r.ID, path: nullText(r.Path), query: nullText(r.Query), port: nullText(port),
 		waited: duration(r.Waited), gap: duration(r.Gap), first: duration(r.FirstByte),
 		sent: since(r.ID, r.SentAt), released: since(r.ID, r.ReleasedAt), ended: since(r.ID, r.EndedAt), bytes: number(r.Bytes),
+		signed: since(r.ID, r.SignedAt), nonce: nullText(r.SignatureNonce),
 	}
 	if w.time = since(r.ID, r.Time); w.time.Int64 == 0 && w.time.Valid {
 		w.time = sql.NullInt64{} // that of the id
@@ -122,7 +125,7 @@ func (w *row) record(a *asker, t *target, v *verdict, p *pace, o *outcome) audit
 	r := audit.Record{
 		ID: w.id, Time: timeOf(w.id.Time().UnixMicro() + w.time.Int64),
 		Client: a.client, ClientAddr: addr, Tag: a.tag, Purpose: a.purpose, UserAgent: a.userAgent,
-		SentUserAgent: a.sentUserAgent, Agent: a.agent, ProductToken: a.productToken,
+		SentUserAgent: a.sentUserAgent, Agent: a.agent, ProductToken: a.productToken, SignatureAgent: a.signatureAgent, KeyID: a.keyID,
 		Method: v.method, Scheme: t.scheme, Host: t.host, Port: uint16(t.port), Path: w.path.String, Query: w.query.String,
 		Via: audit.Via(v.via), Mode: v.mode, Decision: policy.Outcome(v.decision), Reason: policy.Reason(v.reason),
 		RuleLine: int(v.ruleLine), Rule: v.rule, GroupLine: int(v.groupLine), GroupAgents: v.groupAgents,
@@ -131,6 +134,7 @@ func (w *row) record(a *asker, t *target, v *verdict, p *pace, o *outcome) audit
 		Dialect: v.dialect, PolicySHA256: v.policy, RulesVersion: int(v.rulesVersion), Usage: v.usage, CrawlerPrice: v.price,
 		DelayRequired: audit.Millis(p.delay), DelaySource: p.source, PacingMode: p.mode, Spacing: p.spacing, Lane: t.lane,
 		Waited: millis(w.waited), Gap: millis(w.gap), FirstByte: millis(w.first),
+		SignedAt: w.moment(w.signed), SignatureNonce: w.nonce.String,
 		SentAt: w.moment(w.sent), ReleasedAt: w.moment(w.released), EndedAt: w.moment(w.ended),
 		Status: int(o.status), RetryAfter: int(o.retryAfter), UpstreamAddr: o.upstream, Error: o.err, Bytes: w.bytes.Int64,
 	}

@@ -24,6 +24,7 @@ type inputs struct {
 	guard     *egress.Guard
 	transport *egress.Transport
 	lists     hostLists // of the keys deny_hosts_file
+	signers   signers   // of the sections sign
 
 	interventions []policy.Intervention
 	exemptions    []store.Exemption // that operators have added
@@ -68,6 +69,9 @@ func (c *control) start(in inputs) (*proxy.Server, *ownfetch.Fetches, error) {
 		return nil, nil, err
 	}
 	if in.lists, err = readHostLists(in.cfg, nil); err != nil {
+		return nil, nil, err
+	}
+	if in.signers, err = newSigners(in.cfg); err != nil {
 		return nil, nil, err
 	}
 	in.limits = newLimits(in.cfg, c.log)
@@ -124,7 +128,8 @@ func (c *control) apply(with func(*inputs) error) error {
 func (c *control) proxyOptions(in inputs) proxy.Options {
 	o, cfg := c.parts, in.cfg
 	o.Guard, o.Transport = in.guard, in.transport
-	o.Policy, o.Clients, o.Users, o.AuthRequired = in.policy, newClients(cfg), in.users, cfg.Auth.Required
+	o.Policy, o.Clients, o.Users, o.AuthRequired = in.policy, in.signers.clients(newClients(cfg)), in.users, cfg.Auth.Required
+	o.Signer = in.signers.all
 	o.MaxWait, o.MaxWaitCap = explicitZero(cfg.Pacing.MaxWait), cfg.Pacing.MaxWaitCap
 	o.UserAgent, o.Contact = cfg.UserAgent, cfg.Identity.Contact
 	o.RefusalStatus, o.ResponseFields = cfg.Refusal.Status, cfg.ResponseFields
@@ -136,5 +141,6 @@ func (c *control) proxyOptions(in inputs) proxy.Options {
 func (c *control) fetchOptions(in inputs) ownfetch.Options {
 	o := c.ownParts
 	o.Policy, o.Client, o.Query = in.policy, ownClient(in.cfg), audit.QueryMode(in.cfg.Audit.Query)
+	o.Signer = in.signers.all
 	return o
 }

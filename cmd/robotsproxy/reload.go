@@ -63,6 +63,9 @@ func (c *components) prepare(now *inputs, cfg *config.Config, contents map[strin
 	if r.lists, err = readHostLists(cfg, unchanged); err != nil {
 		return r, err
 	}
+	if r.signers, err = newSigners(cfg); err != nil {
+		return r, err
+	}
 	if !sameEgress(now.cfg.Egress, cfg.Egress) || !same(cfg.Egress.CAFile) {
 		r.guard = now.guard.With(guardOptions(cfg))
 		if r.transport, err = newTransport(cfg, r.guard, c.pseudonym); err != nil {
@@ -97,7 +100,7 @@ func sameEgress(a, b config.Egress) bool { return reflect.DeepEqual(a, b) }
 // replace puts r into in. What operators have added to in since prepare stays.
 func (r *replacement) replace(in *inputs) error {
 	in.cfg, in.users, in.limits, in.guard, in.transport = r.cfg, r.users, r.limits, r.guard, r.transport
-	in.lists = r.lists
+	in.lists, in.signers = r.lists, r.signers
 	for _, replace := range r.fallible {
 		if err := replace(); err != nil {
 			return err

@@ -240,6 +240,7 @@ func (s *service) newAdmin(metrics *admin.Metrics) error {
 		Reload:     func() ([]admin.Change, error) { return s.reloadFor("robotsproxy reload") },
 		Metrics:    metrics, Gauges: slices.Concat(s.components.gauges(), s.reloads.gauges()), Pprof: s.cfg.Admin.Pprof,
 		CA: onboarding.CA(s.components.ca), PAC: newPAC(s.cfg, s.proxyListener),
+		Keys:  http.HandlerFunc(s.components.control.serveDirectory),
 		Files: s.components.files, History: history{s.components.pastFiles(), s.components.files.Unsaved},
 		Interventions: s.components.interventions,
 		Upgrade:       s.upgrade,

@@ -149,6 +149,9 @@ func (e *Explanation) json(w io.Writer) error {
 	} else {
 		b = safetext.AppendJSON(b, string(e.Policy))
 	}
+	if base := SignatureBase(e.Record); base != "" {
+		b = safetext.AppendJSON(append(b, `,"signature_base":`...), base)
+	}
 	_, err := w.Write(append(b, "}\n"...))
 	return err
 }

@@ -29,6 +29,12 @@ func (e *Explanation) text(w io.Writer, o Options) error {
 			b.WriteString(line + "\n")
 		}
 	}
+	if base := SignatureBase(e.Record); base != "" {
+		b.WriteString("\n  The signature covers:\n")
+		for line := range strings.SplitSeq(base, "\n") {
+			b.WriteString("    " + safetext.Text(line) + "\n")
+		}
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }

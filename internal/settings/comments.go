@@ -31,7 +31,7 @@ func addComments(comments map[string]string, n *yaml.Node, key string) {
 }
 
 // fieldLine matches the first line about a key of an entry. Its later lines are indented further.
-var fieldLine = regexp.MustCompile(`^#   (\w+)  +(\S.*)$`)
+var fieldLine = regexp.MustCompile(`^#   ([\w.]+)  +(\S.*)$`)
 
 func addComment(comments map[string]string, key, comment string) {
 	at := key

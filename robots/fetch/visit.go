@@ -42,9 +42,9 @@ func (e *RefusedError) Error() string { return e.Why }
 
 // Visit is an admitted request of a fetch: see Options.Admit.
 type Visit interface {
-	// Begin waits until the request may be sent. If it returns an error, of the kinds that Admit returns, the request
-	// is not sent.
-	Begin(ctx context.Context) error
+	// Begin waits until the request may be sent, and may add fields to its header. If it returns an error, of the kinds
+	// that Admit returns, the request is not sent. If net/http repeats a request, the header cannot change, and is nil.
+	Begin(ctx context.Context, h http.Header) error
 
 	// End is called once after each Begin that returned nil, when the request has ended. If net/http repeats a request,
 	// the Visit ends and begins again.
@@ -63,8 +63,8 @@ type Outcome struct {
 // noVisit is the Visit of each request if Options.Admit is nil.
 type noVisit struct{}
 
-func (noVisit) Begin(context.Context) error { return nil }
-func (noVisit) End(Outcome)                 {}
+func (noVisit) Begin(context.Context, http.Header) error { return nil }
+func (noVisit) End(Outcome)                              {}
 
 // sending is a request under way.
 type sending struct {
@@ -78,7 +78,7 @@ type sending struct {
 
 // send sends a request with the fields h and returns the response. The visit ends when its body is closed.
 func (f *Fetcher) send(ctx context.Context, v Visit, url string, h http.Header) (*http.Response, error) {
-	if err := v.Begin(ctx); err != nil {
+	if err := v.Begin(ctx, h); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -154,7 +154,7 @@ var errSentAgain = errors.New("the connection broke before an answer; the reques
 func (s *sending) gotConn(ctx context.Context, conn net.Conn) {
 	if s.wrote.Swap(false) {
 		s.visit.End(Outcome{Addr: s.outcome.Addr, Err: errSentAgain})
-		if s.err = s.visit.Begin(ctx); s.err != nil {
+		if s.err = s.visit.Begin(ctx, nil); s.err != nil {
 			s.begun = false
 			s.cancel()
 			closeUnshared(conn)

@@ -1,0 +1,166 @@
+package sign
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dunglas/httpsfv"
+
+	"github.com/robotsproxy/robotsproxy/origin"
+)
+
+// Published is a directory as a verifier gets it.
+type Published struct {
+	Agent  string // by whose URL it was found
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+// Check returns what is wrong with a published directory of k, in words, the worst first.
+func (k *Keys) Check(p Published, now time.Time) (faults []string) {
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	if p.Status != http.StatusOK {
+		fault("the status is %d; verifiers accept only 200, and follow no redirects", p.Status)
+		return faults
+	}
+	var set jwks
+	if err := json.Unmarshal(p.Body, &set); err != nil {
+		fault("it is no JWK Set: %v", err)
+		return faults
+	}
+	for _, j := range set.Keys {
+		if j.D != "" {
+			fault("it has the PRIVATE part of the key %s: replace the file, and then the key: robotsproxy key rotate --compromised", j.ID)
+		}
+	}
+	faults = append(faults, k.missing(set, now)...)
+	if t, _, _ := mime.ParseMediaType(p.Header.Get("Content-Type")); t != DirectoryType {
+		fault("its Content-Type is %q; verifiers expect %s", p.Header.Get("Content-Type"), DirectoryType)
+	}
+	faults = append(faults, p.checkAge()...)
+	if err := p.checkSignatures(set, now); err != nil {
+		fault("%v", err)
+	}
+	return faults
+}
+
+// missing names the differences between k and a directory.
+func (k *Keys) missing(set jwks, now time.Time) (faults []string) {
+	there := make(map[string]*jwk)
+	for i := range set.Keys {
+		j := &set.Keys[i]
+		there[j.X] = j
+	}
+	for _, key := range k.published(now) {
+		own := key.jwk()
+		j := there[own.X]
+		delete(there, own.X)
+		switch {
+		case j == nil && key.NotBefore.After(now):
+			faults = append(faults, fmt.Sprintf("the next key %s is missing; it signs from %s on", key.ID, key.NotBefore.Format(time.RFC3339)))
+		case j == nil:
+			faults = append(faults, fmt.Sprintf("the key %s is missing", key.ID))
+		case j.ID != "" && j.ID != key.ID:
+			faults = append(faults, fmt.Sprintf("the kid of the key %s is %q; verifiers look for its thumbprint", key.ID, j.ID))
+		case j.Expires != 0 && j.Expires <= now.Unix():
+			faults = append(faults, fmt.Sprintf("the key %s has expired there: exp is %s", key.ID, time.Unix(j.Expires, 0).UTC().Format(time.RFC3339)))
+		}
+	}
+	for _, j := range set.Keys {
+		if there[j.X] != nil {
+			faults = append(faults, fmt.Sprintf("the key %s is not one of this configuration; remove it, or name its file", j.ID))
+		}
+	}
+	return faults
+}
+
+// checkAge compares max-age with the time for which a rotation waits.
+func (p *Published) checkAge() []string {
+	for directive := range strings.SplitSeq(p.Header.Get("Cache-Control"), ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(directive), "=")
+		age, err := strconv.Atoi(value)
+		if strings.EqualFold(name, "max-age") && err == nil && time.Duration(age)*time.Second > DirectoryAge {
+			return []string{fmt.Sprintf("its max-age is %d; more than %d delays rotations", age, int(DirectoryAge.Seconds()))}
+		}
+	}
+	return nil
+}
+
+// checkSignatures checks those of the response, of which there need be none.
+func (p *Published) checkSignatures(set jwks, now time.Time) error {
+	if p.Header.Get("Signature-Input") == "" {
+		return nil
+	}
+	inputs, err := httpsfv.UnmarshalDictionary(p.Header.Values("Signature-Input"))
+	if err != nil {
+		return fmt.Errorf("its Signature-Input is malformed: %w", err)
+	}
+	signatures, err := httpsfv.UnmarshalDictionary(p.Header.Values("Signature"))
+	if err != nil {
+		return fmt.Errorf("its Signature is malformed: %w", err)
+	}
+	if got := p.Header.Get("Content-Digest"); got != "" && got != contentDigest(p.Body) {
+		return fmt.Errorf("its Content-Digest is not that of the body: publish the file and its fields again: robotsproxy key directory")
+	}
+	_, o, err := parseAgent(p.Agent)
+	if err != nil {
+		return err
+	}
+	for _, name := range inputs.Names() {
+		input, _ := inputs.Get(name)
+		list, isList := input.(httpsfv.InnerList)
+		member, _ := signatures.Get(name)
+		item, isItem := member.(httpsfv.Item)
+		signature, isBytes := item.Value.([]byte)
+		if !isList || !isItem || !isBytes {
+			return fmt.Errorf("its signature %s is malformed", name)
+		}
+		if err := p.checkSignature(list, signature, set, o, now); err != nil {
+			return fmt.Errorf("its signature %s %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (p *Published) checkSignature(input httpsfv.InnerList, signature []byte, set jwks, o origin.Origin, now time.Time) error {
+	params, err := httpsfv.Marshal(httpsfv.List{input})
+	if err != nil {
+		return fmt.Errorf("is malformed: %w", err)
+	}
+	var base strings.Builder
+	for _, component := range input.Items {
+		switch component.Value {
+		case "@authority":
+			fmt.Fprintf(&base, "\"@authority\";req: %s\n", o.Authority())
+		case "content-digest":
+			fmt.Fprintf(&base, "\"content-digest\": %s\n", p.Header.Get("Content-Digest"))
+		default:
+			return fmt.Errorf("covers %v, which this version cannot check", component.Value)
+		}
+	}
+	fmt.Fprintf(&base, "\"@signature-params\": %s", params)
+	if expires, _ := input.Params.Get("expires"); isPast(expires, now) {
+		return fmt.Errorf("has expired: publish the file and its fields again: robotsproxy key directory")
+	}
+	id, _ := input.Params.Get("keyid")
+	for _, j := range set.Keys {
+		x, err := base64.RawURLEncoding.DecodeString(j.X)
+		if err == nil && j.ID == id && len(x) == ed25519.PublicKeySize && ed25519.Verify(x, []byte(base.String()), signature) {
+			return nil
+		}
+	}
+	return fmt.Errorf("is not valid for %s by the key %v", o.Authority(), id)
+}
+
+func isPast(expires any, now time.Time) bool {
+	t, ok := expires.(int64)
+	return ok && t <= now.Unix()
+}

@@ -112,16 +112,26 @@ func (s *ExchangedFiles) Load(ctx context.Context, o origin.Origin) (*robots.Sna
 	case ownErr == nil && own.Fetched.Equal(last.version):
 		return own, nil
 	}
-	shared, err := s.accept(last, o)
-	if err != nil {
+	shared, err := s.decode(last, o)
+	if err != nil || ownErr == nil && judgedOtherwise(own, shared) {
 		return own, ownErr
+	}
+	select {
+	case s.taken <- shared: // it counts without the Exchange
+	default:
 	}
 	return shared, nil
 }
 
-// accept returns the snapshot in v, which is that of o, and has it saved in the State, so that it counts without the Exchange.
-// It reports a damaged one.
-func (s *ExchangedFiles) accept(v value, o origin.Origin) (*robots.Snapshot, error) {
+// judgedOtherwise reports whether own and shared are answers of one kind that count for something else at the instance that
+// has fetched shared: its robots.on_unauthorized or robots.on_html differs. To take shared would cost a fetch, and that
+// instance another one, without end.
+func judgedOtherwise(own, shared *robots.Snapshot) bool {
+	return own.Flags&shared.Flags&fetch.Wall != 0 && own.Availability != shared.Availability
+}
+
+// decode returns the snapshot in v, which is that of o. It reports a damaged one.
+func (s *ExchangedFiles) decode(v value, o origin.Origin) (*robots.Snapshot, error) {
 	snap, err := decodeFile(v.data, o)
 	if err != nil {
 		err = fmt.Errorf("store: the shared robots.txt of %s: %w", o, err)
@@ -129,10 +139,6 @@ func (s *ExchangedFiles) accept(v value, o origin.Origin) (*robots.Snapshot, err
 		return nil, err
 	}
 	shift(snap, v.version)
-	select {
-	case s.taken <- snap:
-	default:
-	}
 	return snap, nil
 }
 

@@ -113,6 +113,9 @@ func (s *SharedFiles) Load(ctx context.Context, o origin.Origin) (*robots.Snapsh
 		s.share(ctx, "sharing the robots.txt of "+o.String(), []robots.StoreEntry{{Snapshot: own}}) // PostgreSQL could not be used when it was fetched
 		return own, nil
 	}
+	if ownErr == nil && judgedOtherwise(own, snap) {
+		return own, nil
+	}
 	snap.Origin = o
 	return snap, nil
 }

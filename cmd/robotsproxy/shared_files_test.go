@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/robotsproxy/robotsproxy/internal/pgtest"
 	"github.com/robotsproxy/robotsproxy/internal/redistest"
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 )
@@ -79,4 +80,24 @@ func TestFileThatIsTooLargeToShare(t *testing.T) {
 		time.Sleep(100 * time.Millisecond) // for notices, of which there must be none
 	}
 	f.expectFetches("for a large file at three instances", 4)
+}
+
+// Instances whose settings differ in what a 403 means judge by their own fetch, and do not fetch in turn without end.
+func TestInstancesWithOtherSettings(t *testing.T) {
+	long(t)
+	for name, config := range map[string]string{
+		"redis": redisConfig(redistest.Start(t), "local"), "postgres": postgresConfig(t, pgtest.Database(t)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet(t, 1, config+"robots: {on_unauthorized: allow}\n")
+			f.add(config + "robots: {on_unauthorized: refuse}\n")
+			f.site.SetRobots("b.example", robotstest.Robots{Status: http.StatusForbidden, Body: "no"})
+			for range 10 {
+				f.expectStatus(0, "/page/1", http.StatusOK)
+				f.expectStatus(1, "/page/1", http.StatusServiceUnavailable)
+				time.Sleep(50 * time.Millisecond) // for notices
+			}
+			f.expectFetches("by two instances", 2)
+		})
+	}
 }

@@ -369,8 +369,11 @@ const openClients = 64
 // latency measures the capacity of each side, and then requests at half of it, through the proxy and without it.
 func (b *bench) latency(s *scenario) error {
 	t := newTable(s, []column{
-		{title: "requests/s"}, {title: "p50 µs"}, {title: "p99 µs"},
-		{title: "added p50 µs", ratio: true}, {title: "added p99 µs", ratio: true},
+		{title: "requests/s"},
+		{title: "p50 µs"},
+		{title: "p99 µs"},
+		{title: "added p50 µs", ratio: true},
+		{title: "added p99 µs", ratio: true},
 	})
 	sides, err := b.sides(t, s)
 	if err != nil {

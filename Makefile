@@ -1,6 +1,6 @@
 # Every target works on a fresh machine with Go; "make" alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-deploy package package-files release lint fmt bench bench-wide bench-peers soak crash fuzz check vendor-web screenshots
+.PHONY: help run build test test-deploy package package-files release lint fmt bench bench-wide bench-peers soak crash fuzz vendor-web screenshots
 
 GO       ?= go
 TOOL     := $(GO) tool -modfile=tools/go.mod
@@ -54,7 +54,7 @@ bench: ## measure against bare goproxy in one run, on one core; prints the ratio
 bench-wide: ## measure crawls of very many hosts beside a direct crawl and goproxy (RUNS=latency,dead HOSTS=20000 PAGES=3). Needs Linux; the run redis needs redis-server
 	cd bench && $(GO) run ./wide $(if $(RUNS),-runs $(RUNS)) $(if $(HOSTS),-hosts $(HOSTS)) $(if $(PAGES),-pages $(PAGES))
 
-bench-peers: ## measure beside goproxy, squid, tinyproxy, privoxy and mitmproxy, in 15 minutes (FLAGS=-quick; FLAGS="-peers robotsproxy,squid -report /tmp/peers.md")
+bench-peers: ## measure beside goproxy, squid, tinyproxy, privoxy and mitmproxy, in 15 minutes (FLAGS=-quick; FLAGS="-peers robotsproxy,squid -report /tmp/peers.md"). Needs Linux and those programs
 	cd bench && $(GO) run ./peers $(FLAGS)
 
 soak: ## full load for 10 minutes (SOAK_TIME), the cost of a thousand waiting clients, and the spacing. Needs Linux

@@ -220,3 +220,23 @@ func TestRelayedTLS(t *testing.T) {
 		t.Errorf("a handshake without a header is recorded as %+v", rec)
 	}
 }
+
+// TestKeyExchange compares the key exchange of a tunnel from this machine with that of one from elsewhere, by a client
+// that offers all.
+func TestKeyExchange(t *testing.T) {
+	r := newRelayedRig(t, loopback, nil)
+	for header, want := range map[string]tls.CurveID{
+		"PROXY UNKNOWN\r\n":                           tls.X25519,
+		"PROXY TCP4 192.0.2.7 10.0.0.1 1234 3128\r\n": tls.X25519MLKEM768,
+	} {
+		authority := strings.TrimPrefix(r.url("https", ""), "https://")
+		conn := r.raw(header + "CONNECT " + authority + " HTTP/1.1\r\nHost: " + authority + "\r\n\r\n")
+		if resp, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("%q: %v, %v", header, resp, err)
+		}
+		if got := r.secured(conn, "http/1.1").ConnectionState().CurveID; got != want {
+			t.Errorf("%q: the tunnel has the key exchange %v, want %v", header, got, want)
+		}
+		conn.Close()
+	}
+}

@@ -58,7 +58,8 @@ type Server struct {
 	ids      *audit.Sequence
 	via      egress.Via // the name of this process in Via fields
 	goproxy  *goproxy.ProxyHttpServer
-	tls      *tls.Config
+	tls      *tls.Config  // of tunnels
+	nearTLS  *tls.Config  // of those from this machine
 	front    *http.Server // reads requests outside tunnels
 	inner    *http.Server // reads requests inside tunnels
 	tunnels  *connQueue   // from front to inner
@@ -112,7 +113,7 @@ func New(o Options) (*Server, error) {
 	s.base, s.cancel = context.WithCancelCause(context.Background())
 	s.streams, s.endStreams = context.WithCancelCause(s.base)
 	s.goproxy = s.newGoproxy()
-	s.tls = s.tlsConfig()
+	s.tls, s.nearTLS = s.tlsConfig(), s.nearTLSConfig()
 	s.front, s.inner = s.newHTTPServer(o, s.serveFront), s.newHTTPServer(o, s.serveInner)
 	s.inner.TLSConfig = s.tls // makes net/http speak HTTP/2 to a client that chose it in the handshake
 	s.front.ConnContext, s.inner.ConnContext = frontContext, innerContext

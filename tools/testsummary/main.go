@@ -2,7 +2,7 @@
 //
 //	go test -json ./... | testsummary
 //
-// Its exit status is 1 if a test or a build has failed, or if no package was tested.
+// Its exit status is 1 if a test or a build has failed, if the tests of a package have not ended, or if no package was tested.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 )
 
 func main() {
-	s := &summary{out: os.Stdout, logs: make(map[string][]string), skipped: make(map[string][]string)}
+	s := &summary{out: os.Stdout, logs: make(map[string][]string), skipped: make(map[string][]string), running: make(map[string]bool)}
 	if err := s.read(os.Stdin); err != nil {
 		fmt.Fprintln(os.Stderr, "testsummary:", err)
 		os.Exit(1)
@@ -36,6 +36,7 @@ type summary struct {
 	out      io.Writer
 	logs     map[string][]string // lines of tests that run, by package and name
 	skipped  map[string][]string // tests by reason
+	running  map[string]bool     // packages that have begun and not ended
 	last     string              // the last line of a package, which is not printed yet
 	packages int
 	failed   bool
@@ -62,6 +63,8 @@ func (s *summary) read(r io.Reader) error {
 func (s *summary) add(e event) {
 	test := e.Package + " " + e.Test
 	switch e.Action {
+	case "start":
+		s.running[e.Package] = true
 	case "output":
 		if e.Test != "" {
 			s.logs[test] = append(s.logs[test], e.Output)
@@ -83,6 +86,7 @@ func (s *summary) ended(e event, log []string) {
 	switch {
 	case e.Test == "":
 		s.packages++
+		delete(s.running, e.Package)
 	case e.Action == "skip":
 		reason := reasonOf(log)
 		s.skipped[reason] = append(s.skipped[reason], e.Package+" "+e.Test)
@@ -121,4 +125,11 @@ func (s *summary) end() {
 		}
 	}
 	fmt.Fprint(s.out, s.last)
+	for _, name := range slices.Sorted(maps.Keys(s.running)) {
+		s.failed = true
+		fmt.Fprintf(s.out, "FAIL\t%s [not ended]\n", name)
+	}
+	if s.failed {
+		fmt.Fprintln(s.out, "FAIL") // as go test without -json
+	}
 }

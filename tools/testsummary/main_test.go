@@ -30,8 +30,8 @@ func TestSummary(t *testing.T) {
 		passes                 bool
 	}{
 		{"passes", "", skipped, "ok  \tsample\t", true},
-		{"fails", "func TestFails(t *testing.T) { t.Error(\"a fault\") }\n", "sample_test.go:12: a fault\n", "FAIL\tsample\t", false},
-		{"is not built", "var x int = \"\"\n", "sample_test.go:12:13: cannot use", "FAIL\tsample [build failed]", false},
+		{"fails", "func TestFails(t *testing.T) { t.Error(\"a fault\") }\n", "sample_test.go:12: a fault\n", "FAIL", false},
+		{"is not built", "var x int = \"\"\n", "sample_test.go:12:13: cannot use", "FAIL", false},
 	} {
 		dir := t.TempDir()
 		for name, text := range map[string]string{"go.mod": "module sample\n", "sample_test.go": sample + row.more} {
@@ -43,7 +43,7 @@ func TestSummary(t *testing.T) {
 		cmd.Dir = dir
 		events, _ := cmd.Output() // it fails if a test fails
 		var out strings.Builder
-		s := &summary{out: &out, logs: make(map[string][]string), skipped: make(map[string][]string)}
+		s := &summary{out: &out, logs: make(map[string][]string), skipped: make(map[string][]string), running: make(map[string]bool)}
 		if err := s.read(strings.NewReader(string(events))); err != nil {
 			t.Fatal(err)
 		}
@@ -58,5 +58,22 @@ func TestSummary(t *testing.T) {
 		if strings.Contains(out.String(), "main_test.go: passes") || strings.Count(out.String(), "skipped: ") > 1 {
 			t.Errorf("%s: %s", row.name, &out)
 		}
+	}
+}
+
+// A go test that was killed is a failure, although all tests that have ended have passed.
+func TestKilled(t *testing.T) {
+	const events = `{"Action":"start","Package":"a"}
+{"Action":"start","Package":"b"}
+{"Action":"pass","Package":"a"}
+`
+	var out strings.Builder
+	s := &summary{out: &out, running: make(map[string]bool)}
+	if err := s.read(strings.NewReader(events)); err != nil {
+		t.Fatal(err)
+	}
+	s.end()
+	if want := "FAIL\tb [not ended]\nFAIL\n"; !s.failed || out.String() != want {
+		t.Errorf("failed is %v, and the output is %q, want %q", s.failed, &out, want)
 	}
 }

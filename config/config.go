@@ -91,8 +91,8 @@ type Identity struct {
 	RequireContact bool // refuse requests of clients whose User-Agent has no contact: see policy.HasContact
 }
 
-// Sign configures the signatures of requests (Web Bot Auth). A client takes what it lacks from Config, but the keys only
-// with the agent.
+// Sign configures the signatures of requests (Web Bot Auth). A client takes what it lacks from Config, but not the
+// keys if it has an agent of its own.
 type Sign struct {
 	Agent    string   `as:"signer"`  // the https URL that identifies the agent; if empty or NoSigner, nothing is signed
 	KeyFile  string   `as:"path"`    // contains the keys, as robotsproxy key new writes them
@@ -233,7 +233,7 @@ type Client struct {
 	Mode          *policy.Mode   // if nil, the global mode
 	Dialect       *rules.Dialect // if nil, that of Robots
 	Purpose       policy.Purpose // if empty, not declared
-	Sign          Sign           // if it has neither Agent nor KeyFile, that of Config
+	Sign          Sign           // in place of the fields of that of Config
 	MaxWait       *time.Duration `range:"0s..24h"` // if nil, that of Pacing
 	MaxCrawlDelay time.Duration  `range:"1ms.."`   // if zero, that of Pacing
 	Subresources  Subresources   // if empty, as SubresourcesSlot

@@ -159,7 +159,7 @@ func TestSignaturesOfClients(t *testing.T) {
 	keys, own := filepath.Join(dir, "keys.json"), filepath.Join(dir, "own.json")
 	id, ownID := newKeys(t, keys), newKeys(t, own)
 	passwords := writeFile(t, dir, "htpasswd", "")
-	for _, user := range []string{"own", "none", "all", "replaced"} {
+	for _, user := range []string{"own", "none", "all", "replaced", "b"} {
 		line, err := os.ReadFile(writeHtpasswd(t, t.TempDir(), user, "pw"))
 		if err != nil {
 			t.Fatal(err)
@@ -177,6 +177,7 @@ clients:
   - {name: none, user: none, sign: {agent: none}}
   - {name: replaced, user: replaced, sign: {agent: 'https://other.example', key_file: %s, existing: replace, form: string}}
   - {name: all, user: all}
+  - {name: b, user: b, sign: {hosts: [b.example], form: string}}
 `, passwords, keys, own, own))
 	fetch := func(user, host string, more ...string) {
 		t.Helper()
@@ -192,6 +193,8 @@ clients:
 	fetch("none", "a.example")
 	fetch("all", "a.example")
 	fetch("all", "b.example")
+	fetch("b", "a.example")
+	fetch("b", "b.example")
 	fetch("own", "a.example", append(mine, "--data", "x")...)
 	fetch("replaced", "a.example", mine...)
 	for _, r := range site.Requests() {
@@ -210,6 +213,8 @@ clients:
 			want, wantAgent = ownID, `sig1="https://crawler.example.org"`
 		case r.Target == "/by-replaced":
 			want, wantAgent = ownID, `"https://other.example"`
+		case r.Target == "/by-b" && strings.HasPrefix(r.Host, "b.example:"):
+			want, wantAgent = id, `"https://crawler.example.org"`
 		case r.Target == "/by-all" && strings.HasPrefix(r.Host, "a.example:"):
 			want, wantAgent = id, `sig1="https://crawler.example.org"`
 		}
@@ -219,8 +224,8 @@ clients:
 	}
 	records := ofClients(s.allRecords(t))
 	signed := slices.DeleteFunc(records, func(rec audit.Record) bool { return rec.KeyID == "" })
-	if len(signed) != 3 {
-		t.Errorf("%d records name a key, want 3", len(signed))
+	if len(signed) != 4 {
+		t.Errorf("%d records name a key, want 4", len(signed))
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"reflect"
 
 	"github.com/robotsproxy/robotsproxy/config"
 	"github.com/robotsproxy/robotsproxy/internal/settings"
@@ -25,7 +26,7 @@ func newSigners(cfg *config.Config) (s signers, err error) {
 	}
 	s.byName = make(map[string]*sign.Signer)
 	for i, c := range cfg.Clients {
-		if c.Sign.Agent == "" && c.Sign.KeyFile == "" {
+		if reflect.ValueOf(c.Sign).IsZero() {
 			continue
 		}
 		one, err := newSigner(settings.Join(settings.Item("clients", i), "sign"), clientSign(cfg, c.Sign))
@@ -43,6 +44,9 @@ func newSigners(cfg *config.Config) (s signers, err error) {
 
 // clientSign returns the section sign of a client, with what it takes from that of cfg.
 func clientSign(cfg *config.Config, s config.Sign) config.Sign {
+	if s.Agent == "" && s.KeyFile == "" {
+		s.KeyFile = cfg.Sign.KeyFile
+	}
 	s.Agent, s.Form, s.Existing = cmp.Or(s.Agent, cfg.Sign.Agent), cmp.Or(s.Form, cfg.Sign.Form), cmp.Or(s.Existing, cfg.Sign.Existing)
 	if len(s.Hosts) == 0 {
 		s.Hosts = cfg.Sign.Hosts

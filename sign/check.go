@@ -1,9 +1,13 @@
 package sign
 
 import (
+	"bytes"
 	"crypto/ed25519"
+	"crypto/sha256"
+	"crypto/sha512"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"mime"
 	"net/http"
@@ -107,8 +111,8 @@ func (p *Published) checkSignatures(set jwks, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("its Signature is malformed: %w", err)
 	}
-	if got := p.Header.Get("Content-Digest"); got != "" && got != contentDigest(p.Body) {
-		return fmt.Errorf("its Content-Digest is not that of the body: publish the file and its fields again: robotsproxy key directory")
+	if err := p.checkDigest(); err != nil {
+		return err
 	}
 	_, o, err := parseAgent(p.Agent)
 	if err != nil {
@@ -130,6 +134,23 @@ func (p *Published) checkSignatures(set jwks, now time.Time) error {
 	return nil
 }
 
+// checkDigest compares each digest of Content-Digest that it knows with the body (RFC 9530). Other members may be there.
+func (p *Published) checkDigest() error {
+	digests, err := httpsfv.UnmarshalDictionary(p.Header.Values("Content-Digest"))
+	if err != nil {
+		return fmt.Errorf("its Content-Digest is malformed: %w", err)
+	}
+	sum256, sum512 := sha256.Sum256(p.Body), sha512.Sum512(p.Body)
+	for algorithm, want := range map[string][]byte{"sha-256": sum256[:], "sha-512": sum512[:]} {
+		member, there := digests.Get(algorithm)
+		item, _ := member.(httpsfv.Item)
+		if got, _ := item.Value.([]byte); there && !bytes.Equal(got, want) {
+			return errors.New("its Content-Digest is not that of the body: publish the file and its fields again: robotsproxy key directory")
+		}
+	}
+	return nil
+}
+
 func (p *Published) checkSignature(input httpsfv.InnerList, signature []byte, set jwks, o origin.Origin, now time.Time) error {
 	params, err := httpsfv.Marshal(httpsfv.List{input})
 	if err != nil {
@@ -137,16 +158,23 @@ func (p *Published) checkSignature(input httpsfv.InnerList, signature []byte, se
 	}
 	var base strings.Builder
 	for _, component := range input.Items {
-		switch component.Value {
-		case "@authority":
-			fmt.Fprintf(&base, "\"@authority\";req: %s\n", o.Authority())
-		case "content-digest":
-			fmt.Fprintf(&base, "\"content-digest\": %s\n", p.Header.Get("Content-Digest"))
+		identifier, err := httpsfv.Marshal(component)
+		if err != nil {
+			return fmt.Errorf("is malformed: %w", err)
+		}
+		switch identifier {
+		case `"@authority";req`:
+			fmt.Fprintf(&base, "%s: %s\n", identifier, o.Authority())
+		case `"content-digest"`:
+			fmt.Fprintf(&base, "%s: %s\n", identifier, strings.Join(p.Header.Values("Content-Digest"), ", "))
 		default:
-			return fmt.Errorf("covers %v, which this version cannot check", component.Value)
+			return fmt.Errorf("covers %s, which this version cannot check", identifier)
 		}
 	}
 	fmt.Fprintf(&base, "\"@signature-params\": %s", params)
+	if created, _ := input.Params.Get("created"); isAfter(created, now) {
+		return errors.New("was created in the future: set the clock of the machine that signs it")
+	}
 	if expires, _ := input.Params.Get("expires"); isPast(expires, now) {
 		return fmt.Errorf("has expired: publish the file and its fields again: robotsproxy key directory")
 	}
@@ -158,6 +186,11 @@ func (p *Published) checkSignature(input httpsfv.InnerList, signature []byte, se
 		}
 	}
 	return fmt.Errorf("is not valid for %s by the key %v", o.Authority(), id)
+}
+
+func isAfter(created any, now time.Time) bool {
+	t, ok := created.(int64)
+	return ok && t > now.Unix()
 }
 
 func isPast(expires any, now time.Time) bool {

@@ -1,0 +1,59 @@
+package sign
+
+import (
+	"crypto/sha512"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestCheckSignatures checks directories that others could have signed or passed on: with two digests, in one line or in
+// two, and with a signature that does not cover what it should.
+func TestCheckSignatures(t *testing.T) {
+	const agent = "https://crawler.example.org"
+	k := NewKeys(at)
+	body := k.Directory(at)
+	sum := sha512.Sum512(body)
+	sha256, sha512 := contentDigest(body), "sha-512="+byteSequence(sum[:])
+	signed := func(component, value, digest string) http.Header {
+		h, err := k.DirectoryHeader(agent, body, at, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		params := strings.Replace(directoryParams(k.all[0].ID, at, at.Add(time.Hour)), `"@authority";req`, component, 1)
+		base := component + ": " + value + "\n" + `"content-digest": ` + digest + "\n" + `"@signature-params": ` + params
+		h.Set("Signature-Input", "s="+params)
+		h.Set("Signature", "s="+k.all[0].sign(base))
+		h.Set("Content-Digest", digest)
+		return h
+	}
+	good := func(digest string) http.Header { return signed(`"@authority";req`, "crawler.example.org", digest) }
+	lines := good(sha256 + ", " + sha512)
+	lines["Content-Digest"] = []string{sha256, sha512}
+	wrong512 := "sha-512=" + byteSequence(make([]byte, len(sum)))
+	for name, test := range map[string]struct {
+		header http.Header
+		now    time.Time
+		fault  string
+	}{
+		"one digest":             {good(sha256), at, ""},
+		"two digests":            {good(sha512 + ", " + sha256), at, ""},
+		"in two lines":           {lines, at, ""},
+		"a digest of later":      {good("unknown=:AA==:, " + sha256), at, ""},
+		"one wrong digest":       {good(sha256 + ", " + wrong512), at, "Content-Digest is not that of the body"},
+		"a digest as text":       {good(`sha-256="x"`), at, "Content-Digest is not that of the body"},
+		"without req":            {signed(`"@authority"`, "crawler.example.org", sha256), at, `covers "@authority"`},
+		"of another host":        {signed(`"@authority";req`, "other.example", sha256), at, "is not valid for crawler.example.org"},
+		"created in the future":  {good(sha256), at.Add(-time.Minute), "created in the future"},
+		"expired":                {good(sha256), at.Add(time.Hour), "has expired"},
+		"without any signatures": {http.Header{"Content-Type": {DirectoryType}}, at, ""},
+	} {
+		test.header.Set("Content-Type", DirectoryType)
+		faults := k.Check(Published{Agent: agent, Status: http.StatusOK, Header: test.header, Body: body}, test.now)
+		said := strings.Join(faults, "; ")
+		if (said == "") != (test.fault == "") || !strings.Contains(said, test.fault) {
+			t.Errorf("%s: %q, want %q", name, said, test.fault)
+		}
+	}
+}

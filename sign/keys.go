@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -201,13 +200,8 @@ func (k *Keys) text() []byte {
 // Create writes k to a new file with mode 0600. It returns an error (fs.ErrExist) if there is one.
 func (k *Keys) Create(path string) error { return durable.Create(path, k.text(), 0o600) }
 
-// Save replaces the file by k.
-func (k *Keys) Save(path string) error {
-	if _, err := os.Stat(path); err != nil {
-		return err
-	}
-	return durable.Replace(path, k.text(), 0o600)
-}
+// Save replaces the file by k. It keeps its owner: root may rotate the keys of a proxy that runs as another user.
+func (k *Keys) Save(path string) error { return durable.Update(path, k.text()) }
 
 // Merge returns the keys of all, each once.
 func Merge(all ...*Keys) *Keys {

@@ -5,7 +5,8 @@
 //	key, err = durable.ReadSecret("ca-key.pem")     // refuses a file that other users can read
 //
 // Create and Replace write a temporary file in the same folder, with its final mode, sync it, and then link or rename
-// it. Create is for files that must never change, such as keys; Replace is for all others. They are not for large
+// it. Create is for files that must never change; Replace is for all others, and Update for those that may belong to
+// another user. They are not for large
 // files, and they take no locks: of two concurrent writes one is kept, complete. CheckFolder checks whether other users
 // could have written to the folder.
 package durable
@@ -30,6 +31,20 @@ func Create(path string, data []byte, mode fs.FileMode) error {
 // Replace writes data to path and replaces an existing file. Readers see the complete old file or the complete new one.
 func Replace(path string, data []byte, mode fs.FileMode) error {
 	return write(path, data, mode, os.Rename)
+}
+
+// Update is Replace for a file that exists and keeps its mode, its owner and its group.
+func Update(path string, data []byte) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	return write(path, data, info.Mode().Perm(), func(from, to string) error {
+		if err := keepOwner(from, info); err != nil {
+			return err
+		}
+		return os.Rename(from, to)
+	})
 }
 
 // write writes and syncs a temporary file, and calls place to name it path.

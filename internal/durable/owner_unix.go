@@ -4,6 +4,7 @@ package durable
 
 import (
 	"io/fs"
+	"os"
 	"syscall"
 )
 
@@ -14,4 +15,17 @@ func ownerOf(info fs.FileInfo) (user int, known bool) {
 		return 0, false
 	}
 	return int(stat.Uid), true
+}
+
+// keepOwner gives path, which this process has made, the owner and the group of like.
+func keepOwner(path string, like fs.FileInfo) error {
+	want, known := like.Sys().(*syscall.Stat_t)
+	info, err := os.Lstat(path)
+	if err != nil || !known {
+		return err
+	}
+	if made := info.Sys().(*syscall.Stat_t); made.Uid == want.Uid && made.Gid == want.Gid {
+		return nil
+	}
+	return os.Lchown(path, int(want.Uid), int(want.Gid))
 }

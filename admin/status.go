@@ -16,6 +16,8 @@ type State struct {
 	Tunnels int    // open tunnels and WebSockets
 	Records RecordCounts
 	Fetches int // of robots.txt files, that wait to begin
+
+	Unsigned []string // the sections sign without a key that is valid, in words
 }
 
 // RecordCounts are the numbers of records since the start.
@@ -39,6 +41,7 @@ type Status struct {
 	Active   int       `json:"active_requests"`
 	Waiting  int       `json:"waiting_requests"`
 	Tunnels  int       `json:"tunnels"`
+	Unsigned []string  `json:"unsigned,omitempty"` // the sections sign without a key that is valid, in words
 
 	Records RecordCounts `json:"records"`
 	Counts  []Count      `json:"counts"`
@@ -62,7 +65,7 @@ func (h *Handler) statusAt(now time.Time) (*Status, error) {
 		Mode:    state.Mode,
 		Active:  state.Active,
 		Waiting: state.Waiting,
-		Tunnels: state.Tunnels,
+		Tunnels: state.Tunnels, Unsigned: state.Unsigned,
 		Records: state.Records,
 		Counts:  counts,
 	}

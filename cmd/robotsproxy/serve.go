@@ -293,7 +293,7 @@ func (s *service) state() admin.State {
 		Listen: "http://" + boundAddress(s.cfg.Listen, s.proxyListener), Mode: s.components.control.config().Mode.String(),
 		Active: int(server.Active()), Waiting: s.components.limiter.Stats().Waiting, Tunnels: int(server.Tunnels()),
 		Records: admin.RecordCounts{Written: records.Written, Waiting: records.Waiting, Lost: records.Lost, Refused: server.Unrecorded()},
-		Fetches: s.components.files.Stats().Waiting,
+		Fetches: s.components.files.Stats().Waiting, Unsigned: s.components.control.inForce.Load().signers.unsigned(time.Now()),
 	}
 }
 
@@ -316,6 +316,7 @@ func (s *service) run(ctx, abort context.Context) error {
 	running.Go(func() { s.components.sealRecords(background, s.log) })
 	running.Go(func() { s.reloadOnHangup(background) })
 	running.Go(func() { s.components.exemptions.reportExpired(background) })
+	running.Go(func() { s.components.control.reportUnsigned(background) })
 	running.Go(func() { s.reopenOnSignal(background) })
 	running.Go(func() { systemd.Watch(background, s.check, s.log) })
 	running.Go(func() { tuneCollector(background) })

@@ -349,3 +349,55 @@ func TestDirectoryOfTheAdminListener(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 	}
 }
+
+// TestUnsigned lets the only key of a running proxy expire. The log, status and validate say that nothing is signed. Keys
+// that cannot be read leave those before in force, and validate refuses them.
+func TestUnsigned(t *testing.T) {
+	site := robotstest.New(t)
+	dir := t.TempDir()
+	keys := filepath.Join(dir, "keys.json")
+	newKeys(t, keys)
+	text, err := os.ReadFile(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = bytes.Replace(text, []byte(`"use":`), []byte(fmt.Sprintf(`"exp": %d, "use":`, time.Now().Add(5*time.Second).Unix())), 1)
+	config := siteConfig(site) + fmt.Sprintf("sign: {agent: 'https://crawler.example.org', key_file: %s}\n", keys)
+	path := writeFile(t, t.TempDir(), "config.yaml", config)
+	s := startIn(t, dir, config)
+	run := func(args ...string) string {
+		out, _ := exec.Command(binaryPath, append(args, "--data-dir", s.dir)...).CombinedOutput()
+		return string(out)
+	}
+	const fault = "sign: no key in "
+	logs := func(text string) {
+		t.Helper()
+		for end := time.Now().Add(30 * time.Second); !strings.Contains(s.log.String(), text); time.Sleep(50 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("the log does not say %q:\n%s", text, s.log)
+			}
+		}
+	}
+	if out := run("status") + run("validate", "--config", path) + s.log.String(); strings.Contains(out, fault) {
+		t.Errorf("a key that signs is reported:\n%s", out)
+	}
+	writeFile(t, dir, "keys.json", string(text))
+	logs(fault)
+	if out := run("status"); !strings.Contains(out, fault) {
+		t.Errorf("status does not say that nothing is signed:\n%s", out)
+	}
+	if out := run("validate", "--config", path); !strings.Contains(out, "warning: "+fault) || !strings.Contains(out, "configuration OK") {
+		t.Errorf("validate does not warn that nothing is signed:\n%s", out)
+	}
+	writeFile(t, dir, "keys.json", "{}")
+	if out := run("validate", "--config", path); !strings.Contains(out, "sign.key_file") || strings.Contains(out, "configuration OK") {
+		t.Errorf("validate accepts a file without keys:\n%s", out)
+	}
+	logs("sign.key_file: " + keys)
+	if out := run("status"); !strings.Contains(out, fault) {
+		t.Errorf("a faulty file replaced the keys:\n%s", out)
+	}
+	if n := strings.Count(s.log.String(), fault); n != 1 {
+		t.Errorf("the log says %d times that nothing is signed", n)
+	}
+}

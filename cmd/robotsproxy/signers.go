@@ -2,8 +2,11 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"reflect"
+	"slices"
+	"time"
 
 	"github.com/robotsproxy/robotsproxy/config"
 	"github.com/robotsproxy/robotsproxy/internal/settings"
@@ -17,11 +20,19 @@ type signers struct {
 	byName map[string]*sign.Signer // those of clients
 	agent  string                  // of all
 	keys   *sign.Keys              // of that agent, those of clients included; nil: none
+	loaded []loadedKeys
+}
+
+// loadedKeys are the keys of a section sign.
+type loadedKeys struct {
+	section string // its key in the configuration
+	file    string
+	keys    *sign.Keys
 }
 
 // newSigners reads the keys of the sections sign.
 func newSigners(cfg *config.Config) (s signers, err error) {
-	if s.all, err = newSigner("sign", cfg.Sign); err != nil {
+	if s.all, err = s.load("sign", cfg.Sign); err != nil {
 		return s, err
 	}
 	s.byName = make(map[string]*sign.Signer)
@@ -29,7 +40,7 @@ func newSigners(cfg *config.Config) (s signers, err error) {
 		if reflect.ValueOf(c.Sign).IsZero() {
 			continue
 		}
-		one, err := newSigner(settings.Join(settings.Item("clients", i), "sign"), clientSign(cfg, c.Sign))
+		one, err := s.load(settings.Join(settings.Item("clients", i), "sign"), clientSign(cfg, c.Sign))
 		if err != nil {
 			return s, err
 		}
@@ -54,22 +65,56 @@ func clientSign(cfg *config.Config, s config.Sign) config.Sign {
 	return s
 }
 
-// newSigner returns nil if nothing is to be signed.
-func newSigner(key string, s config.Sign) (*sign.Signer, error) {
-	if s.Agent == "" || s.Agent == config.NoSigner {
+// load returns the signer of a section, or nil if nothing is to be signed.
+func (s *signers) load(section string, of config.Sign) (*sign.Signer, error) {
+	if of.Agent == "" || of.Agent == config.NoSigner {
 		return nil, nil
 	}
-	keys, err := sign.LoadKeys(s.KeyFile)
+	keys, err := sign.LoadKeys(of.KeyFile)
 	if err != nil {
-		return nil, usage(fmt.Errorf("%s.key_file: %w", key, err))
+		return nil, usage(fmt.Errorf("%s.key_file: %w", section, err))
 	}
 	signer, err := sign.New(sign.Options{
-		Agent: s.Agent, Keys: keys, Hosts: s.Hosts, Form: sign.Form(s.Form), Replace: s.Existing == config.SignReplace,
+		Agent: of.Agent, Keys: keys, Hosts: of.Hosts, Form: sign.Form(of.Form), Replace: of.Existing == config.SignReplace,
 	})
 	if err != nil {
-		return nil, usage(fmt.Errorf("%s: %w", key, err))
+		return nil, usage(fmt.Errorf("%s: %w", section, err))
 	}
+	s.loaded = append(s.loaded, loadedKeys{section, of.KeyFile, keys})
 	return signer, nil
+}
+
+// unsigned says which sections have no key that signs at a time: their requests are sent without a signature.
+func (s signers) unsigned(at time.Time) (faults []string) {
+	for _, l := range s.loaded {
+		if _, ok := l.keys.Signing(at); !ok {
+			faults = append(faults, fmt.Sprintf(
+				"%s: no key in %s is valid now; requests are sent without a signature: robotsproxy key ls", l.section, l.file))
+		}
+	}
+	return faults
+}
+
+// reportUnsigned logs at the start, and when a key expires or is reloaded, which sections have no key that signs, until
+// ctx ends.
+func (c *control) reportUnsigned(ctx context.Context) {
+	tick := time.NewTicker(time.Second) // and not a timer for the next end: the clock may be set, and keys change
+	defer tick.Stop()
+	var before []string
+	for {
+		faults := c.inForce.Load().signers.unsigned(time.Now())
+		for _, fault := range faults {
+			if !slices.Contains(before, fault) {
+				c.log.Warn("nothing is signed", "fault", fault)
+			}
+		}
+		before = faults
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // clients sets the signers of clients.

@@ -41,6 +41,9 @@ func showStatus(w io.Writer, s admin.Status) error {
 	if s.Records.Refused > 0 {
 		fmt.Fprintf(w, "%s refused because they could not be recorded: audit-unavailable.\n", count(int(s.Records.Refused), "request"))
 	}
+	for _, fault := range s.Unsigned {
+		fmt.Fprintf(w, "%s.\n", fault)
+	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, c := range s.Counts {
 		fmt.Fprintf(t, "%8d\t%s\t%s\n", c.Requests, c.Decision, c.Reason)

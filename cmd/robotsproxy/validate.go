@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -46,6 +47,13 @@ func newValidate(std stdio) *cobra.Command {
 		lists, err := readHostLists(cfg, nil)
 		if err != nil {
 			return err
+		}
+		signers, err := newSigners(cfg)
+		if err != nil {
+			return err
+		}
+		for _, fault := range signers.unsigned(time.Now()) {
+			fmt.Fprintf(std.err, "robotsproxy: warning: %s\n", fault)
 		}
 		prefix := ""
 		if settings.file != "" {

@@ -127,13 +127,8 @@ func (s *Signer) Sign(h http.Header, o origin.Origin, now time.Time) (Signed, bo
 	if s == nil || !s.signs(o.Host()) {
 		return Signed{}, false
 	}
-	if isSigned(h) {
-		if !s.replace {
-			return Signed{}, false
-		}
-		for _, field := range signatureFields {
-			h.Del(field)
-		}
+	if isSigned(h) && !s.replace {
+		return Signed{}, false
 	}
 	key, ok := s.keys.at(now)
 	if !ok {

@@ -184,6 +184,7 @@ func TestSignNot(t *testing.T) {
 		"another host":   {newSigner(t, Options{Hosts: []string{"*.a.example"}}), other, http.Header{}},
 		"signed already": {newSigner(t, Options{}), o, http.Header{"Signature": {"a=:AA==:"}, "Signature-Input": {"a=()"}}},
 		"expired":        {newSigner(t, Options{Keys: expired}), o, http.Header{}},
+		"not replaced":   {newSigner(t, Options{Keys: expired, Replace: true}), o, http.Header{"Signature": {"a=:AA==:"}}},
 		"too early":      {newSigner(t, Options{Keys: NewKeys(at.Add(time.Second))}), o, http.Header{}},
 	} {
 		before := len(test.header)

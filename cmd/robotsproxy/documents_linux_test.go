@@ -56,7 +56,7 @@ func TestSessions(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	for _, skipped := range regexp.MustCompile(`(?m)^.* is not here$`).FindAll(out, -1) {
-		t.Logf("%s", skipped)
+		t.Run("left out", func(t *testing.T) { t.Skip(strings.TrimSpace(string(skipped))) })
 	}
 }
 

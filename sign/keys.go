@@ -78,9 +78,13 @@ func (k *Keys) Signing(t time.Time) (Key, bool) {
 // clocks that differ.
 const overlap = time.Hour
 
-// Rotate returns k with a new key that signs from start on, without the keys that have expired by now. The others expire
-// an hour after start. It returns an error if a new key waits for its start already.
+// Rotate returns k with a new key that signs from start on, or from the end of the others if that is before, without the
+// keys that have expired by now. The others expire an hour after start. It returns an error if a new key waits for its
+// start already.
 func (k *Keys) Rotate(now, start time.Time) (*Keys, error) {
+	if end, ends := k.end(now); ends && end.Before(start) {
+		start = end
+	}
 	start = start.UTC().Truncate(time.Second)
 	next := &Keys{}
 	for _, key := range k.all {
@@ -97,6 +101,21 @@ func (k *Keys) Rotate(now, start time.Time) (*Keys, error) {
 	}
 	next.all = append(next.all, newKey(start))
 	return next, nil
+}
+
+// end returns the time from which on no key is valid, now at the earliest, of keys that have begun. It returns false if one
+// has no end.
+func (k *Keys) end(now time.Time) (end time.Time, ends bool) {
+	end = now
+	for _, key := range k.all {
+		if key.Expires.IsZero() {
+			return time.Time{}, false
+		}
+		if key.Expires.After(end) {
+			end = key.Expires
+		}
+	}
+	return end, true
 }
 
 // jwk is a JSON Web Key (RFC 7517, RFC 8037).

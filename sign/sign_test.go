@@ -274,6 +274,26 @@ func TestRotate(t *testing.T) {
 	}
 }
 
+// TestRotateBeforeTheEnd rotates keys that end before the next one would sign: it signs at once when they end.
+func TestRotateBeforeTheEnd(t *testing.T) {
+	for ends, want := range map[time.Duration]time.Duration{-time.Hour: 0, time.Hour: time.Hour, 100 * time.Hour: 48 * time.Hour} {
+		k := NewKeys(at.Add(-240 * time.Hour))
+		k.all[0].Expires = at.Add(ends)
+		next, err := k.Rotate(at, at.Add(48*time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := next.all[len(next.all)-1].NotBefore; !got.Equal(at.Add(want)) {
+			t.Errorf("the keys end after %v: the next one signs at %v, want %v", ends, got, at.Add(want))
+		}
+		for after := time.Duration(0); after < 60*time.Hour; after += 30 * time.Minute {
+			if _, ok := next.Signing(at.Add(after)); !ok {
+				t.Errorf("the keys end after %v: none signs after %v", ends, after)
+			}
+		}
+	}
+}
+
 func TestLoadKeysRefuses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.json")
 	for name, text := range map[string]string{

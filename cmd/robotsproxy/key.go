@@ -158,6 +158,8 @@ func keyState(key, signing sign.Key, now time.Time) string {
 		return "signs from " + key.NotBefore.Format(time.RFC3339) + " on"
 	case !key.Expires.IsZero() && !now.Before(key.Expires):
 		return "expired at " + key.Expires.Format(time.RFC3339)
+	case key.Expires.IsZero():
+		return "is published"
 	}
 	return "is published until " + key.Expires.Format(time.RFC3339)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
+	"github.com/robotsproxy/robotsproxy/sign"
 )
 
 // newKeys makes keys with robotsproxy key new, and returns their id.
@@ -399,5 +400,17 @@ func TestUnsigned(t *testing.T) {
 	}
 	if n := strings.Count(s.log.String(), fault); n != 1 {
 		t.Errorf("the log says %d times that nothing is signed", n)
+	}
+}
+
+// Two keys without an end can be in one file, if an operator has joined two.
+func TestKeyStateWithoutEnd(t *testing.T) {
+	now := time.Now()
+	older, newer := sign.NewKeys(now.Add(-time.Hour)), sign.NewKeys(now)
+	var out strings.Builder
+	listKeys(&out, sign.Merge(newer, older), now)
+	want := fmt.Sprintf("%s  is published\n%s  signs\n", older.List()[0].ID, newer.List()[0].ID)
+	if out.String() != want {
+		t.Errorf("key ls says\n%swant\n%s", out.String(), want)
 	}
 }

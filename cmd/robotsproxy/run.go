@@ -176,6 +176,7 @@ func startPrivate(
 	if p.components, err = newComponents(cfg, log, observer{ended: sum.observe, tag: sum.tag}); err != nil {
 		return nil, err
 	}
+	p.components.control.warnUnsigned(nil)
 	l, err := listen()
 	if err != nil {
 		return nil, fmt.Errorf("listening on a free port: %w", err)

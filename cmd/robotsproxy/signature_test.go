@@ -390,6 +390,9 @@ func TestUnsigned(t *testing.T) {
 	if out := run("validate", "--config", path); !strings.Contains(out, "warning: "+fault) || !strings.Contains(out, "configuration OK") {
 		t.Errorf("validate does not warn that nothing is signed:\n%s", out)
 	}
+	if out := run("run", "--config", path, "--", "true"); !strings.Contains(out, fault) {
+		t.Errorf("run does not say that nothing is signed:\n%s", out)
+	}
 	writeFile(t, dir, "keys.json", "{}")
 	if out := run("validate", "--config", path); !strings.Contains(out, "sign.key_file") || strings.Contains(out, "configuration OK") {
 		t.Errorf("validate accepts a file without keys:\n%s", out)

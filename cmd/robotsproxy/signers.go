@@ -102,19 +102,24 @@ func (c *control) reportUnsigned(ctx context.Context) {
 	defer tick.Stop()
 	var before []string
 	for {
-		faults := c.inForce.Load().signers.unsigned(time.Now())
-		for _, fault := range faults {
-			if !slices.Contains(before, fault) {
-				c.log.Warn("nothing is signed", "fault", fault)
-			}
-		}
-		before = faults
+		before = c.warnUnsigned(before)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// warnUnsigned logs the faults of unsigned that are not among those before, and returns all.
+func (c *control) warnUnsigned(before []string) []string {
+	faults := c.inForce.Load().signers.unsigned(time.Now())
+	for _, fault := range faults {
+		if !slices.Contains(before, fault) {
+			c.log.Warn("nothing is signed", "fault", fault)
+		}
+	}
+	return faults
 }
 
 // clients sets the signers of clients.

@@ -4,18 +4,21 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/robotsproxy/robotsproxy/config"
 	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 	"github.com/robotsproxy/robotsproxy/internal/settings"
+	"github.com/robotsproxy/robotsproxy/sign"
 )
 
 // otherValues has another value than the default for each key outside lists of sections. FILE is a file that may be
-// read, and htpasswd, CA and HOSTS have what their names say.
+// read, and htpasswd, CA, HOSTS and KEYS have what their names say.
 var otherValues = map[string]string{
 	"listen": "127.0.0.1:3130", "proxy_protocol": "[127.0.0.1]",
 	"tls.cert_file": "FILE", "tls.key_file": "FILE", "tls.client_ca_file": "FILE",
@@ -80,6 +83,11 @@ var otherValues = map[string]string{
 	"log.level":                              "warn",
 	"log.format":                             "json",
 	"log.requests":                           "all",
+	"sign.agent":                             "https://crawler.example.org",
+	"sign.key_file":                          "KEYS",
+	"sign.hosts":                             "[a.example]",
+	"sign.form":                              "string",
+	"sign.existing":                          "replace",
 	"allow_hosts":                            "[a.example]",
 	"deny_hosts":                             "[b.example]",
 	"deny_hosts_file":                        "HOSTS",
@@ -100,6 +108,8 @@ var needed = map[string]string{
 	"pacing.default_burst":                   "pacing: {default_burst: 2, default_delay: 1s}",
 	"intercept.ca_cert":                      "intercept: {ca_cert: FILE, ca_key: FILE}",
 	"intercept.ca_key":                       "intercept: {ca_cert: FILE, ca_key: FILE}",
+	"sign.agent":                             "sign: {agent: \"https://crawler.example.org\", key_file: KEYS}",
+	"sign.key_file":                          "sign: {agent: \"https://crawler.example.org\", key_file: KEYS}",
 	"auth.required":                          "auth: {htpasswd_file: htpasswd, required: true}",
 	"egress.upstream_proxy_credentials_file": "egress: {upstream_proxy: \"http://127.0.0.1:9\", upstream_proxy_credentials_file: FILE}",
 }
@@ -128,6 +138,9 @@ func TestReloadOfEachKey(t *testing.T) {
 	writeFile(t, dir, "FILE", "x:y")
 	writeFile(t, dir, "CA", string(ca))
 	writeFile(t, dir, "HOSTS", "a.example\n")
+	if err := sign.NewKeys(time.Now()).Create(filepath.Join(dir, "KEYS")); err != nil {
+		t.Fatal(err)
+	}
 	load := func(text string) *config.Config {
 		t.Helper()
 		cfg, _, err := config.Load(config.Options{Path: writeFile(t, dir, "config.yaml", text), Env: []string{"HOME=" + dir, "XDG_STATE_HOME=" + dir}})

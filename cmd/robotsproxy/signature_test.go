@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -263,15 +264,20 @@ func TestKeyCheck(t *testing.T) {
 		}
 		return body, fields
 	}
+	show := func(status int, body []byte, fields http.Header) {
+		site.SetPage("a.example", "/.well-known/http-message-signatures-directory", func(w http.ResponseWriter, _ *http.Request) {
+			maps.Copy(w.Header(), fields)
+			w.WriteHeader(status)
+			w.Write(body)
+		})
+	}
+	with := func(h http.Header, name, value string) http.Header {
+		h = h.Clone()
+		h.Set(name, value)
+		return h
+	}
 	body, fields := publish()
-	status := http.StatusOK
-	site.SetPage("a.example", "/.well-known/http-message-signatures-directory", func(w http.ResponseWriter, _ *http.Request) {
-		for name, values := range fields {
-			w.Header()[name] = values
-		}
-		w.WriteHeader(status)
-		w.Write(body)
-	})
+	show(http.StatusOK, body, fields)
 	check := func(code int, want ...string) {
 		t.Helper()
 		out, got := key("check")
@@ -290,23 +296,21 @@ func TestKeyCheck(t *testing.T) {
 		t.Errorf("a second key rotate ends with %d:\n%s", code, out)
 	}
 	body, fields = publish()
+	show(http.StatusOK, body, fields)
 	check(0, "has the keys that sign")
-	good := fields.Clone()
-	fields.Set("Content-Type", "application/json")
-	fields.Set("Cache-Control", "max-age=604800")
+	show(http.StatusOK, body, with(with(fields, "Content-Type", "application/json"), "Cache-Control", "max-age=604800"))
 	check(1, "Content-Type", "max-age is 604800")
-	fields = good.Clone()
-	fields.Set("Signature", strings.Replace(good.Get("Signature"), "=:", "=:AAAA", 1))
+	show(http.StatusOK, body, with(fields, "Signature", strings.Replace(fields.Get("Signature"), "=:", "=:AAAA", 1)))
 	check(1, "is not valid for a.example")
-	fields = good
-	goodBody := body
-	if body, _ = os.ReadFile(keys); !strings.Contains(string(body), `"d"`) {
+	private, _ := os.ReadFile(keys)
+	if !strings.Contains(string(private), `"d"`) {
 		t.Fatal("the file has no private key")
 	}
+	show(http.StatusOK, private, fields)
 	check(1, "PRIVATE", "Content-Digest")
-	body, status = goodBody, http.StatusFound
+	show(http.StatusFound, body, fields)
 	check(1, "the status is 302")
-	status = http.StatusOK
+	show(http.StatusOK, body, fields)
 	if out, code := key("rotate", "--compromised"); code != 0 || strings.Contains(out, id) {
 		t.Errorf("key rotate --compromised ends with %d:\n%s", code, out)
 	}

@@ -152,6 +152,7 @@ func (c *Client) setMemory(since int64, now time.Time) {
 	if c.health.setMemory(since, now) {
 		c.places.forget()
 		c.log.Warn("Redis has lost its memory; sending it the pauses and overrides that this instance knows")
+		c.renewAll()
 		c.resend()
 	}
 }
@@ -188,6 +189,7 @@ func (c *Client) connected(ctx context.Context, conn *redis.Conn) error {
 	if err == nil && run != "" && c.health.setServer(run, now.Add(-time.Duration(uptime)*time.Second), now) {
 		c.log.Warn("Redis was restarted or another server has taken over; " +
 			"sending it the pauses and overrides that this instance knows")
+		c.renewAll()
 		c.resend()
 	}
 	return nil

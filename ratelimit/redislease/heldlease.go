@@ -106,6 +106,21 @@ func (l *heldLease) again() time.Duration {
 	return min(l.next(), max(askAgain, renewLast-age))
 }
 
+// renewAll renews all leases now, since Redis may have forgotten them. The other instances wait for settleTime, which is
+// no longer than a lease that was used again may wait for its renewal.
+func (c *Client) renewAll() {
+	c.mu.Lock()
+	leases := slices.Collect(maps.Keys(c.leases))
+	c.mu.Unlock()
+	for _, l := range leases {
+		l.mu.Lock()
+		if !l.over {
+			l.timer.Reset(0)
+		}
+		l.mu.Unlock()
+	}
+}
+
 // adopt reports the requests in flight that were sent while Redis was down.
 func (c *Client) adopt() {
 	c.mu.Lock()

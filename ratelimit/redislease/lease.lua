@@ -192,11 +192,13 @@ end
 
 -- known reports whether token is valid: it is held, or this server has forgotten it. It has forgotten it if the number
 -- of the token is no lower than that of the last lease that was used. A lease that expired before another one was
--- granted is not valid.
+-- granted is not valid. Of leases without a delay several are in use, and an instance that does not know of the loss yet
+-- may have been granted another; none has expired before this server has remembered for as long as a lease lasts.
 local function known(token)
   if redis.call('ZSCORE', held, token) then return true end
   local number = tonumber(string.match(token, '^%d+'))
-  if not number or number < fence then return false end
+  local forgotten = kept(token) and now < since + lasts
+  if not number or number < fence and not forgotten then return false end
   set('seq', math.max(seq, number))
   if not kept(token) then set('fence', number) end -- others without a delay may be in use beside it
   mark = now

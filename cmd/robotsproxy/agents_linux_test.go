@@ -14,6 +14,7 @@ import (
 // Tools in the network of deploy/agents reach the site through the proxy only, so they obey its robots.txt, and the
 // records show what they tried.
 func TestAgents(t *testing.T) {
+	long(t)
 	if os.Geteuid() != 0 {
 		t.Skip("only root can connect two network namespaces")
 	}

@@ -95,6 +95,7 @@ func verified(t *testing.T, jwk json.RawMessage, requests []robotstest.Request) 
 // request that the site received, in both forms of Signature-Agent, the fetches of robots.txt included; audit explain shows
 // what was signed.
 func TestSignedCrawl(t *testing.T) {
+	long(t)
 	program("curl")(t)
 	for _, form := range []string{"dictionary", "string"} {
 		t.Run(form, func(t *testing.T) {

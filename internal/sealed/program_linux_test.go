@@ -104,6 +104,10 @@ func readFile(path string) string {
 	return string(text)
 }
 
+// stderr is the standard error at its own number. With go test -json os.Stderr is os.Stdout, and package exec would move
+// it to 2 over another descriptor, perhaps that of the connection.
+var stderr = os.NewFile(2, "stderr")
+
 // newCommand returns the test program as the command args. Its output goes to out.
 func newCommand(t *testing.T, out io.Writer, args ...string) *exec.Cmd {
 	t.Helper()
@@ -112,7 +116,7 @@ func newCommand(t *testing.T, out io.Writer, args ...string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(program)
-	cmd.Args, cmd.Stdout, cmd.Stderr = args, out, os.Stderr
+	cmd.Args, cmd.Stdout, cmd.Stderr = args, out, stderr
 	return cmd
 }
 
@@ -299,7 +303,7 @@ func field(text, name string) string {
 func TestClose(t *testing.T) {
 	before := len(descriptors())
 	path := filepath.Join(t.TempDir(), "file")
-	cmd := newCommand(t, os.Stderr, "file", path)
+	cmd := newCommand(t, stderr, "file", path)
 	p := prepare(t, cmd)
 	if err := errors.Join(p.Close(), p.Listener.Close()); err != nil {
 		t.Error(err)
@@ -315,7 +319,7 @@ func TestClose(t *testing.T) {
 // The program does not run with a part of its environment if the caller ends before it has sent all.
 func TestCallerEndsEarly(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
-	cmd := newCommand(t, os.Stderr, "file", path)
+	cmd := newCommand(t, stderr, "file", path)
 	p := prepare(t, cmd)
 	if _, err := io.WriteString(p.conn, "PATH=/bin\x00HTTP_PR"); err != nil {
 		t.Fatal(err)

@@ -26,7 +26,8 @@ type Program struct {
 
 // Prepare starts the process of cmd in namespaces of its own. This process runs the executable file of the caller with
 // the argument stage, and must call Stage with the arguments that follow. It keeps the user and the groups of the
-// caller. The caller must call Close. An error says what the operator can do.
+// caller. The caller must call Close. An error says what the operator can do. Stderr of cmd may not be file 0 or 1:
+// package exec would move it over the connection.
 func Prepare(cmd *exec.Cmd, stage string) (*Program, error) {
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {

@@ -18,16 +18,14 @@ import (
 type signers struct {
 	all    *sign.Signer            // nil: none
 	byName map[string]*sign.Signer // those of clients
-	agent  string                  // of all
-	keys   *sign.Keys              // of that agent, those of clients included; nil: none
 	loaded []loadedKeys
 }
 
 // loadedKeys are the keys of a section sign.
 type loadedKeys struct {
-	section string // its key in the configuration
-	file    string
-	keys    *sign.Keys
+	section     string // its key in the configuration
+	agent, file string
+	keys        *sign.Keys
 }
 
 // newSigners reads the keys of the sections sign.
@@ -46,11 +44,18 @@ func newSigners(cfg *config.Config) (s signers, err error) {
 		}
 		s.byName[c.Name] = cmp.Or(one, sign.None)
 	}
-	if s.all != nil {
-		s.agent = cfg.Sign.Agent
-		s.keys, err = keysOf(cfg, s.agent)
+	return s, nil
+}
+
+// keysOf returns the keys of an agent: those of sign, and of clients that sign for the same agent.
+func (s signers) keysOf(agent string) *sign.Keys {
+	var all []*sign.Keys
+	for _, l := range s.loaded {
+		if l.agent == agent {
+			all = append(all, l.keys)
+		}
 	}
-	return s, err
+	return sign.Merge(all...)
 }
 
 // clientSign returns the section sign of a client, with what it takes from that of cfg.
@@ -80,7 +85,7 @@ func (s *signers) load(section string, of config.Sign) (*sign.Signer, error) {
 	if err != nil {
 		return nil, usage(fmt.Errorf("%s: %w", section, err))
 	}
-	s.loaded = append(s.loaded, loadedKeys{section, of.KeyFile, keys})
+	s.loaded = append(s.loaded, loadedKeys{section, of.Agent, of.KeyFile, keys})
 	return signer, nil
 }
 

@@ -35,13 +35,13 @@ func tuneCollector(ctx context.Context) {
 const (
 	defaultGC = 100 // of Go
 	lowestGC  = 40
-	highestGC = 400
+	highestGC = 200
 )
 
-// gcPercent returns the garbage to allow, in percent of the live bytes: 32 MiB, since a small heap would be collected
-// many times a second; as much as they are from 32 MiB up to 64 MiB; and 40 % of them from 160 MiB on.
+// gcPercent returns the garbage to allow, in percent of the live bytes: 16 MiB, since a small heap would be collected
+// many times a second; as much as they are from 16 MiB up to 64 MiB; and 40 % of them from 160 MiB on.
 func gcPercent(live uint64) int {
-	const least, most = 32 << 20, 64 << 20
+	const least, most = 16 << 20, 64 << 20
 	garbage := min(max(live, least), most)
 	percent := int(100*garbage/max(live, 1)) / 10 * 10
 	return min(max(percent, lowestGC), highestGC)

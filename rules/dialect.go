@@ -13,8 +13,8 @@ const (
 	// DialectRFC9309 is the standard, with the leniency that section 2.2.4 permits crawlers.
 	DialectRFC9309 Dialect = iota
 	// DialectGoogle is that of Google's open-source parser: RFC 9309, but nothing is decoded, agents are cut to letters,
-	// "_" and "-", keys may have a suffix ("disallows:"), "Allow: /d/index.html" also allows "/d/", and "/robots.txt"
-	// itself may be disallowed.
+	// "_" and "-", a line has one record, "Allow: /d/index.html" also allows "/d/", and "/robots.txt" itself may be
+	// disallowed.
 	DialectGoogle
 	// DialectRobotstxtRB is that of Ruby's robotstxt: in the first group that matches, the first rule that matches.
 	DialectRobotstxtRB
@@ -92,8 +92,7 @@ type switches struct {
 type keys uint8
 
 const (
-	keysLenient  keys = iota // the RFC's, common misspellings, and a missing colon between two words
-	keysPrefix               // also a key with such a prefix
+	keysLenient  keys = iota // the RFC's, common misspellings, keys that go on, and a missing colon between two words
 	keysStrict               // the RFC's, and "useragent"
 	keysDisallow             // User-agent and Disallow alone
 	keysAnywhere             // a key anywhere in the line, immediately followed by a colon
@@ -151,7 +150,7 @@ const (
 var table = [...]switches{
 	DialectRFC9309: {name: "rfc9309"},
 	DialectGoogle: {
-		name: "google", keys: keysPrefix, nul: nulEnds, agents: agentsVerbatim, form: formWritten, maxLine: 2083*8 - 1,
+		name: "google", nul: nulEnds, agents: agentsVerbatim, form: formWritten, maxLine: 2083*8 - 1,
 		robotsTxt: true, indexPage: true, partialMark: true, authority: true,
 	},
 	DialectRobotstxtRB: rubyReading("robotstxt-rb"),

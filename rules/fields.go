@@ -55,6 +55,41 @@ func (f *field) parse(line []byte) {
 	f.key, f.text, f.nameLength, f.valueLength = keyOf(name), text, len(name), len(value)
 }
 
+// cut ends a record before the next one in its value, and returns that one, or nil. Departure: in the RFC a line has one
+// record. But files write "User-agent: a Disallow: /" in one line. A product token has no white space, and a delay has
+// none either, so nothing else can be meant; without the rule, the agent would have those of the next group. A path may
+// contain white space, so the value of a rule is never cut.
+func (f *field) cut() (next []byte) {
+	i := nextRecord(f.value())
+	if i < 0 {
+		return nil
+	}
+	at := len(f.text) - f.valueLength + i
+	next = f.text[at:]
+	f.text, f.valueLength = trimSpace(f.text[:at]), len(trimSpace(f.value()[:i]))
+	return next
+}
+
+// nextRecord returns the offset of the first rule or delay in a value, or -1. White space comes before it.
+func nextRecord(value []byte) int {
+	end := 0 // of the colon before
+	for {
+		length := bytes.IndexByte(value[end:], ':')
+		if length < 0 {
+			return -1
+		}
+		name := bytes.TrimRightFunc(value[end:end+length], isSpaceRune)
+		start := bytes.LastIndexFunc(name, isSpaceRune) + 1
+		if at := end + start; at == 0 || isSpace(value[at-1]) {
+			switch keyNamed(name[start:]) {
+			case keyAllow, keyDisallow, keyCrawlDelay:
+				return at
+			}
+		}
+		end += length + 1
+	}
+}
+
 func parseField(line []byte) (f field) {
 	f.parse(line)
 	return f
@@ -77,9 +112,18 @@ func splitField(text []byte) (name, value []byte, ok bool) {
 	return text[:i], value, true
 }
 
-// keyOf recognises a key in any case. The RFC permits crawlers to accept misspellings; these are those of Google's
-// parser, and "crawldelay".
+// keyOf recognises a key by its name, or by what its name begins with, as in "Disallows" and "Disallow;". Departure: in
+// the RFC such a record is another one. Google's parser reads it as this one, and its author meant no less.
 func keyOf(name []byte) key {
+	if k := keyNamed(name); k != keyOther || len(name) == 0 {
+		return k
+	}
+	return keyOfBeginning(name)
+}
+
+// keyNamed recognises a key in any case. The RFC permits crawlers to accept misspellings (2.2.4); these are those of
+// Google's parser, and "crawldelay".
+func keyNamed(name []byte) key {
 	switch string(name) { // as in nearly all files
 	case "Disallow":
 		return keyDisallow
@@ -120,6 +164,37 @@ func keyOf(name []byte) key {
 		return keyContentSignal
 	case "license":
 		return keyLicense
+	}
+	return keyOther
+}
+
+// keyOfBeginning recognises a key by the beginning of a name, as Google's parser does.
+func keyOfBeginning(name []byte) key {
+	switch lowerASCII(name[0]) { // as in few other records
+	case 'a', 'd', 's', 'u':
+	default:
+		return keyOther
+	}
+	for _, k := range [...]struct {
+		name string
+		key  key
+	}{
+		{"user-agent", keyUserAgent},
+		{"useragent", keyUserAgent},
+		{"user agent", keyUserAgent},
+		{"allow", keyAllow},
+		{"disallow", keyDisallow},
+		{"dissallow", keyDisallow},
+		{"dissalow", keyDisallow},
+		{"disalow", keyDisallow},
+		{"diasllow", keyDisallow},
+		{"disallaw", keyDisallow},
+		{"sitemap", keySitemap},
+		{"site-map", keySitemap},
+	} {
+		if n := len(k.name); len(name) > n && isName(name[:n], k.name) {
+			return k.key
+		}
 	}
 	return keyOther
 }

@@ -12,6 +12,7 @@ import (
 // FuzzParse checks that answers are repeatable, and that their lines exist.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("User-agent: a\nDisallow: /x*y$\nCrawl-delay: 1.5\nSitemap: /s\n"), "a/1.0", "/xzy")
+	f.Add([]byte("User-agent: a Crawl-delay: 5 Disallow: /x\nUser-agent: * x: Allow : /\ndisallows; /"), "a/1.0", "/xzy")
 	f.Add([]byte("\xEF\xBB\xBFuser agent *\r\rdisalow /%2a\r\n"), "Mozilla/5.0 (compatible; b)", "https://a.example?%2A")
 	f.Add([]byte("\xFF\xFEU\x00s\x00"), "", "")
 	f.Fuzz(func(t *testing.T, body []byte, userAgent, target string) {
@@ -25,7 +26,7 @@ func FuzzParse(f *testing.F) {
 		switch {
 		case got.Line == 0 && got != (rules.Verdict{Allowed: true}):
 			t.Errorf("Verdict(%q) = %+v: decided by no line", target, got)
-		case got.Line != 0 && (got.Line > lines || got.Rule == "" || got.Group.Line < 1 || got.Group.Line >= got.Line || got.Group.Agents == ""):
+		case got.Line != 0 && (got.Line > lines || got.Rule == "" || got.Group.Line < 1 || got.Group.Line > got.Line || got.Group.Agents == ""):
 			t.Errorf("Verdict(%q) = %+v in a file of %d lines", target, got, lines)
 		}
 		if delay, ok := agent.CrawlDelay(); delay < 0 || ok && agent.Token() == "" {
@@ -108,6 +109,7 @@ func encoded(s string) string {
 // FuzzString checks that the printed form of a Ruleset is equivalent in every dialect.
 func FuzzString(f *testing.F) {
 	f.Add([]byte("User-agent: a\nDisallow: /x*y$\nCrawl-delay: 1.5\n\nUser-agent: *\nAllow:\nSitemap: /s\n"), "a/1.0", "/xzy")
+	f.Add([]byte("User-agent: a Crawl-delay: 5 Disallow: /x\nUser-agent: b Crawl-delay: 7\nUser-agent: * x: Allow : /\ndisallows; /"), "b", "/x")
 	f.Add([]byte("Disallow: http://a.example/x\n\nCrawl-delay: 2\nuseragent *\rContent-Usage: /x y\n"), "b", "http://a.example/%78")
 	f.Fuzz(func(t *testing.T, body []byte, userAgent, target string) {
 		if len(body) > 4096 {

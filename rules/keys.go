@@ -16,8 +16,6 @@ func (s *switches) parseField(line []byte) field {
 		}
 	}
 	switch s.keys {
-	case keysPrefix:
-		return prefixField(parseField(line))
 	case keysStrict:
 		return strictField(line, s.comments)
 	case keysDisallow:
@@ -26,35 +24,6 @@ func (s *switches) parseField(line []byte) field {
 		return fieldAnywhere(line)
 	}
 	return parseField(line)
-}
-
-// prefixField recognises keys that begin with a known one, as Google's parser does.
-func prefixField(f field) field {
-	if f.key != keyOther {
-		return f
-	}
-	for _, k := range [...]struct {
-		name string
-		key  key
-	}{
-		{"user-agent", keyUserAgent},
-		{"useragent", keyUserAgent},
-		{"user agent", keyUserAgent},
-		{"allow", keyAllow},
-		{"disallow", keyDisallow},
-		{"dissallow", keyDisallow},
-		{"dissalow", keyDisallow},
-		{"disalow", keyDisallow},
-		{"diasllow", keyDisallow},
-		{"disallaw", keyDisallow},
-		{"sitemap", keySitemap},
-		{"site-map", keySitemap},
-	} {
-		if n := len(k.name); f.nameLength >= n && isName(f.text[:n], k.name) {
-			f.key = k.key
-		}
-	}
-	return f
 }
 
 // strictField parses a record with a colon.

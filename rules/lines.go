@@ -31,7 +31,7 @@ func (o Options) lines(body []byte) (lines lineReader, truncated bool) {
 	switch {
 	case s.partialMark && !marked(body):
 		text = withoutPartialMark(text)
-	case s.keys == keysLenient:
+	case s.keys == keysLenient && !s.partialMark:
 		text = withoutStrayBytes(text)
 	}
 	return lineReader{rest: text, max: s.maxLine}, truncated

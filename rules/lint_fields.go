@@ -2,6 +2,7 @@ package rules
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -15,18 +16,17 @@ type lintField struct {
 	commentAt       int // of "#", or the length of the line
 }
 
-// split parses a line as parseField does, and returns the offsets. It is not ok for a blank line, a comment, or
-// another line that is not a record.
-func (l *linter) split(line []byte) (f lintField, ok bool) {
-	f.commentAt = len(line)
+// split parses the record at a byte offset of a line as parseField does, and returns the offsets. It is not ok for a
+// blank line, a comment, or another line that is not a record.
+func (l *linter) split(line []byte, at int) (f lintField, ok bool) {
+	f.nameAt, f.commentAt = at, len(line)
 	if i := bytes.IndexByte(line, '#'); i >= 0 {
 		f.commentAt = i
 	}
-	text := line[:f.commentAt]
-	for f.nameAt < len(text) && isSpace(text[f.nameAt]) {
+	for f.nameAt < f.commentAt && isSpace(line[f.nameAt]) {
 		f.nameAt++
 	}
-	text = trimSpace(text)
+	text := trimSpace(line[min(f.nameAt, f.commentAt):f.commentAt])
 	f.name, f.value, ok = splitField(text)
 	f.colon = bytes.IndexByte(text, ':') >= 0
 	if !ok {
@@ -38,9 +38,9 @@ func (l *linter) split(line []byte) (f lintField, ok bool) {
 	return f, true
 }
 
-// record checks the current line.
+// record checks the current line: its record, and those that follow it as in parser.userAgentLine.
 func (l *linter) record() {
-	f, ok := l.split(l.line)
+	f, ok := l.split(l.line, 0)
 	if len(f.name) == 0 && !f.colon {
 		l.groups.blank = l.groups.blank || f.commentAt == len(l.line)
 		return
@@ -52,6 +52,23 @@ func (l *linter) record() {
 		return
 	}
 	l.commentReading(f)
+	next, more := 0, false
+	if f.key == keyUserAgent {
+		next, more = l.cut(&f)
+	}
+	l.check(f)
+	for more {
+		f, _ = l.split(l.line, next)
+		more = false
+		if f.key == keyCrawlDelay {
+			next, more = l.cut(&f)
+		}
+		l.check(f)
+	}
+}
+
+// check checks a record.
+func (l *linter) check(f lintField) {
 	switch f.key {
 	case keyUserAgent:
 		l.userAgent(f)
@@ -64,6 +81,31 @@ func (l *linter) record() {
 	default:
 		l.groups.between = clipped(f.name)
 	}
+}
+
+// cut ends a record before the next one in its value, as field.cut does, and reports it. It returns the offset of the
+// next one in the line, and whether there is one.
+func (l *linter) cut(f *lintField) (next int, more bool) {
+	i := nextRecord(f.value)
+	if i < 0 {
+		return 0, false
+	}
+	next = f.valueAt + i
+	fix := "Begin a new line before " + quoted(f.value[i:]) + "."
+	f.value = trimSpace(f.value[:i])
+	l.add(codeGlued, next, fix, "This program reads another record here, and other crawlers do not%s", gluedReading(f))
+	return next, true
+}
+
+// gluedReading returns how other crawlers read the user-agent line f.
+func gluedReading(f *lintField) string {
+	switch {
+	case f.key != keyUserAgent:
+		return ""
+	case isStar(f.value):
+		return `: Google reads "*" without this record, and most read no agent`
+	}
+	return fmt.Sprintf(": they read %s without this record", quoted(f.value[:tokenLength(string(f.value))]))
 }
 
 // missingColon reports a record without a colon after its name. It returns whether the line is one.
@@ -119,24 +161,31 @@ func (l *linter) spelling(f lintField) {
 			"%s was never part of robots.txt, and no large crawler reads it any more", f.name)
 		return
 	}
-	if name := nearest(f.name); name != "" {
-		l.add(codeMisspelt, f.nameAt, "Write "+quoted(name)+".", "%s is not %s, and %s", quoted(f.name), quoted(name),
-			l.whoReads(f, name))
+	if name := meant(f); name != "" {
+		read := "the line is ignored"
+		if f.key != keyOther {
+			read = "only lenient crawlers read it as that"
+		}
+		l.add(codeMisspelt, f.nameAt, "Write "+quoted(name)+".", "%s is not %s, and %s", quoted(f.name), quoted(name), read)
 		return
 	}
 	l.add(codeUnknownField, f.nameAt, `Remove the line, or begin it with "#" to make it a comment.`,
 		"No crawler is known to read %s", quoted(f.name))
 }
 
-// whoReads names the parsers that accept a misspelt name.
-func (l *linter) whoReads(f lintField, name string) string {
-	switch {
-	case f.key != keyOther:
-		return "only lenient crawlers read it as that"
-	case len(f.name) > len(name) && strings.EqualFold(string(f.name[:len(name)]), name):
-		return "the line is ignored" + l.but("it counts in", goOnKeys)
+// meant returns the name of the field that a misspelt one is, or is similar to, or "".
+func meant(f lintField) string {
+	switch f.key {
+	case keyUserAgent:
+		return "User-agent"
+	case keyDisallow:
+		return "Disallow"
+	case keyAllow:
+		return "Allow"
+	case keySitemap:
+		return "Sitemap"
 	}
-	return "the line is ignored"
+	return nearest(f.name)
 }
 
 // nearest returns the field with the most similar name, or "" if no name is similar. It ignores names that are longer

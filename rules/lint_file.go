@@ -90,7 +90,7 @@ func (l *linter) tooLarge(body []byte, read, last int) {
 	lost.rest = lost.rest[min(read, len(lost.rest)):]
 	count := 0
 	for lost.next() {
-		if f, ok := l.split(lost.line); ok && (f.key == keyAllow || f.key == keyDisallow) {
+		if f, ok := l.split(lost.line, 0); ok && (f.key == keyAllow || f.key == keyDisallow) {
 			count++
 		}
 	}

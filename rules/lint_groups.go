@@ -58,7 +58,11 @@ func (l *linter) agentName(f lintField) {
 			"This line has no value, and the rules below apply to no agent")
 		return
 	}
-	if string(f.value) == "*" {
+	if isStar(f.value) {
+		if len(f.value) > 1 {
+			l.add(codeAgentNotToken, f.valueAt+1, `Write "User-agent: *".`,
+				"This program and Google read \"*\", but other crawlers read no agent in this line")
+		}
 		l.named(agentName{at, "*"})
 		return
 	}

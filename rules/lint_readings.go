@@ -175,6 +175,5 @@ func endAtField(s *switches) bool     { return s.groups == groupEndsAtField }
 func takeFirstRule(s *switches) bool  { return s.firstMatch }
 func ignoreAllow(s *switches) bool    { return s.keys == keysDisallow }
 func keepOrphans(s *switches) bool    { return s.orphans }
-func goOnKeys(s *switches) bool       { return s.keys == keysPrefix }
 func emptyStops(s *switches) bool     { return s.empty != emptyIgnored && s.firstMatch }
 func readEmptyAllow(s *switches) bool { return s.empty != emptyIgnored && s.keys != keysDisallow }

@@ -60,6 +60,8 @@ var lintTests = []struct {
 	{"no-field", star + "Please stay out\n", "2:1", star + "# Please stay out\n"},
 	{"misspelt-field", star + "Dissallow: /a\n", "2:1", star + "DISALLOW: /a\n"},
 	{"misspelt-field", star + "  disallows: /a\n", "2:3", star + "clean-param: a\n"},
+	{"misspelt-field", star + "Disallow\u00a0: /a\n", "2:1", star + "Disallow: /\u00a0a\n"},
+	{"misspelt-field", star + "Allow-everyone-here: /a\n", "2:1", star + "Everyone-allowed-here: /a\n"},
 	{"misspelt-field", "user agent: a\n", "1:1", "user-agent: a\n"},
 	{"misspelt-field", "User_Agent: a\n", "1:1", "Host: a\n"},
 	{"misspelt-field", star + "Sitemaps: https://a.example/s\n", "2:1", star + "Sitemap: https://a.example/s\n"},
@@ -69,11 +71,16 @@ var lintTests = []struct {
 	{"fields-glued", star + "Disallow: /aDisallow: /b\n", "2:13", star + "Disallow: /a\nDisallow: /b\n"},
 	{"fields-glued", star + "Crawl-delay: 5 Disallow: /\n", "2:16", star + "Disallow: /?allow:\n"},
 	{"fields-glued", "User-agent: a Disallow: /\n", "1:15", star + "Disallow: /disallow:a\n"},
+	{"fields-glued", "User-agent: a Crawl-delay: 5 disallow : /\n", "1:15 1:30", "User-agent: a # Disallow: /\n"},
+	{"fields-glued", "User-agent: * Allow: /\n", "1:15", "User-agent: a/Disallow:\n"},
+	{"path-without-slash", "User-agent: a Disallow: b\n", "1:25", "User-agent: a Disallow: /b\n"},
+	{"outside-group", "Crawl-delay: 1 Disallow: /\n", "1:1", "User-agent: a Crawl-delay: 1 Disallow: /\n"},
 	{"outside-group", "Disallow: /a\n" + star, "1:1", star + "Disallow: /a\n"},
 	{"outside-group", "Crawl-delay: 1\n", "1:1", "Sitemap: https://a.example/s\n"},
 	{"agent-empty", "User-agent:\nDisallow: /a\n", "1:1", star},
 	{"agent-not-token", "User-agent: Googlebot/2.1\n", "1:22", "User-agent: Googlebot-Image\n"},
 	{"agent-not-token", "User-agent: (all)\n", "1:13", star},
+	{"agent-not-token", "User-agent: * (all)\n", "1:14", star},
 	{"agent-repeated", "User-agent: a\nDisallow: /a\nUser-agent: A\nDisallow: /b\n", "3:13", "User-agent: a\nDisallow: /a\nDisallow: /b\n"},
 	{"agent-repeated", "User-agent: a\nUser-agent: a\n", "2:13", "User-agent: a\nUser-agent: b\n"},
 	{"star-among-names", "User-agent: a\nUser-agent: *\nDisallow: /\n", "2:13", "User-agent: a\nDisallow: /\n" + star + "Disallow: /\n"},
@@ -218,7 +225,6 @@ func TestReadingsAreTrue(t *testing.T) {
 		{"group-split-by-blank-line", "User-agent: a\nDisallow: /a\n\nDisallow: /b\n", "a", "/b"},
 		{"group-not-split", "User-agent: a\nCrawl-delay: 5\nUser-agent: b\nDisallow: /\n", "a", "/"},
 		{"outside-group", "Disallow: /a\nUser-agent: b\nDisallow: /b\n", "a", "/a"},
-		{"misspelt-field", star + "Disallows: /a\n", "a", "/a"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.code, func(t *testing.T) {

@@ -61,11 +61,35 @@ func (p *parser) line(number int, line []byte) {
 		return
 	}
 	f := &p.field
-	if p.dialect == DialectRFC9309 {
-		f.parse(line)
-	} else {
+	if p.dialect != DialectRFC9309 {
 		*f = p.parseField(line)
+		p.add(number, f)
+		return
 	}
+	f.parse(line)
+	if f.key == keyUserAgent {
+		p.userAgentLine(number, f)
+		return
+	}
+	p.add(number, f)
+}
+
+// userAgentLine adds a user-agent record and those that follow in its line: see field.cut.
+func (p *parser) userAgentLine(number int, f *field) {
+	next := f.cut()
+	p.add(number, f)
+	for next != nil {
+		f.parse(next)
+		next = nil
+		if f.key == keyCrawlDelay {
+			next = f.cut()
+		}
+		p.add(number, f)
+	}
+}
+
+// add adds a record to the rules, groups and delays.
+func (p *parser) add(number int, f *field) {
 	switch f.key {
 	case keyUserAgent:
 		p.addressed = true
@@ -112,21 +136,23 @@ func (p *parser) named(number int, value []byte) name {
 	return n
 }
 
+// isStar reports whether the value of a user-agent line is "*". Departure: white space and text may follow, as in
+// Google's parser. If "* (all)" named no agent, the rules below would apply to none.
+func isStar(value []byte) bool {
+	return len(value) > 0 && value[0] == '*' && (len(value) == 1 || isSpace(value[1]))
+}
+
 // agentName stores the name of a user-agent line. With tokens that is "*", or the token at the beginning of the value;
 // anything may follow it ("Googlebot Images", "FooBot/1.0"), as in Google's parser.
 func (p *parser) agentName(value []byte) (name span, ok bool) {
 	n := len(value)
-	switch p.switches.agents {
-	case agentsToken:
-		if string(value) != "*" {
-			n = tokenLength(string(value))
-		}
-	case agentsVerbatim:
-		if n > 0 && value[0] == '*' && (n == 1 || isSpace(value[1])) {
-			n = 1
-		} else {
-			n = lettersLength(string(value))
-		}
+	switch agents := p.switches.agents; {
+	case agents.merged() && isStar(value):
+		n = 1
+	case agents == agentsToken:
+		n = tokenLength(string(value))
+	case agents == agentsVerbatim:
+		n = lettersLength(string(value))
 	}
 	if n == 0 && (p.switches.agents.merged() || p.switches.agents == agentsHeader) {
 		return span{}, false

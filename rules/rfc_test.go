@@ -3,6 +3,7 @@ package rules_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -45,6 +46,9 @@ func TestVerdict(t *testing.T) {
 		{"2.2.1/nor are broken characters", "User-agent: Bot\xff\nDisallow: /\n", "bot", "/", "Disallow: /"},
 		{"2.2.1/a value without token starts a group", star + "Disallow: /x\nUser-agent: !\nDisallow: /\n", "a", "/y", ""},
 		{"2.2.1/an empty value starts a group", star + "Disallow: /x\nUser-agent:\nDisallow: /\n", "a", "/y", ""},
+		{"2.2.1/text may follow *", "User-agent: * (all)\nDisallow: /\n", "a", "/", "Disallow: /"},
+		{"2.2.1/after white space", "User-agent: *\t\u00a0\nDisallow: /\n", "a", "/", "Disallow: /"},
+		{"2.2.1/and no other", "User-agent: *\u00a0\nDisallow: /\n", "a", "/", ""},
 		{"2.2.1/*bot is no *", "User-agent: *bot\nDisallow: /\n", "bot", "/", ""},
 
 		{"2.2.2/most octets", star + "Disallow: /a\nAllow: /a/b\nDisallow: /a/b/c\n", "a", "/a/b/d", "Allow: /a/b"},
@@ -118,9 +122,29 @@ func TestVerdict(t *testing.T) {
 		{"2.2.4/a delay ends no group", "User-agent: a\nCrawl-delay: 5\nUser-agent: b\nDisallow: /\n", "a", "/", "Disallow: /"},
 		{"2.2.4/an unknown record ends no group", "User-agent: a\nNoindex: /\nUser-agent: b\nDisallow: /\n", "a", "/", "Disallow: /"},
 		{"2.2.4/misspelt", "useragent: a\nuser agent: b\ndisalow: /1\ndissallow: /2\ndissalow: /3\ndiasllow: /4\ndisallaw: /5\n", "a", "/5", "disallaw: /5"},
-		{"2.2.4/misspelt beyond recognition", star + "disallows: /1\ndisllow: /1\n", "a", "/1", ""},
+		{"2.2.4/misspelt beyond recognition", star + "disllow: /1\nall: /\nx-disallow: /1\n", "a", "/1", ""},
+		{"2.2.4/keys that go on", "user-agents: a\ndisallows: /1\n", "a", "/1", "disallows: /1"},
+		{"2.2.4/keys that go on with a sign", star + "disallow;: /1\n", "a", "/1", "disallow;: /1"},
+		{"2.2.4/keys that go on with a sign, without a colon", star + "disallow; /1\n", "a", "/1", "disallow; /1"},
+		{"2.2.4/keys that go on with a space of Unicode", star + "disallow\u00a0: /1\n", "a", "/1", "disallow\u00a0: /1"},
+		{"2.2.4/keys that go on at length", star + "disallow-everything-below: /1\n", "a", "/1", "disallow-everything-below: /1"},
+		{"2.2.4/a longer Allow", star + "disallow: /\nallowed: /1\n", "a", "/1", "allowed: /1"},
 		{"2.2.4/without a colon", "User-agent a\nDisallow\t/x # y\n", "a", "/x", "Disallow\t/x"},
 		{"2.2.4/three words without a colon", "User-agent: a\nDisallow /x /y\n", "a", "/x%20/y", ""},
+
+		{"2.2/a rule in the line of its agent", "User-agent: a Disallow: /x\nUser-agent: *\nDisallow: /y\n", "a", "/x", "Disallow: /x"},
+		{"2.2/of all agents", "User-agent: * Disallow: /\n", "a", "/x", "Disallow: /"},
+		{"2.2/in any case", "User-agent: a\tDISALLOW : /x\n", "a", "/x", "DISALLOW : /x"},
+		{"2.2/misspelt", "User-agent: a Dissallow: /x\n", "a", "/x", "Dissallow: /x"},
+		{"2.2/a rule ends the group", "User-agent: a Disallow: /x\nUser-agent: b Disallow: /y\n", "a", "/y", ""},
+		{"2.2/an Allow", "User-agent: a Allow: /x\nDisallow: /\n", "a", "/x", "Allow: /x"},
+		{"2.2/an empty rule", "User-agent: a Disallow:\nUser-agent: *\nDisallow: /\n", "a", "/", ""},
+		{"2.2/a delay between", "User-agent: a Crawl-delay: 5 Disallow: /x\n", "a", "/x", "Disallow: /x"},
+		{"2.2/the first of two values", "User-agent: a http://b Disallow: /x Allow: /\n", "a", "/x%20Allow:%20/", "Disallow: /x Allow: /"},
+		{"2.2/after white space alone", "User-agent: a,Disallow: /x\n", "a", "/x", ""},
+		{"2.2/after its own colon", "User-agent: Disallow: /x\n", "disallow", "/x", ""},
+		{"2.2/a rule is not cut", star + "Disallow: /x Allow: /\n", "a", "/x%20Allow:%20/", "Disallow: /x Allow: /"},
+		{"2.2/nor a delay in its own line", star + "Crawl-delay: 5 Disallow: /x\n", "a", "/x", ""},
 
 		{"2.3/UTF-8 mark", "\xEF\xBB\xBF" + star + "Disallow: /x\n", "a", "/x", "Disallow: /x"},
 		{"2.3/UTF-8 mark in the middle", star + "\xEF\xBB\xBFDisallow: /x\n", "a", "/x", ""},
@@ -191,6 +215,50 @@ Disallow: /*.pdf$
 			if diff := cmp.Diff(tt.want, set.Agent(tt.agent).Verdict(tt.target)); diff != "" {
 				t.Errorf("line ends %q: Agent(%q).Verdict(%q) (-want +got):\n%s", eol, tt.agent, tt.target, diff)
 			}
+		}
+	}
+}
+
+// TestRecordsOfOneLine checks the lines, the groups and the delays of records that share a line with their agent.
+func TestRecordsOfOneLine(t *testing.T) {
+	const robots = "User-agent: a Crawl-delay: 5 Disallow: /x\n" +
+		"User-agent: b Crawl-delay: 7\nUser-agent: c Crawl-delay: 9 Crawl-delay: 8\nDisallow: /y\n" +
+		"User-agent: d Crawl-delay: 5 seconds Disallow: /z\n"
+	tests := []struct {
+		agent, target string
+		delay         time.Duration
+		want          rules.Verdict
+	}{
+		{"a", "/x", 5 * time.Second, rules.Verdict{Line: 1, Rule: "Disallow: /x", Group: rules.Group{Line: 1, Agents: "a"}}},
+		{"b", "/y", 7 * time.Second, rules.Verdict{Line: 4, Rule: "Disallow: /y", Group: rules.Group{Line: 2, Agents: "b, c"}}},
+		{"c", "/y", 9 * time.Second, rules.Verdict{Line: 4, Rule: "Disallow: /y", Group: rules.Group{Line: 2, Agents: "b, c"}}},
+		{"d", "/z", 0, rules.Verdict{Line: 5, Rule: "Disallow: /z", Group: rules.Group{Line: 5, Agents: "d"}}},
+	}
+	set := rules.Parse([]byte(robots), rules.Options{})
+	for _, tt := range tests {
+		agent := set.Agent(tt.agent)
+		if diff := cmp.Diff(tt.want, agent.Verdict(tt.target)); diff != "" {
+			t.Errorf("Agent(%q).Verdict(%q) (-want +got):\n%s", tt.agent, tt.target, diff)
+		}
+		if delay, _ := agent.CrawlDelay(); delay != tt.delay {
+			t.Errorf("Agent(%q).CrawlDelay() = %v, want %v", tt.agent, delay, tt.delay)
+		}
+		if e := agent.Explain(tt.target); e.Verdict != tt.want || len(e.Matches) != 1 || e.Matches[0].Line != tt.want.Line {
+			t.Errorf("Agent(%q).Explain(%q) = %+v, want line %d", tt.agent, tt.target, e, tt.want.Line)
+		}
+	}
+	var lines []int
+	for _, f := range set.Fields("crawl-delay") {
+		lines = append(lines, f.Line)
+	}
+	if diff := cmp.Diff([]int{1, 2, 3, 3, 5}, lines); diff != "" {
+		t.Errorf("Fields() has other lines (-want +got):\n%s", diff)
+	}
+	again := rules.Parse([]byte(set.String()), rules.Options{})
+	for _, tt := range tests {
+		delay, _ := again.Agent(tt.agent).CrawlDelay()
+		if got := again.Agent(tt.agent).Verdict(tt.target); got.Rule != tt.want.Rule || delay != tt.delay {
+			t.Errorf("printed, Agent(%q).Verdict(%q) = %+v after %v, want %+v after %v:\n%s", tt.agent, tt.target, got, delay, tt.want, tt.delay, set)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // verdictsHash is the hash of the verdicts of Version.
-const verdictsHash = "635c44800161a1655ea4f0c975c946d45464549493b9ce639ba4660e5f9c29ad"
+const verdictsHash = "d3de2c350d93f82c47cf3cde05929561e14cd2b3d77d5e0932bb2af37f262086"
 
 // The files of the corpus are made of these lines.
 var corpusLines = []string{
@@ -21,7 +21,8 @@ var corpusLines = []string{
 	"Disallow: /a%2Fb%7e", "Allow: /~a", "Disallow: *", "Allow: $", "Disallow: /ä", "Disallow: /%C3%A4", "Disallow private",
 	"Disallow: /x # not /y", " Allow : /x ", "disallow: x", "Disallow: http://a.example/y", "Noindex: /n", "Sitemap: /s.xml", "", "# text",
 	"Crawl-delay: 2", "Crawl-delay: 0.5", "Crawl-delay: x", "Request-rate: 1/5", "Request-rate: 30/1m 0600-0845", "Visit-time: 0600-0845",
-	"Content-Usage: train-ai=n", "Content-Usage: /x train-ai=y", "Content-Signal: search=yes, ai-train=no", "<html>", "\x00\xff",
+	"Content-Usage: train-ai=n", "User-agent: * (all)", "User-agent: NewsBot Crawl-delay: 3 Disallow: /x", "User-agent: other Allow: /a", "Disallows: /a",
+	"Content-Usage: /x train-ai=y", "Content-Signal: search=yes, ai-train=no", "<html>", "\x00\xff",
 }
 
 var (

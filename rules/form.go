@@ -1,5 +1,7 @@
 package rules
 
+import "strings"
+
 // form is the normal form in which patterns and paths are compared.
 type form uint8
 
@@ -7,7 +9,7 @@ const (
 	formNormal               form = iota // the RFC's normal form; see appendOctet
 	formWritten                          // as written; patterns encode bytes outside of ASCII, escapes in upper case
 	formEncoded                          // as written, with bytes that are invalid in a URL encoded
-	formDecodedButSlash                  // decoded, except "%2F"
+	formDecodedButSlash                  // decoded, except "%2F"; a path without an empty query or empty parameters, as in Python
 	formDecodedButDelimiters             // decoded, except "%26", "%2F", "%3D" and "%3F"
 )
 
@@ -39,7 +41,33 @@ func (f form) appendPath(dst []byte, path string) []byte {
 	if path == "" || path[0] != '/' {
 		dst = append(dst, '/')
 	}
-	return appendForm(f, dst, path)
+	if f != formDecodedButSlash {
+		return appendForm(f, dst, path)
+	}
+	path, query, _ := strings.Cut(path, "?")
+	dst = appendForm(f, dst, withoutEmptyParameters(path))
+	if query == "" {
+		return dst
+	}
+	return appendForm(f, append(dst, '?'), query)
+}
+
+// isNormal reports whether a path is in normal form. If not, it may still be.
+func (f form) isNormal(path string) bool {
+	if f == formDecodedButSlash && strings.ContainsAny(path, "?;") {
+		return false
+	}
+	return strings.HasPrefix(path, "/") && isPlain(path)
+}
+
+// withoutEmptyParameters removes a ";" at the end of a path, unless an earlier one in the last segment begins the
+// parameters.
+func withoutEmptyParameters(path string) string {
+	last := path[strings.LastIndexByte(path, '/')+1:]
+	if before, _, ok := strings.Cut(last, ";"); ok && len(before) == len(last)-1 {
+		return path[:len(path)-1]
+	}
+	return path
 }
 
 // appendForm appends s in the form that patterns and paths share. It never decodes a NUL: the order of the rules

@@ -118,7 +118,7 @@ func (a Agent) verdictIn(s *switches, target string, steps int) (Verdict, int) {
 	if a.set.elsewhere(target) || !s.robotsTxt && path == "/robots.txt" {
 		return Verdict{Allowed: true}, steps
 	}
-	if strings.HasPrefix(path, "/") && isPlain(path) {
+	if s.form.isNormal(path) {
 		return a.judge(path, steps+len(path)/3)
 	}
 	return a.judgeIn(s.form, path, steps)

@@ -12,7 +12,7 @@ import (
 )
 
 // verdictsHash is the hash of the verdicts of Version.
-const verdictsHash = "d3de2c350d93f82c47cf3cde05929561e14cd2b3d77d5e0932bb2af37f262086"
+const verdictsHash = "835c88e6cdb5b5f10e1136e43ab0e2b8af4f18817e321d5a110f294b6a239371"
 
 // The files of the corpus are made of these lines.
 var corpusLines = []string{
@@ -29,7 +29,7 @@ var (
 	corpusAgents  = []string{"", "NewsBot", "NewsBot/2.0", "Mozilla/5.0 (compatible; NewsBot/1.0)", "news", "other bot"}
 	corpusTargets = []string{
 		"/", "/private/", "/private/open/x", "/file.pdf", "/file.pdf?id=1", "/a/b", "/a%2Fb~", "/%7Ea", "/ä", "/%c3%a4", "/x", "/y",
-		"/robots.txt", "x", "",
+		"/robots.txt", "x", "", "/x?", "/a;",
 	}
 )
 

@@ -6,6 +6,7 @@ import "slices"
 type Check struct {
 	Code     string
 	Severity Severity
+	Decides  bool   // the mistake may change what is allowed
 	Summary  string // the mistake, in one sentence
 }
 
@@ -57,48 +58,53 @@ const (
 	codeReadToken         = "reading-token"
 )
 
+const (
+	decides = true
+	stays   = false // what is allowed does not change
+)
+
 var checks = []Check{
-	{codeHTML, SeverityError, "The file is a web page."},
-	{codeTooLarge, SeverityError, "The file is larger than crawlers must read, so they ignore its end."},
-	{codeUTF16, SeverityError, "The file is in UTF-16, not in UTF-8."},
-	{codeNotUTF8, SeverityError, "A line is not UTF-8."},
-	{codeBOM, SeverityWarning, "The file begins with a byte order mark, which hides its first line from some crawlers."},
-	{codeNUL, SeverityWarning, "A line has a NUL, at which some crawlers stop reading it."},
-	{codeLineTooLong, SeverityError, "A line is so long that its end is not read."},
-	{codeMissingColon, SeverityError, "The name of a field is not followed by a colon."},
-	{codeNoField, SeverityWarning, "A line is neither a field nor a comment."},
-	{codeMisspelt, SeverityError, "The name of a field is misspelt."},
-	{codeUnknownField, SeverityInfo, "No crawler is known to read a field."},
-	{codeNoindex, SeverityWarning, "A field asks not to be indexed, which robots.txt cannot do."},
-	{codeGlued, SeverityError, "Two fields are in one line."},
-	{codeOutsideGroup, SeverityError, "A rule or a delay before the first User-agent line applies to no agent."},
-	{codeAgentEmpty, SeverityError, "A User-agent line is empty."},
-	{codeAgentNotToken, SeverityWarning, "The value of a User-agent line is not exactly a product token."},
-	{codeAgentRepeated, SeverityInfo, "An agent has several groups, which some crawlers do not merge."},
-	{codeStarAmong, SeverityWarning, "A group applies to all agents and also names some."},
-	{codeGroupSplit, SeverityWarning, "A blank line within a group ends the group for some crawlers."},
-	{codeGroupNotSplit, SeverityWarning, "A field that is not a rule does not separate the groups of two User-agent lines."},
-	{codePathNoSlash, SeverityError, "A path does not begin with a slash or a wildcard, so it matches nothing."},
-	{codePathSpace, SeverityWarning, "A path contains white space."},
-	{codeBadEscape, SeverityWarning, "A percent sign in a path does not begin an escape."},
-	{codeDollarMiddle, SeverityWarning, "A dollar sign that is not at the end of a path is an ordinary character."},
-	{codeIdleWildcard, SeverityInfo, "A wildcard at the end of a path or after another wildcard has no effect."},
-	{codeDuplicate, SeverityWarning, "A rule is a duplicate of an earlier one."},
-	{codeContradicting, SeverityWarning, "One path is both allowed and disallowed."},
-	{codeUnreachable, SeverityWarning, "A rule never decides, because a longer or equal rule matches all of its paths."},
-	{codeTooComplex, SeverityWarning, "A group has so many wildcards that a verdict on a long path may be given up."},
-	{codeDelay, SeverityError, "A Crawl-delay is not a number of seconds."},
-	{codeSitemap, SeverityError, "A Sitemap is not an absolute URL."},
-	{codeReadWildcard, SeverityInfo, "Wildcards are literal in some dialects."},
-	{codeReadAllow, SeverityInfo, "Some dialects do not know Allow lines."},
-	{codeReadEmptyAllow, SeverityInfo, "Dialects read an empty Allow in three ways."},
-	{codeReadEmptyDisallow, SeverityInfo, "An empty Disallow among other rules allows everything in some dialects."},
-	{codeReadFirst, SeverityInfo, "A longer rule comes after a shorter one, which decides in some dialects."},
-	{codeReadStarFirst, SeverityInfo, "The group for all agents comes before a named one, and decides in some dialects."},
-	{codeReadComment, SeverityInfo, "A comment without white space before it is part of the value in some dialects."},
-	{codeReadEscape, SeverityInfo, "Dialects decode an escape in a path differently."},
-	{codeReadIndex, SeverityInfo, "An Allow of an index page also allows its folder in some dialects."},
-	{codeReadToken, SeverityInfo, "Some dialects cut an agent's name at characters that RFC 9309 does not allow."},
+	{codeHTML, SeverityError, decides, "The file is a web page."},
+	{codeTooLarge, SeverityError, decides, "The file is larger than crawlers must read, so they ignore its end."},
+	{codeUTF16, SeverityError, decides, "The file is in UTF-16, not in UTF-8."},
+	{codeNotUTF8, SeverityError, decides, "A line is not UTF-8."},
+	{codeBOM, SeverityWarning, decides, "The file begins with a byte order mark, which hides its first line from some crawlers."},
+	{codeNUL, SeverityWarning, decides, "A line has a NUL, at which some crawlers stop reading it."},
+	{codeLineTooLong, SeverityError, decides, "A line is so long that its end is not read."},
+	{codeMissingColon, SeverityError, decides, "The name of a field is not followed by a colon."},
+	{codeNoField, SeverityWarning, stays, "A line is neither a field nor a comment."},
+	{codeMisspelt, SeverityError, decides, "The name of a field is misspelt."},
+	{codeUnknownField, SeverityInfo, stays, "No crawler is known to read a field."},
+	{codeNoindex, SeverityWarning, stays, "A field asks not to be indexed, which robots.txt cannot do."},
+	{codeGlued, SeverityError, decides, "Two fields are in one line."},
+	{codeOutsideGroup, SeverityError, decides, "A rule or a delay before the first User-agent line applies to no agent."},
+	{codeAgentEmpty, SeverityError, decides, "A User-agent line is empty."},
+	{codeAgentNotToken, SeverityWarning, decides, "The value of a User-agent line is not exactly a product token."},
+	{codeAgentRepeated, SeverityInfo, decides, "An agent has several groups, which some crawlers do not merge."},
+	{codeStarAmong, SeverityWarning, decides, "A group applies to all agents and also names some."},
+	{codeGroupSplit, SeverityInfo, decides, "A blank line within a group ends the group for some crawlers."},
+	{codeGroupNotSplit, SeverityWarning, decides, "A field that is not a rule does not separate the groups of two User-agent lines."},
+	{codePathNoSlash, SeverityError, decides, "A path does not begin with a slash or a wildcard, so it matches nothing."},
+	{codePathSpace, SeverityWarning, decides, "A path contains white space."},
+	{codeBadEscape, SeverityWarning, stays, "A percent sign in a path does not begin an escape."},
+	{codeDollarMiddle, SeverityWarning, decides, "A dollar sign that is not at the end of a path is an ordinary character."},
+	{codeIdleWildcard, SeverityInfo, stays, "A wildcard at the end of a path or after another wildcard has no effect."},
+	{codeDuplicate, SeverityWarning, stays, "A rule is a duplicate of an earlier one."},
+	{codeContradicting, SeverityWarning, decides, "One path is both allowed and disallowed."},
+	{codeUnreachable, SeverityWarning, decides, "A rule never decides, because a longer or equal rule matches all of its paths."},
+	{codeTooComplex, SeverityWarning, decides, "A group has so many wildcards that a verdict on a long path may be given up."},
+	{codeDelay, SeverityError, stays, "A Crawl-delay is not a number of seconds."},
+	{codeSitemap, SeverityError, stays, "A Sitemap is not an absolute URL."},
+	{codeReadWildcard, SeverityInfo, decides, "Wildcards are literal in some dialects."},
+	{codeReadAllow, SeverityInfo, decides, "Some dialects do not know Allow lines."},
+	{codeReadEmptyAllow, SeverityInfo, decides, "Dialects read an empty Allow in three ways."},
+	{codeReadEmptyDisallow, SeverityInfo, decides, "An empty Disallow among other rules allows everything in some dialects."},
+	{codeReadFirst, SeverityInfo, decides, "A longer rule comes after a shorter one, which decides in some dialects."},
+	{codeReadStarFirst, SeverityInfo, decides, "The group for all agents comes before a named one, and decides in some dialects."},
+	{codeReadComment, SeverityInfo, decides, "A comment without white space before it is part of the value in some dialects."},
+	{codeReadEscape, SeverityInfo, decides, "Dialects decode an escape in a path differently."},
+	{codeReadIndex, SeverityInfo, decides, "An Allow of an index page also allows its folder in some dialects."},
+	{codeReadToken, SeverityInfo, decides, "Some dialects cut an agent's name at characters that RFC 9309 does not allow."},
 }
 
 var severities = func() map[string]Severity {

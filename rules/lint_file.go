@@ -2,6 +2,7 @@ package rules
 
 import (
 	"bytes"
+	"fmt"
 	"unicode/utf8"
 )
 
@@ -11,7 +12,7 @@ func (l *linter) file(body []byte) {
 	text, truncated := readable(body, l.options.maxSize())
 	if page(text) {
 		l.addAt(1, 1, codeHTML, "Serve the file as plain text, or answer 404 if there is no file.",
-			"This is a web page, and it has no rules")
+			"This is a web page, and %s", l.rulesOfPage(body))
 		return
 	}
 	lines := lineReader{rest: withoutStrayBytes(text)}
@@ -57,27 +58,41 @@ func page(text []byte) bool {
 	return false
 }
 
-// lineFaults checks a line independently of its content.
+// rulesOfPage returns a clause with the number of rules in a web page: some have a robots.txt in a "pre" element.
+func (l *linter) rulesOfPage(body []byte) string {
+	set := Parse(body, Options{MaxSize: l.options.MaxSize, Dialect: l.options.Dialect})
+	switch n := len(set.rules); n {
+	case 0:
+		return "it has no rules"
+	case 1:
+		return fmt.Sprintf("crawlers apply the rule in line %d", set.rules[0].line)
+	default:
+		return fmt.Sprintf("crawlers apply the %d rules in it", n)
+	}
+}
+
+// lineFaults checks a line independently of its content. A comment has no faults, since it has no effect.
 func (l *linter) lineFaults(cut bool) {
-	if cut {
+	text, _, commented := bytes.Cut(l.line, []byte("#"))
+	if cut && !commented {
 		l.add(codeLineTooLong, len(l.line), "Write shorter patterns.",
 			"The line is longer than the %d bytes that are read", maxLine)
 	}
-	if i := bytes.IndexByte(l.line, 0); i >= 0 {
+	if i := bytes.IndexByte(text, 0); i >= 0 {
 		l.add(codeNUL, i, "Remove the NUL. Many NULs indicate UTF-16 without a byte order mark.",
 			"The line has a NUL, which this program reads as white space and others as the end of the line")
 	}
-	if utf8.Valid(l.line) {
+	if utf8.Valid(text) {
 		return
 	}
-	for i := 0; i < len(l.line); {
-		r, n := utf8.DecodeRune(l.line[i:])
+	for i := 0; i < len(text); {
+		r, n := utf8.DecodeRune(text[i:])
 		if r == utf8.RuneError && n == 1 {
-			if len(l.line)-i < utf8.UTFMax && cut {
+			if len(text)-i < utf8.UTFMax && cut && !commented {
 				return // the limit cuts a character
 			}
 			l.add(codeNotUTF8, i, "Save the file as UTF-8, or write other characters of a path percent-encoded.",
-				"The byte 0x%02X is not UTF-8, so the meaning of the line depends on the encoding", l.line[i])
+				"The byte 0x%02X is not UTF-8, so the meaning of the line depends on the encoding", text[i])
 			return
 		}
 		i += n

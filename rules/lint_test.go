@@ -44,13 +44,17 @@ var lintTests = []struct {
 	code, bad, at, good string
 }{
 	{"html-page", "\n <!DOCTYPE html>\n<p>Disallow: /\n", "1:1", "#<!DOCTYPE html>\n" + star + "Disallow: /\n"},
+	{"html-page", "<pre>\n" + star + "Disallow: /\n</pre>\n", "1:1", star + "Disallow: /\n<pre>\n"},
 	{"too-large", large + "Disallow: /\n", "51200:1", large[:500<<10]},
 	{"utf-16", utf16("User-agent: *\nDisallow: /\n", false), "1:1", star + "Disallow: /ÿþ\n"},
 	{"utf-16", utf16("User-agent: *\nDisallow: /\n", true), "1:1", star},
+	{"not-utf-8", star + "Disallow: /\xFC # \xFC\n# \xFC\n", "2:12", star + "# \xFC\nDisallow: / # \xFC\n"},
 	{"not-utf-8", star + "Disallow: /ü\xFC\n", "2:13", star + "Disallow: /ü\uFFFD\n"},
 	{"not-utf-8", star + "Disallow: /" + long[:16<<10-12] + "ü" + long[:1<<10] + "\xFC\n", "", star},
 	{"byte-order-mark", "\uFEFF" + star, "1:1", star},
+	{"nul", star + "# \x00\nDisallow: /\x00#\n", "3:12", star + "Disallow: / # \x00\n"},
 	{"nul", star + "Disallow: /\x00a\n", "2:12", star + "Disallow: /0\n"},
+	{"line-too-long", star + "Disallow: /" + long + "#\n", "2:16385", star + "Disallow: / #" + long + "\n#" + long + "\n"},
 	{"line-too-long", star + "Disallow: /" + long + "\r\n", "2:16385", star + "Disallow: /" + long[:16<<10-11] + "\r\n"},
 	{"too-complex", star + strings.Repeat("Allow: /*a\n", 25_000), "20835:1", star + strings.Repeat("Allow: /*a\n", 20_000)},
 	{"too-complex", star + strings.Repeat("Allow: /"+strings.Repeat("*a", 8000)+"\n", 30), "20:1", star + strings.Repeat("Allow: /a\n", 25_000)},
@@ -160,6 +164,19 @@ func TestLintFindsNothing(t *testing.T) {
 	} {
 		if got := lint(robots); len(got) > 0 {
 			t.Errorf("Lint() = %+v, want nothing\n%s", got, robots)
+		}
+	}
+}
+
+// TestLintOfPage checks the number of rules that the finding of a web page names.
+func TestLintOfPage(t *testing.T) {
+	for robots, want := range map[string]string{
+		"<html>\n<p>User-agent: *\nDisallow: /\n":                                "This is a web page, and it has no rules",
+		"<pre>\nUser-agent: *\nDisallow: /\n":                                    "This is a web page, and crawlers apply the rule in line 3",
+		"<a href=/x>x</a>\nUser-agent: a\nUser-agent: b\nDisallow: /a\nAllow: /": "This is a web page, and crawlers apply the 2 rules in it",
+	} {
+		if got := lint(robots); len(got) != 1 || got[0].Message != want {
+			t.Errorf("Lint() = %+v, want %q alone\n%s", got, want, robots)
 		}
 	}
 }

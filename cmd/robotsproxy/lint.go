@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/url"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,12 +24,16 @@ import (
 
 func newLint(std stdio) *cobra.Command {
 	var format, dialect string
+	var text lintText
 	cmd := &cobra.Command{
-		Use:   "lint FILE|URL|-...",
+		Use:   "lint FILE|DIR|URL|-...",
 		Short: "Find likely mistakes in a robots.txt",
 		Long: `Find likely mistakes in robots.txt files: lines that are not understood, that have no effect, or that some
-crawlers read differently. A URL selects the robots.txt of its origin. You may ask about any host, so the guard on
-addresses does not apply.
+crawlers read differently. A DIR stands for all files in it. A URL selects the robots.txt of its origin. You may ask
+about any host, so the guard on addresses does not apply.
+
+The text has errors and warnings, each code once, with the lines of its other places; of several files, a summary by
+code. JSON and SARIF have each place of each finding.
 
 The exit status is 0 without an error (there may be warnings), 1 with an error, and 4 if a robots.txt could not be
 fetched. Each finding has a code, which docs/lint.md explains.`,
@@ -35,18 +42,28 @@ fetched. Each finding has a code, which docs/lint.md explains.`,
 	}
 	settings := configFlags(cmd)
 	cmd.Flags().StringVar(&format, "format", "text", "print as `FORMAT`: text, json (one finding a line) or sarif (2.1.0)")
-	cmd.Flags().StringVar(&dialect, "dialect", "rfc9309", "report the differences of this `DIALECT`; rfc9309 reports all")
+	cmd.Flags().BoolVar(&text.all, "all", false, "list each place, and the findings of severity info")
+	cmd.Flags().BoolVar(&text.readings, "readings", false, "list also the differences of other dialects, reading-*")
+	cmd.Flags().StringVar(&dialect, "dialect", "rfc9309", "report the differences of this `DIALECT`, as --readings does; rfc9309 reports those of all")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return usage(errors.New("lint needs a file, a URL, or - for standard input: robotsproxy lint robots.txt"))
-		}
-		show, ok := findingFormats[format]
-		if !ok {
-			return usage(fmt.Errorf("--format %q is none of text, json and sarif", format))
+			return usage(errors.New("lint needs a file, a folder, a URL, or - for standard input: robotsproxy lint robots.txt"))
 		}
 		d, err := rules.ParseDialect(dialect)
 		if err != nil {
 			return usage(fmt.Errorf("--dialect: %w", err))
+		}
+		names, err := filesIn(args)
+		if err != nil {
+			return usage(err)
+		}
+		text.summary = len(names) > 1 || len(args) == 1 && names[0] != args[0]
+		text.readings = text.readings || d != rules.DialectRFC9309
+		show, ok := map[string]func(io.Writer, []linted) error{
+			"text": text.show, "json": showFindingLines, "sarif": showSARIF,
+		}[format]
+		if !ok {
+			return usage(fmt.Errorf("--format %q is none of text, json and sarif", format))
 		}
 		cfg, err := settings.load(cmd, std)
 		if err != nil {
@@ -55,9 +72,40 @@ fetched. Each finding has a code, which docs/lint.md explains.`,
 		c := linter{std: std, cfg: cfg, dialect: d}
 		ctx, stop := context.WithCancel(cmd.Context())
 		defer stop()
-		return c.all(ctx, args, show)
+		return c.all(ctx, names, show)
 	}
 	return cmd
+}
+
+// filesIn returns the arguments with the files of each folder in its place: those below it too, without hidden ones.
+func filesIn(args []string) (names []string, err error) {
+	for _, arg := range args {
+		info, err := os.Stat(arg)
+		if err != nil || !info.IsDir() { // such as a URL; a file that does not exist is reported with the others
+			names = append(names, arg)
+			continue
+		}
+		before := len(names)
+		err = filepath.WalkDir(arg, func(path string, entry fs.DirEntry, err error) error {
+			hidden := path != arg && strings.HasPrefix(entry.Name(), ".")
+			switch {
+			case err != nil:
+				return err
+			case hidden && entry.IsDir():
+				return fs.SkipDir
+			case !hidden && entry.Type().IsRegular():
+				names = append(names, path)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("listing the files of %s: %w", arg, err)
+		}
+		if len(names) == before {
+			return nil, fmt.Errorf("the folder %s has no files", arg)
+		}
+	}
+	return names, nil
 }
 
 // linted is a file with its findings.
@@ -66,8 +114,9 @@ type linted struct {
 	findings []rules.Finding
 }
 
-var findingFormats = map[string]func(io.Writer, []linted) error{
-	"text": showFindings, "json": showFindingLines, "sarif": showSARIF,
+// hasError reports whether a finding is an error.
+func (l linted) hasError() bool {
+	return slices.ContainsFunc(l.findings, func(f rules.Finding) bool { return f.Severity == rules.SeverityError })
 }
 
 // linter reads and checks files.
@@ -95,9 +144,7 @@ func (c *linter) all(ctx context.Context, names []string, show func(io.Writer, [
 			unread = errors.Join(unread, err)
 			continue
 		}
-		for _, f := range one.findings {
-			wrong = wrong || f.Severity == rules.SeverityError
-		}
+		wrong = wrong || one.hasError()
 		all = append(all, one)
 	}
 	if err := show(c.std.out, all); err != nil {
@@ -161,19 +208,6 @@ func (c *linter) fetch(ctx context.Context, raw string) (name string, body []byt
 		return "", nil, &exitError{exitUnknown, fmt.Errorf("fetching %s: %s", name, cause(snap))}
 	}
 	return name, snap.Body, nil
-}
-
-func showFindings(w io.Writer, all []linted) error {
-	for _, file := range all {
-		for _, f := range file.findings {
-			_, err := fmt.Fprintf(w, "%s:%d:%d: %v: %s [%s]\n    %s\n", safetext.Text(file.name), f.Line, f.Column,
-				f.Severity, safetext.Text(f.Message), f.Code, safetext.Text(f.Fix))
-			if err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 func showFindingLines(w io.Writer, all []linted) error {

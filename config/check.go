@@ -41,6 +41,7 @@ func (l *loader) check(now time.Time) {
 	l.checkNeeds("tls.key_file", c.TLS.KeyFile, "tls.cert_file", c.TLS.CertFile)
 	l.checkNeeds("tls.client_ca_file", c.TLS.ClientCAFile, "tls.cert_file", c.TLS.CertFile)
 	l.checkOneOf("redis.url", c.Redis.URL, "redis.url_file", c.Redis.URLFile)
+	l.checkOneOf("watch.webhook", c.Watch.Webhook, "watch.webhook_file", c.Watch.WebhookFile)
 	l.checkSign("sign", c.Sign, "")
 	l.checkAddresses()
 	l.checkPaceKey()
@@ -343,6 +344,7 @@ func (l *loader) checkFiles() {
 	l.checkSecret("egress.upstream_proxy_credentials_file", c.Egress.UpstreamProxyCredentialsFile)
 	l.checkSecret("auth.htpasswd_file", c.Auth.HtpasswdFile)
 	l.checkFile("deny_hosts_file", c.DenyHostsFile)
+	l.checkSecret("watch.webhook_file", c.Watch.WebhookFile)
 	l.checkSecret("sign.key_file", c.Sign.KeyFile)
 	for i, client := range c.Clients {
 		l.checkSecret(settings.Join(settings.Item("clients", i), "sign.key_file"), client.Sign.KeyFile)

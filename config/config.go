@@ -56,6 +56,7 @@ type Config struct {
 	Store          Store `reload:"restart"`
 	Redis          Redis `reload:"restart"`
 	Log            Log
+	Watch          Watch
 	AllowHosts     []string           `as:"pattern"`                 // that clients may visit; if empty, every host
 	DenyHosts      []string           `as:"pattern"`                 // that no client may visit
 	DenyHostsFile  string             `as:"path"`                    // lists more of them, one pattern on a line
@@ -220,6 +221,12 @@ type Log struct {
 	Format LogFormat `reload:"restart"`
 
 	Requests LogRequests
+}
+
+// Watch configures the reports of changes of robots.txt files. If both fields are empty, they are only logged.
+type Watch struct {
+	Webhook     string `as:"webhook"` // the URL to which they are posted
+	WebhookFile string `as:"path"`    // contains the URL, which may be a secret
 }
 
 // Client is a client that may use the proxy.

@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"github.com/robotsproxy/robotsproxy/internal/settings"
+	"github.com/robotsproxy/robotsproxy/internal/webhook"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/sign"
 )
@@ -30,6 +31,7 @@ var texts = map[string]settings.Scalar{
 	"prefix":  text("a prefix of keys without { and }", parsePrefixOfKeys),
 	"redis":   formatted("redis://host:6379, rediss:// over TLS or unix:///run/redis.sock", parseRedis, redacted).Secret(),
 	"proxy":   text("the URL of a proxy such as http://proxy.example:3128, or https://", parseProxy),
+	"webhook": formatted("an https URL, or an http URL of this machine", parseWebhook, withoutPath).Secret(),
 	"signer":  text("an https URL such as https://crawler.example.org, or none", parseSigner),
 	"contact": text("a URL such as https://example.org/crawler, or mailto:crawler@example.org", parseContact),
 }
@@ -110,6 +112,23 @@ func redacted(s string) string {
 		u.RawQuery = q.Encode()
 	}
 	return u.Redacted()
+}
+
+// parseWebhook reads the URL of a webhook. It may be empty.
+func parseWebhook(s string) (string, error) {
+	if s != "" && webhook.Check(s) != nil {
+		return "", settings.ErrNoHint
+	}
+	return s, nil
+}
+
+// withoutPath returns the scheme and host of a URL that parseWebhook accepts: the rest of it is often a secret.
+func withoutPath(s string) string {
+	u, err := url.Parse(s)
+	if err != nil || s == "" {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host + "/xxxxx"
 }
 
 // parsePrefixOfKeys reads the prefix of keys in Redis. It rejects braces, which would move the lanes of all hosts to

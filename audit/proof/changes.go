@@ -198,14 +198,10 @@ var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
 // compare sets the difference between the texts of two versions.
 func (c *Change) compare(before, after []byte) {
-	text := diff.Diff(
-		fmt.Sprintf("version %d", c.Version-1), lines(before), fmt.Sprintf("version %d", c.Version), lines(after),
-	)
-	if len(text) == 0 {
+	c.Diff = unified(fmt.Sprintf("version %d", c.Version-1), before, fmt.Sprintf("version %d", c.Version), after)
+	if c.Diff == "" {
 		return
 	}
-	_, text, _ = bytes.Cut(text, []byte("\n")) // after the line "diff version 1 version 2"
-	c.Diff = string(text)
 	var oldLine, newLine int
 	for line := range strings.Lines(c.Diff[strings.Index(c.Diff, "@@"):]) {
 		body := strings.TrimSuffix(line[1:], "\n")
@@ -223,6 +219,13 @@ func (c *Change) compare(before, after []byte) {
 			newLine++
 		}
 	}
+}
+
+// unified returns the difference between two texts in the unified format. It is empty if they have the same lines.
+func unified(oldName string, before []byte, newName string, after []byte) string {
+	text := diff.Diff(oldName, lines(before), newName, lines(after))
+	_, text, _ = bytes.Cut(text, []byte("\n")) // after the line "diff version 1 version 2"
+	return string(text)
 }
 
 // lines returns body with one form of line ends, the last one included.

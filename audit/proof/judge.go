@@ -19,9 +19,9 @@ type Judge struct {
 	snap     *robots.Snapshot
 	policies [2]*policy.Policy // by their policy.Usage
 
-	judged  audit.ID // the last record
-	allowed bool
-	err     error
+	judged   audit.ID // the last record
+	decision policy.Decision
+	err      error
 }
 
 // NewJudge returns a judge by f, which must have its body.
@@ -42,21 +42,27 @@ var ErrUnjudged = errors.New("the record has no request that a robots.txt decide
 
 // Allows reports whether the file permits the request of r under usage, or returns ErrUnjudged.
 func (j *Judge) Allows(r *audit.Record, usage policy.Usage) (bool, error) {
-	if j.judged != r.ID || r.ID == 0 {
-		j.allowed, j.err = j.judge(r, usage)
-		j.judged = r.ID
-	}
-	return j.allowed, j.err
+	d, err := j.decide(r, usage)
+	return d.Action == policy.Forward, err
 }
 
-func (j *Judge) judge(r *audit.Record, usage policy.Usage) (bool, error) {
+// decide returns what the file decides about the request of r under usage, or ErrUnjudged.
+func (j *Judge) decide(r *audit.Record, usage policy.Usage) (policy.Decision, error) {
+	if j.judged != r.ID || r.ID == 0 {
+		j.decision, j.err = j.judge(r, usage)
+		j.judged = r.ID
+	}
+	return j.decision, j.err
+}
+
+func (j *Judge) judge(r *audit.Record, usage policy.Usage) (d policy.Decision, err error) {
 	o, err := newOrigin(r)
 	if err != nil {
-		return false, ErrUnjudged
+		return d, ErrUnjudged
 	}
 	dialect, err := rules.ParseDialect(cmp.Or(r.Dialect, rules.DialectRFC9309.String()))
 	if err != nil {
-		return false, fmt.Errorf("record %s: %w", r.ID, err)
+		return d, fmt.Errorf("record %s: %w", r.ID, err)
 	}
 	req := policy.Request{
 		Client: policy.Client{Name: r.Client, Dialect: &dialect, Purpose: policy.Purpose(r.Purpose)}, Origin: o, Target: target(r),
@@ -65,7 +71,7 @@ func (j *Judge) judge(r *audit.Record, usage policy.Usage) (bool, error) {
 	if r.ProductToken != "" && r.ProductToken != "*" {
 		req.Client.ProductToken = r.ProductToken
 	}
-	return j.policies[usage].Judge(req, j.snap, time.Time{}).Action == policy.Forward, nil
+	return j.policies[usage].Judge(req, j.snap, time.Time{}), nil
 }
 
 func newOrigin(r *audit.Record) (origin.Origin, error) { return origin.New(r.Scheme, r.Host, r.Port) }

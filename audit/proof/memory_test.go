@@ -20,6 +20,9 @@ type memory struct {
 
 func (m *memory) Records(_ context.Context, f audit.Filter) iter.Seq2[*audit.Record, error] {
 	sorted := slices.SortedFunc(slices.Values(m.records), func(a, b audit.Record) int { return cmp.Compare(a.ID, b.ID) })
+	if f.Newest {
+		slices.Reverse(sorted)
+	}
 	return func(yield func(*audit.Record, error) bool) {
 		var shared audit.Record
 		for i := range sorted {

@@ -40,6 +40,7 @@ type components struct {
 	shared    sharedFiles     // nil unless instances share them
 	watch     filesWatch
 	files     *files
+	changes   *changeReports
 	limiter   *ratelimit.Limiter
 	records   *audit.Recorder
 	kept      audit.Store    // nil without a database
@@ -93,11 +94,11 @@ func newComponents(cfg *config.Config, log *slog.Logger, observe observer) (_ *c
 	if err != nil {
 		return nil, err
 	}
-	c.observe = observe
+	c.observe, c.changes = observe, newChangeReports(log)
 	if err = c.openStores(cfg, log); err != nil {
 		return nil, err
 	}
-	if c.files, err = newFiles(cfg, transport, c.keptFiles(), c.paused(cfg), log, c.fetchOptions(cfg)); err != nil {
+	if c.files, err = newFiles(cfg, transport, c.keptFiles(), c.paused(cfg), c.changes.add, log, c.fetchOptions(cfg)); err != nil {
 		return nil, err
 	}
 	c.watch.begin(c.shared, c.files.Cache)

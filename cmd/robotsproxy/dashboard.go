@@ -18,7 +18,7 @@ func (s *service) newDashboard(token string) (*dashboard.Handler, error) {
 	return dashboard.New(dashboard.Options{
 		Token: token, Version: buildVersion(), Records: s.components.kept, Live: &s.live, State: s.state,
 		Store: string(s.cfg.Audit.Store), Interventions: s.components.interventions, Exemptions: s.components.exemptions,
-		Files: s.components.files, History: history{s.components.pastFiles(), s.components.files.Unsaved},
+		Files: s.components.files, History: s.components.history(),
 		Proxy: s.proxyFor, Lane: judge{s.components}.lane, Judge: judge{s.components}, Settings: s.settings,
 	})
 }

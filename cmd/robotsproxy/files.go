@@ -37,7 +37,7 @@ type files struct {
 
 func newFiles(
 	cfg *config.Config, transport http.RoundTripper, kept robots.Store, paused func(host string) time.Time,
-	log *slog.Logger, option cacheOption,
+	changed func(robots.Change), log *slog.Logger, option cacheOption,
 ) (*files, error) {
 	own, err := readOwn(cfg.Hosts)
 	if err != nil {
@@ -46,7 +46,7 @@ func newFiles(
 	cache, err := newCache(cfg, transport, func(f *fetch.Options, o *robots.CacheOptions) {
 		option(f, o)
 		o.Store, o.Paused, o.MaxFetches = kept, paused, maxFetches(cfg)
-		o.Changed = func(c robots.Change) { logChange(log, c) }
+		o.Changed = changed
 		o.StoreFailed = storeFailed(log)
 	})
 	if err != nil {
@@ -136,6 +136,18 @@ type history struct {
 	unsaved       func() []origin.Origin
 }
 
+// Changes returns the changes of o, after those that wait to be written.
+func (h history) Changes(ctx context.Context, o origin.Origin, limit int) ([]robots.Change, error) {
+	deadline := time.Now().Add(unsavedPatience)
+	for slices.Contains(h.unsaved(), o) && time.Now().Before(deadline) && ctx.Err() == nil {
+		time.Sleep(10 * time.Millisecond)
+	}
+	return h.History.Changes(ctx, o, limit)
+}
+
+// unsavedPatience is how long a list of changes waits for a change that is not written yet: state.db may be out of use.
+const unsavedPatience = 2 * time.Second
+
 // Origins returns at most limit origins, in the order of State.Origins.
 func (h history) Origins(ctx context.Context, host string, limit int) ([]origin.Origin, error) {
 	all, err := h.History.Origins(ctx, host, limit)
@@ -164,14 +176,6 @@ func prune(ctx context.Context, state *store.State, log *slog.Logger) {
 	if err := state.Shrink(ctx); err != nil && ctx.Err() == nil {
 		log.Warn("state.db cannot be made as small as store.max_size", "err", err)
 	}
-}
-
-func logChange(log *slog.Logger, c robots.Change) {
-	if c.Why != "" {
-		log = log.With("why", c.Why)
-	}
-	log.Info("a robots.txt has changed", "origin", c.Origin.String(), "was", c.OldState, "is", c.NewState,
-		"old_sha256", c.OldSHA256, "new_sha256", c.NewSHA256)
 }
 
 // storeFailed returns a function that logs errors of the store, at most one per minute: a full disk causes one per

@@ -24,14 +24,14 @@ func TestLogOfAChange(t *testing.T) {
 	}
 	for format, want := range map[config.LogFormat]string{config.LogText: "origin=https://a.example:8443", config.LogJSON: `"origin":"https://a.example:8443"`} {
 		var log lockedBuffer
-		logChange(newLog(&log, config.Log{Format: format}), robots.Change{Origin: o, OldState: "found", NewState: "stale"})
+		newChangeReports(newLog(&log, config.Log{Format: format})).add(robots.Change{Origin: o, OldState: "found", NewState: "stale"})
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("%s: the log lacks %s: %s", format, want, log.String())
 		}
 		if strings.Contains(log.String(), "why") {
 			t.Errorf("%s: the log has a reason where there is none: %s", format, log.String())
 		}
-		logChange(newLog(&log, config.Log{Format: format}), robots.Change{Origin: o, Why: "it answers 403"})
+		newChangeReports(newLog(&log, config.Log{Format: format})).add(robots.Change{Origin: o, Why: "it answers 403"})
 		if !strings.Contains(log.String(), "it answers 403") {
 			t.Errorf("%s: the log does not say why: %s", format, log.String())
 		}
@@ -41,7 +41,7 @@ func TestLogOfAChange(t *testing.T) {
 // If the cache cannot be created, newFiles returns nil and an error.
 func TestNoFilesWithoutACache(t *testing.T) {
 	noOption := func(*fetch.Options, *robots.CacheOptions) {}
-	f, err := newFiles(&config.Config{Robots: config.Robots{TTL: 48 * time.Hour}}, nil, nil, nil, nil, noOption)
+	f, err := newFiles(&config.Config{Robots: config.Robots{TTL: 48 * time.Hour}}, nil, nil, nil, nil, nil, noOption)
 	if f != nil || err == nil {
 		t.Errorf("newFiles with a TTL of two days = %v, %v, want an error alone", f, err)
 	}

@@ -25,7 +25,7 @@ func counter[T number](name, help string, value func() T) admin.Gauge {
 // gauges returns the numbers that the components count. Package admin counts the records of requests.
 func (c *components) gauges() []admin.Gauge {
 	s := c.limiter.Stats
-	return slices.Concat(c.files.gauges(), redisGauges(c.redis), c.modeGauges(), []admin.Gauge{
+	return slices.Concat(c.files.gauges(), c.changes.gauges(), redisGauges(c.redis), c.modeGauges(), []admin.Gauge{
 		gauge("active_requests", "Requests in progress.", c.server.Active),
 		gauge("connections", "Open connections of clients.", c.server.Connections),
 		gauge("tunnels", "Open tunnels and WebSockets.", c.server.Tunnels),
@@ -96,6 +96,16 @@ func (f *files) gauges() []admin.Gauge {
 		counter("robots_busy", "Fetches that did not begin because too many waited.", func() uint64 { return s().Busy }),
 		gauge("robots_waiting", "Fetches of robots.txt that wait to begin.", func() int { return s().Waiting }),
 		gauge("robots_fetching", "Fetches of robots.txt in progress.", func() int { return s().Fetching }),
+	}
+}
+
+// gauges returns the numbers of reports.
+func (r *changeReports) gauges() []admin.Gauge {
+	return []admin.Gauge{
+		counter("watch_changes", "Changes of a robots.txt that decide recorded requests otherwise.", r.altering.Load),
+		counter("watch_unjudged", "Changes of a robots.txt that could not be compared with the records.", r.unjudged.Load),
+		counter("webhook_posts", "Reports that the webhook has accepted.", r.posted.Load),
+		counter("webhook_failures", "Reports that the webhook did not get.", r.unposted.Load),
 	}
 }
 

@@ -83,6 +83,8 @@ var otherValues = map[string]string{
 	"log.level":                              "warn",
 	"log.format":                             "json",
 	"log.requests":                           "all",
+	"watch.webhook":                          "https://hooks.example.org/x",
+	"watch.webhook_file":                     "FILE",
 	"sign.agent":                             "https://crawler.example.org",
 	"sign.key_file":                          "KEYS",
 	"sign.hosts":                             "[a.example]",

@@ -241,7 +241,7 @@ func (s *service) newAdmin(metrics *admin.Metrics) error {
 		Metrics:    metrics, Gauges: slices.Concat(s.components.gauges(), s.reloads.gauges()), Pprof: s.cfg.Admin.Pprof,
 		CA: onboarding.CA(s.components.ca), PAC: newPAC(s.cfg, s.proxyListener),
 		Keys:  http.HandlerFunc(s.components.control.serveDirectory),
-		Files: s.components.files, History: history{s.components.pastFiles(), s.components.files.Unsaved},
+		Files: s.components.files, History: s.components.history(),
 		Interventions: s.components.interventions,
 		Upgrade:       s.upgrade,
 		Lanes:         lanes{s.components, &s.activity},
@@ -314,6 +314,8 @@ func (s *service) run(ctx, abort context.Context) error {
 	running.Go(func() { s.components.runDaily(background, s.log) })
 	running.Go(func() { s.components.keepRecords(background, s.log) })
 	running.Go(func() { s.components.sealRecords(background, s.log) })
+	running.Go(func() { s.components.reportChanges(background) })
+	running.Go(func() { s.components.postReports(background) })
 	running.Go(func() { s.reloadOnHangup(background) })
 	running.Go(func() { s.components.exemptions.reportExpired(background) })
 	running.Go(func() { s.components.control.reportUnsigned(background) })

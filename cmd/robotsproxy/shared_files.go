@@ -53,6 +53,9 @@ func (c *components) pastFiles() admin.History {
 	return c.state
 }
 
+// history returns the earlier robots.txt files, with those that wait to be written.
+func (c *components) history() history { return history{c.pastFiles(), c.files.Unsaved} }
+
 // filesWatch makes a cache read the files again that other instances have fetched or purged. The zero value watches
 // nothing.
 type filesWatch struct {

@@ -34,21 +34,25 @@ func newDictionary[V comparable](table string, columns string, values func(*V) [
 
 // id returns the id of v for a record that arrived on day, and adds v to the table if needed.
 func (d *dictionary[V]) id(ctx context.Context, tx transaction, v V, day int64) (int64, error) {
-	k, ok := d.known[v]
-	if ok && k.used >= day {
+	if k, ok := d.known[v]; ok && k.used >= day {
 		return k.id, nil
 	}
-	row := v // on the heap, as v would be for every record
-	values := d.values(&row)
-	args := append([]any{hashOfValues(values), day}, values...)
-	if err := tx.QueryRowContext(ctx, d.add, args...).Scan(&k.id); err != nil {
+	id, err := d.addRow(ctx, tx, v, day)
+	if err != nil {
 		return 0, fmt.Errorf("adding to %s: %w", d.table, err)
 	}
 	if len(d.known) >= maxKnown {
 		clear(d.known)
 	}
-	d.known[v] = known{k.id, day}
-	return k.id, nil
+	d.known[v] = known{id, day}
+	return id, nil
+}
+
+func (d *dictionary[V]) addRow(ctx context.Context, tx transaction, v V, day int64) (id int64, err error) {
+	values := d.values(&v)
+	args := append([]any{hashOfValues(values), day}, values...)
+	err = tx.QueryRowContext(ctx, d.add, args...).Scan(&id)
+	return id, err
 }
 
 // hashOfValues returns 16 bytes of a SHA-256, by which a dictionary recognizes a row: an index over all columns would

@@ -24,10 +24,11 @@ import (
 
 // fileKey identifies the result of a fetch of a robots.txt.
 type fileKey struct {
-	origin, sha256 string
-	status         int64
-	state          string
-	fetched        int64
+	origin  origin.Origin
+	sha256  string
+	status  int64
+	state   string
+	fetched int64
 }
 
 // period has the arrival of the first and the last record that a process has noted for a file, in microseconds.
@@ -100,7 +101,7 @@ const (
 // addFile keeps the version of snap, and notes that e refers to it. It writes last_seen once a minute: see lastSeen.
 func (b *batch) addFile(ctx context.Context, tx transaction, e *audit.Entry, snap *robots.Snapshot) error {
 	key := fileKey{
-		snap.Origin.String(), snap.SHA256, fileStatus(snap.Status, snap.State()), snap.State(), micros(snap.Fetched),
+		snap.Origin, snap.SHA256, fileStatus(snap.Status, snap.State()), snap.State(), micros(snap.Fetched),
 	}
 	at := e.ID.Time().UnixMicro()
 	seen, known := b.known.files[key]
@@ -128,11 +129,11 @@ func (b *batch) addFile(ctx context.Context, tx transaction, e *audit.Entry, sna
 
 // addVersion adds a version that begins with snap, unless snap belongs to the version before.
 func (b *batch) addVersion(ctx context.Context, tx transaction, key fileKey, snap *robots.Snapshot, at, day int64) error {
-	redirects := listText(audit.MaskedURLs(snap.Redirects))
+	site, redirects := snap.Origin.String(), listText(audit.MaskedURLs(snap.Redirects))
 	var id int64
 	var same bool
 	err := tx.QueryRowContext(
-		ctx, findFileSQL, key.sha256, key.status, key.state, redirects, key.origin, key.fetched, key.fetched,
+		ctx, findFileSQL, key.sha256, key.status, key.state, redirects, site, key.fetched, key.fetched,
 	).Scan(&id, &same)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
@@ -142,7 +143,7 @@ func (b *batch) addVersion(ctx context.Context, tx transaction, key fileKey, sna
 		return err
 	}
 	_, err = tx.ExecContext(
-		ctx, addFileSQL, day, key.origin, snap.Origin.Host(), key.sha256, key.status, key.state, int64(snap.Availability),
+		ctx, addFileSQL, day, site, snap.Origin.Host(), key.sha256, key.status, key.state, int64(snap.Availability),
 		snap.Flags.String(), snap.Truncated, snap.ContentType, redirects, headerLines(snap), snap.Cause, key.fetched,
 		len(snap.Body), at, at,
 	)

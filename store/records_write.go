@@ -10,8 +10,9 @@ import (
 	"github.com/robotsproxy/robotsproxy/audit"
 )
 
-// rowsAtOnce are the numbers of records that one statement writes. A statement costs as much as some rows.
-var rowsAtOnce = [...]int{64, 8, 1}
+// rowsAtOnce are the numbers of records that one statement writes. A statement costs as much as some rows, so a batch
+// takes as few as possible.
+var rowsAtOnce = [...]int{64, 32, 16, 8, 4, 2, 1}
 
 // insertTexts are the statements for rowsAtOnce.
 var insertTexts = func() (texts [len(rowsAtOnce)]string) {

@@ -151,6 +151,7 @@ func (s *Server) newGoproxy() *goproxy.ProxyHttpServer {
 	p := goproxy.NewProxyHttpServer()
 	p.Logger = goproxyLog{s.log}
 	p.KeepAcceptEncoding = true // bodies pass byte for byte
+	p.KeepHeader = true         // prepare has removed the fields that goproxy would remove
 	p.Tr = nil                  // the default skips certificate verification and uses HTTPS_PROXY
 	p.ConnectDial = nil
 	p.OnRequest().HandleConnectFunc(s.handleConnect)

@@ -46,6 +46,18 @@ func (r *Record) SetDecision(d policy.Decision, snap *robots.Snapshot) {
 	}
 }
 
+// SetResponseDecision writes into r the decision about the response, which follows that about the request: see
+// policy.Policy.DecideResponse.
+func (r *Record) SetResponseDecision(d policy.Decision) {
+	r.Decision, r.Reason, r.Exemption = d.Outcome, d.Reason, d.Exemption
+	r.RuleLine, r.Rule, r.GroupLine, r.GroupAgents = 0, d.Verdict.Rule, 0, ""
+}
+
+// ByHeader reports whether the header of the response has decided about r.
+func (r *Record) ByHeader() bool {
+	return r.RuleLine == 0 && strings.HasPrefix(r.Rule, policy.HeaderRule)
+}
+
 // SetGrant writes into r how long the request waited for g, and the gap and the Delay that g kept.
 func (r *Record) SetGrant(g ratelimit.Grant) {
 	r.PacingMode, r.Spacing = string(g.Mode()), ""

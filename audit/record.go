@@ -54,7 +54,7 @@ type Record struct {
 	Decision    policy.Outcome `json:"decision"`
 	Reason      policy.Reason  `json:"reason,omitempty"`
 	RuleLine    int            `json:"rule_line,omitempty"`
-	Rule        string         `json:"rule,omitempty"` // without RuleLine: an entry of the lists of hosts
+	Rule        string         `json:"rule,omitempty"` // without RuleLine: an entry of the lists of hosts, or a field of the response, as in "header X-Robots-Tag: noai"
 	GroupLine   int            `json:"group_line,omitempty"`
 	GroupAgents string         `json:"group_agents,omitempty"`
 	Exemption   string         `json:"exemption,omitempty"`

@@ -117,6 +117,8 @@ type Policy struct {
 	access       access            // of all clients
 	clientAccess map[string]access // by the name of the client
 
+	ignoresHeaders bool // DecideResponse decides nothing: Parse got the Text of a version without it
+
 	text          writtenText
 	unlistedToAll bool            // Parse did not get the entries of Options.Access.DenyFile
 	unlisted      map[string]bool // or those of Options.ClientAccess

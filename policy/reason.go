@@ -10,7 +10,7 @@ const (
 	ReasonRobotsUnreachable Reason = "robots-unreachable" // robots.txt could not be fetched
 	ReasonEgress            Reason = "egress"             // the guard refuses the address or the port
 	ReasonExemption         Reason = "exemption"          // the operator's exemption decided
-	ReasonUsage             Reason = "usage-preference"   // robots.txt does not permit the client's purpose
+	ReasonUsage             Reason = "usage-preference"   // robots.txt or the response does not permit the client's purpose
 	ReasonHost              Reason = "host"               // the client may not visit this host
 	ReasonIntercept         Reason = "intercept"          // tunnels are not allowed, or every path is disallowed
 	ReasonIdentity          Reason = "identity"           // the client is not listed

@@ -28,6 +28,7 @@ type document struct {
 	RefuseOverMax  bool              `json:"refuse_over_max,omitempty"`
 	RequireContact bool              `json:"require_contact,omitempty"`
 	Usage          string            `json:"usage"`
+	UsageHeader    bool              `json:"usage_header,omitempty"` // false in texts of versions that did not judge responses
 	Queries        string            `json:"queries,omitempty"`
 	Hosts          []hostText        `json:"hosts,omitempty"`
 	Access         accessText        `json:"access,omitzero"`
@@ -115,7 +116,7 @@ func (o Options) write() (writtenText, error) {
 	d := document{
 		Format: textFormat, Mode: o.Mode.String(), Dialect: o.Dialect.String(), Interception: o.Interception.String(),
 		TunnelHosts: o.TunnelHosts, MaxCrawlDelay: span(o.MaxCrawlDelay), RefuseOverMax: o.RefuseOverMax,
-		RequireContact: o.RequireContact, Usage: o.Usage.String(), Queries: o.Queries, Access: textOfAccess(o.Access),
+		RequireContact: o.RequireContact, Usage: o.Usage.String(), UsageHeader: o.Usage == UsageEnforce, Queries: o.Queries, Access: textOfAccess(o.Access),
 	}
 	for _, h := range o.Hosts {
 		d.Hosts = append(d.Hosts, hostText{h.Pattern, nameOf(h.Mode), nameOf(h.Dialect), span(h.Delay), nameOf(h.Interception)})
@@ -175,6 +176,7 @@ func Parse(text []byte) (*Policy, error) {
 		return nil, err
 	}
 	p.text = newText(bytes.Clone(text))
+	p.ignoresHeaders = !d.UsageHeader
 	p.unlisted = make(map[string]bool)
 	for _, a := range d.ClientAccess {
 		p.unlisted[a.Client] = a.DenyFile.Entries > 0

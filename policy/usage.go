@@ -1,7 +1,10 @@
 package policy
 
 import (
+	"net/http"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/robotsproxy/robotsproxy/internal/fields"
 	"github.com/robotsproxy/robotsproxy/rules"
@@ -12,7 +15,7 @@ type Usage uint8
 
 const (
 	UsageRecord  Usage = iota // record them
-	UsageEnforce              // refuse requests for a purpose that robots.txt does not permit
+	UsageEnforce              // refuse what robots.txt, or the header of the response, does not permit for the client's purpose
 )
 
 var usages = [...]string{UsageRecord: "record", UsageEnforce: "enforce"}
@@ -43,6 +46,21 @@ var forbidding = map[Purpose][]string{
 	PurposeTrainAI: {"train-ai=n", "ai-train=no"},
 	PurposeAIInput: {"ai-use=n", "ai-input=no"},
 }
+
+// In a response, tags and a reservation for text and data mining (TDMRep) forbid too. nosnippet also keeps content from
+// AI answers, as Google describes it, and none contains noindex.
+var (
+	forbiddingTags = map[Purpose][]string{
+		PurposeSearch:  {"noindex", "none"},
+		PurposeTrainAI: {"noai", "noimageai"},
+		PurposeAIInput: {"noai", "nosnippet"},
+		PurposeArchive: {"noarchive"},
+	}
+	minesData = []Purpose{PurposeTrainAI, PurposeAIInput}
+)
+
+// HeaderRule is the beginning of the Rule of a Verdict by the header of a response: "header X-Robots-Tag: noai".
+const HeaderRule = "header "
 
 // maxLicenses is how many licenses of a file are in a record.
 const maxLicenses = 3
@@ -130,4 +148,74 @@ func (p *Policy) applyUsage(d *Decision, r Request, agent rules.Agent, set *rule
 	if v.TooComplex {
 		d.Reason = ReasonTooComplex
 	}
+}
+
+// CarriesContent reports whether the response to a request of some method is content that DecideResponse is about. A
+// redirect and an error are not what the client came for, and a 304 says that the client has the content.
+func CarriesContent(method string, status int) bool {
+	switch status {
+	case http.StatusNoContent, http.StatusResetContent:
+		return false
+	}
+	return method != http.MethodHead && status >= 200 && status <= 299
+}
+
+// DecideResponse decides about the content that came for r, which d forwarded, by the preferences in the header of the
+// response: see fields.ResponseUsage. With UsageEnforce, content whose use the header does not permit for the purpose of
+// the client is refused, as Decide refuses a request. It returns d and false if the header changes nothing, as for a
+// request that only mode Report or an exemption has let pass.
+func (p *Policy) DecideResponse(d Decision, r Request, preferences []string, now time.Time) (_ Decision, changed bool) {
+	if p.ignoresHeaders || p.options.Usage != UsageEnforce || d.Outcome != Allow || d.Reason != ReasonNone || r.Target == "/robots.txt" {
+		return d, false
+	}
+	rule := forbiddenBy(r.Client.Purpose, rules.ProductToken(r.agent()), preferences)
+	if rule == "" {
+		return d, false
+	}
+	d.Action, d.Outcome, d.Reason, d.Verdict = Refuse, Deny, ReasonUsage, rules.Verdict{Rule: HeaderRule + rule}
+	r.forms = otherForms(r.Target)
+	if e := p.exempt(EffectAllow, r, now); e != nil {
+		d.Action, d.Outcome, d.Reason, d.Exemption = Forward, Exempt, ReasonExemption, e.name
+	}
+	if d.Mode == Report {
+		d = d.reported()
+	}
+	return d, true
+}
+
+// forbiddenBy returns the field with the first of some preferences that does not permit a purpose, or "". Tags for other
+// crawlers than agent do not count.
+func forbiddenBy(purpose Purpose, agent string, preferences []string) string {
+	for _, preference := range preferences {
+		name, value, _ := strings.Cut(preference, "=")
+		switch {
+		case name == "x-robots-tag":
+			if tag := forbiddingTag(purpose, agent, value); tag != "" {
+				return "X-Robots-Tag: " + tag
+			}
+		case preference == "tdm-reservation=1" && slices.Contains(minesData, purpose):
+			return "TDM-Reservation: 1"
+		case !slices.Contains(forbidding[purpose], preference):
+		case len(value) == 1:
+			return "Content-Usage: " + preference
+		default:
+			return "Content-Signal: " + preference
+		}
+	}
+	return ""
+}
+
+// forbiddingTag returns the first of some tags, such as "noai,otherbot:noindex", that does not permit a purpose to agent,
+// or "".
+func forbiddingTag(purpose Purpose, agent, tags string) string {
+	for tag := range strings.SplitSeq(tags, ",") {
+		rule := tag
+		if name, named, ok := strings.Cut(tag, ":"); ok && strings.EqualFold(name, agent) {
+			rule = named
+		}
+		if slices.Contains(forbiddingTags[purpose], rule) {
+			return tag
+		}
+	}
+	return ""
 }

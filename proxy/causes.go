@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/audit"
@@ -113,6 +114,14 @@ func decisionRefusal(ex *exchange) *refusal {
 			ref.Detail = "robots.txt " + ref.Rule
 		}
 	case policy.ReasonUsage:
+		if rule, byHeader := strings.CutPrefix(d.Verdict.Rule, policy.HeaderRule); byHeader {
+			field, _, _ := strings.Cut(rule, ":")
+			ref.Phrase = fmt.Sprintf("Not for %s by %s", ex.client.Purpose, field)
+			ref.Rule = d.Verdict.Rule
+			const detail = "The response has %s, which does not permit the purpose of this client, %s. Its body is withheld."
+			ref.Detail = fmt.Sprintf(detail, rule, ex.client.Purpose)
+			break
+		}
 		ref.Phrase = fmt.Sprintf("Not for %s by robots.txt line %d", ex.client.Purpose, d.Verdict.Line)
 		ref.Rule = fmt.Sprintf("line %d: %s", d.Verdict.Line, d.Verdict.Rule)
 		ref.Detail = fmt.Sprintf("robots.txt %s does not permit the purpose of this client, %s.", ref.Rule, ex.client.Purpose)

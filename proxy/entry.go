@@ -56,10 +56,13 @@ func (e *entry) noteRefusal(ref *refusal) {
 	}
 }
 
-// noteUsage records the preferences and the price in the header of a response.
-func (e *entry) noteUsage(h http.Header) {
-	if preferences := fields.ResponseUsage(h); len(preferences) > 0 {
+// noteUsage records the preferences and the price in the header of a response. It returns the preferences in the order
+// of the record.
+func (e *entry) noteUsage(h http.Header) []string {
+	e.rec.CrawlerPrice = fields.CrawlerPrice(h)
+	preferences := fields.ResponseUsage(h)
+	if len(preferences) > 0 {
 		e.rec.AddUsage(e.query.Text(fields.UsageText("header", preferences)))
 	}
-	e.rec.CrawlerPrice = fields.CrawlerPrice(h)
+	return preferences
 }

@@ -254,6 +254,10 @@ func (ex *exchange) RoundTrip(req *http.Request, _ *goproxy.ProxyCtx) (*http.Res
 	if err != nil {
 		return ex.refuse(req, upstreamRefusal(ex, err)), nil
 	}
+	if ref := ex.judgeResponse(resp); ref != nil {
+		resp.Body.Close() // the origin need not send the rest
+		return ex.refuse(req, ref), nil
+	}
 	ex.receive(resp)
 	return resp, nil
 }

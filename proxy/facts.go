@@ -20,7 +20,7 @@ type facts struct {
 	Crawler   string // the product token that was judged; "*" if there is none
 	UserAgent string // of which it was taken
 	Contact   string // of the operator
-	Purpose   string // of the client, if a preference in robots.txt decided
+	Purpose   string // of the client, if a preference decided
 	verdict   rules.Verdict
 	dialect   rules.Dialect
 	robots    *robots.Snapshot // nil if no file was read
@@ -135,6 +135,9 @@ func about(d time.Duration) string {
 	}
 	return fmt.Sprintf("%d days", d/(24*time.Hour))
 }
+
+// byHeader reports whether the header of the response is the reason of a refusal.
+func (f *facts) byHeader() bool { return strings.HasPrefix(f.verdict.Rule, policy.HeaderRule) }
 
 // byFile reports whether the content of a robots.txt is the reason of a refusal.
 func byFile(reason policy.Reason) bool {

@@ -82,6 +82,25 @@ func (ex *exchange) decide() *refusal {
 	return nil
 }
 
+// judgeResponse records the preferences in the header of resp. It refuses content whose use they do not permit for the
+// purpose of the client.
+func (ex *exchange) judgeResponse(resp *http.Response) *refusal {
+	preferences := ex.noteUsage(resp.Header)
+	if len(preferences) == 0 || ex.rec.Decision != policy.Allow || !policy.CarriesContent(resp.Request.Method, resp.StatusCode) {
+		return nil
+	}
+	d, changed := ex.settings.Policy.DecideResponse(ex.judged.Decision, ex.judged.request, preferences, time.Now())
+	if !changed {
+		return nil
+	}
+	ex.judged.Decision = d
+	ex.rec.SetResponseDecision(d)
+	if d.Action == policy.Forward {
+		return nil
+	}
+	return decisionRefusal(ex)
+}
+
 // servesRobots reports whether the proxy answers a request for /robots.txt with the file that it was judged by. A
 // crawler then sees the rules that are enforced, and the origin gets one request less.
 func (ex *exchange) servesRobots(req *http.Request) bool {

@@ -130,6 +130,11 @@ func (r *refusal) next(f *facts, id string) (steps []step) {
 	const exception = "An exception is the operator's to make"
 	switch r.Reason {
 	case policy.ReasonRobots, policy.ReasonUsage:
+		if f.byHeader() {
+			say("If the content should be open for this purpose, ask the site: the header of its response says how the content may be used")
+			operator = exception
+			break
+		}
 		say("If the page should be open, ask the site: its robots.txt says who may read it")
 		steps = append(steps, f.explained()...)
 		operator = exception

@@ -235,7 +235,6 @@ func (ex *exchange) checkAnswer(resp *http.Response) error {
 // receive prepares the origin's answer for the client: its fields, its body, and the record that ends with the body.
 func (ex *exchange) receive(resp *http.Response) {
 	ex.rec.Status = resp.StatusCode
-	ex.noteUsage(resp.Header)
 	switching := resp.StatusCode == http.StatusSwitchingProtocols
 	ex.receiveHeader(resp, switching)
 	if switching {

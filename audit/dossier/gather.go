@@ -31,6 +31,7 @@ const (
 type tally struct {
 	Requests, Fetched, Refused, Delayed, Failed, Local int64
 
+	Withheld   int64 // of Fetched, without the crawler receiving the response
 	Disallowed int64 // sent although robots.txt disallows them
 	Unknown    int64 // sent, and no robots.txt is kept that could decide
 
@@ -40,16 +41,19 @@ type tally struct {
 
 // The words for the outcome of a request.
 const (
-	fetched = "fetched" // sent to the site
-	ignored = "ignored" // sent to the site although robots.txt disallows it
-	refused = "refused" // not sent
-	delayed = "delayed" // told to come back later, and not sent
-	failed  = "failed"  // sent without an answer, or not sent because of a fault
-	local   = "local"   // answered without the site: a robots.txt
+	fetched  = "fetched"  // sent to the site
+	withheld = "withheld" // sent to the site, which does not permit the purpose in the header of its response
+	ignored  = "ignored"  // sent to the site although robots.txt disallows it
+	refused  = "refused"  // not sent
+	delayed  = "delayed"  // told to come back later, and not sent
+	failed   = "failed"   // sent without an answer, or not sent because of a fault
+	local    = "local"    // answered without the site: a robots.txt
 )
 
 func outcome(r *audit.Record, v verdict) string {
 	switch {
+	case r.Decision == policy.Deny && r.ByHeader():
+		return withheld
 	case r.Decision == policy.Deny:
 		return refused
 	case r.Decision == policy.Throttle:
@@ -66,6 +70,7 @@ func outcome(r *audit.Record, v verdict) string {
 
 func (t *tally) add(r *audit.Record, v verdict) {
 	t.Requests++
+	t.Waited += time.Duration(r.Waited)
 	switch {
 	case !isSent(r):
 	case v == disallowed:
@@ -82,10 +87,13 @@ func (t *tally) add(r *audit.Record, v verdict) {
 		t.Failed++
 	case local:
 		t.Local++
+	case withheld:
+		t.Fetched++
+		t.Withheld++
+		return // the bytes are those of the refusal
 	default:
 		t.Fetched++
 	}
-	t.Waited += time.Duration(r.Waited)
 	if !r.SentAt.IsZero() {
 		t.Bytes += r.Bytes
 	}
@@ -199,6 +207,9 @@ func (g *gathering) add(ctx context.Context, r *audit.Record) error {
 		g.note("intervention", strings.TrimSpace(i), r)
 	}
 	g.note("exemption", r.Exemption, r)
+	if r.ByHeader() {
+		g.note("preference", strings.TrimPrefix(r.Rule, policy.HeaderRule)+" is not for the purpose "+r.Purpose, r)
+	}
 	return nil
 }
 
@@ -226,7 +237,7 @@ func (g *gathering) addRequest(ctx context.Context, r *audit.Record) error {
 		addLatest(&g.LatestIgnored, shown)
 	}
 	addLatest(&g.Latest, shown)
-	if r.Rule == "" {
+	if r.Rule == "" || r.ByHeader() {
 		return nil
 	}
 	key := deciderKey{g.files.of(r), r.RuleLine, r.Rule, outcome(r, v)}

@@ -124,6 +124,8 @@ func (f *robotsFiles) verdict(ctx context.Context, r *audit.Record) (verdict, er
 	switch {
 	case r.RobotsState == "":
 		return f.judge(ctx, f.before(r), policy.UsageRecord, r)
+	case r.ByHeader(): // robots.txt came first
+		return permitted, nil
 	case r.Decision == policy.Exempt, enforced && r.Exemption != "":
 		return disallowed, nil
 	case r.Decision == policy.Allow && r.Reason == policy.ReasonReport: // without a robots.txt, no request is permitted

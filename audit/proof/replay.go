@@ -46,7 +46,7 @@ type MissingCause string
 const (
 	QueryDropped  MissingCause = "query dropped by configuration"
 	QueryHashed   MissingCause = "query hashed by configuration"
-	TextMasked    MissingCause = "path, query or User-Agent masked or cut"
+	TextMasked    MissingCause = "path, query, User-Agent or usage masked or cut"
 	FileMissing   MissingCause = "robots.txt not kept"
 	PolicyMissing MissingCause = "policy not kept"
 )

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/internal/fields"
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/robots"
 )
@@ -162,7 +163,7 @@ func lost(p *policy.Policy, r *audit.Record) MissingCause {
 	case p.Queries() == string(audit.QueryDrop):
 		return QueryDropped
 	case strings.Contains(r.Path+r.Query+agent, "***"), strings.ContainsRune(r.Path+r.Query+agent, '\uFFFD'),
-		len(r.Path) >= cutTarget, len(r.Query) >= cutTarget, len(agent) >= cutAgent:
+		fields.IsCut(r.Usage), strings.Contains(r.Usage, "***"), len(r.Path) >= cutTarget, len(r.Query) >= cutTarget, len(agent) >= cutAgent:
 		return TextMasked
 	}
 	return ""
@@ -194,7 +195,7 @@ func again(p *policy.Policy, snap *robots.Snapshot, r *audit.Record) *difference
 				d = ownDecision(p, req, snap, r, at)
 			} else {
 				req.Client, _ = p.Client(r.Client)
-				d = p.Decide(req, snap, at)
+				d = decideResponse(p, req, p.Decide(req, snap, at), r, at)
 			}
 			diff := compare(r, d)
 			if diff == nil {
@@ -204,6 +205,15 @@ func again(p *policy.Policy, snap *robots.Snapshot, r *audit.Record) *difference
 		}
 	}
 	return first
+}
+
+// decideResponse decides about the response too, if r says that there was one with content.
+func decideResponse(p *policy.Policy, req policy.Request, d policy.Decision, r *audit.Record, at time.Time) policy.Decision {
+	content := !r.SentAt.IsZero() && policy.CarriesContent(r.Method, r.Status)
+	if r.ByHeader() || content && r.Decision != policy.WouldThrottle {
+		d, _ = p.DecideResponse(d, req, fields.StatedIn(r.Usage, "header"), at)
+	}
+	return d
 }
 
 // ownDecision decides about a request of the proxy's own, as package ownfetch does.

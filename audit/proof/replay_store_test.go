@@ -166,3 +166,94 @@ func TestReplayCountsApart(t *testing.T) {
 		}
 	}
 }
+
+// TestReplayOfResponses replays records that the header of a response decided, or should have decided.
+func TestReplayOfResponses(t *testing.T) {
+	o, err := origin.New("https", "a.example", 443)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := []byte("User-agent: *\nAllow: /\n")
+	sum := sha256.Sum256(body)
+	snap := robots.NewSnapshot(robots.Answer{
+		Origin: o, Availability: robots.Found, Status: 200, Body: body, SHA256: hex.EncodeToString(sum[:]),
+	})
+	lab := policy.Client{Name: "lab", Purpose: policy.PurposeTrainAI}
+	enforce := policy.Options{Usage: policy.UsageEnforce, Clients: []policy.Client{lab}}
+	for _, row := range []struct {
+		name   string
+		o      policy.Options
+		usage  string // of the header
+		change func(*audit.Record)
+		want   string // the field that differs
+	}{
+		{"refused", enforce, "x-robots-tag=noai", func(*audit.Record) {}, ""},
+		{"permitted", enforce, "x-robots-tag=noindex", func(*audit.Record) {}, ""},
+		{"recorded only", policy.Options{Clients: []policy.Client{lab}}, "x-robots-tag=noai", func(*audit.Record) {}, ""},
+		{"of HEAD", enforce, "x-robots-tag=noindex", func(r *audit.Record) { r.Method, r.Usage = "HEAD", "header: x-robots-tag=noai" }, ""},
+		{"an error", enforce, "x-robots-tag=noindex", func(r *audit.Record) { r.Status, r.Usage = 404, "header: x-robots-tag=noai" }, ""},
+		{"its preference is gone", enforce, "x-robots-tag=noai", func(r *audit.Record) { r.Usage = "" }, "decision"},
+		{"another preference", enforce, "x-robots-tag=noai", func(r *audit.Record) { r.Usage = "header: tdm-reservation=1" }, "rule"},
+		{"passed on", enforce, "x-robots-tag=noindex", func(r *audit.Record) { r.Usage = "header: x-robots-tag=noai" }, "decision"},
+		{"cut", enforce, "x-robots-tag=noai", func(r *audit.Record) { r.Usage = "header: search=y ..." }, "missing"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			records, err := store.OpenRecords(store.RecordsOptions{Path: filepath.Join(t.TempDir(), "audit.db")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer records.Close()
+			p, err := policy.New(row.o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+			var ids audit.Sequence
+			r := audit.Record{
+				ID: ids.Next(at), Time: at, SentAt: at, EndedAt: at, Client: "lab", Method: "GET", Scheme: "https", Host: "a.example", Port: 443,
+				Path: "/x", Via: audit.Plain, Status: 200,
+			}
+			req := policy.Request{Client: lab, Origin: o, Target: "/x"}
+			d := p.Decide(req, snap, at)
+			r.SetDecision(d, snap)
+			r.SetPolicy(p)
+			r.AddUsage("header: " + row.usage)
+			if d, changed := p.DecideResponse(d, req, []string{row.usage}, at); changed {
+				r.SetResponseDecision(d)
+				r.Status = 403
+			}
+			row.change(&r)
+			if err := records.Write(t.Context(), []audit.Entry{{Record: r}}); err != nil {
+				t.Fatal(err)
+			}
+			report, err := proof.Replay(t.Context(), records, audit.Filter{}, proof.ReplayOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			switch {
+			case len(report.Differences) > 0:
+				got = report.Differences[0].Field
+			case report.Missing[proof.TextMasked] > 0:
+				got = "missing"
+			}
+			if got != row.want || report.Records != 1 {
+				t.Errorf("%q differs, want %q: %+v", got, row.want, report)
+			}
+		})
+	}
+}
+
+// A policy of a version that did not judge responses does not judge them now.
+func TestReplayOfOldPolicies(t *testing.T) {
+	const old = `{"format": 1, "mode": "enforce", "dialect": "rfc9309", "intercept": "intercept", "usage": "enforce"}`
+	p, err := policy.Parse([]byte(old))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := policy.Request{Client: policy.Client{Purpose: policy.PurposeTrainAI}, Target: "/x"}
+	d := policy.Decision{Action: policy.Forward, Outcome: policy.Allow}
+	if d, changed := p.DecideResponse(d, r, []string{"x-robots-tag=noai"}, time.Time{}); changed {
+		t.Errorf("%+v", d)
+	}
+}

@@ -5,9 +5,11 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,6 +29,7 @@ hosts:
 deny_hosts: [denied.example]
 exemptions:
   - {host: a.example, path: /private/ok, effect: allow, reason: "asked", owner: ops, until: 2999-01-01}
+  - {host: a.example, path: /licensed, effect: allow, reason: "licensed", owner: legal, until: 2999-01-01}
   - {host: a.example, path: /closed, effect: deny, reason: "asked", owner: ops}
 usage: enforce
 clients: [{name: news, cidr: [127.0.0.0/8], product_token: NewsBot, purpose: train-ai}]
@@ -52,6 +55,12 @@ func TestReplayOfACrawl(t *testing.T) {
 	for _, host := range []string{"a", "off", "report", "lax", "tunnel", "slow", "stopped", "bypassed"} {
 		site.SetRobots(host+".example", robotstest.Robots{Body: rules})
 	}
+	for _, path := range []string{"/reserved", "/licensed"} { // the header alone says so
+		site.SetPage("", path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-Robots-Tag", "noindex, NewsBot: noai")
+			w.Header().Set("Content-Usage", "search=n")
+		})
+	}
 	site.SetRobots("page.example", robotstest.Robots{Body: "<!doctype html><html><body>Log in</body></html>"})
 	site.SetRobots("moved.example", robotstest.Robots{Redirect: fmt.Sprintf("http://a.example:%d/page", site.Port())})
 	site.SetRobots("rate.example", robotstest.Robots{Body: "User-agent: *\nRequest-rate: 100/1s\n"})
@@ -60,7 +69,7 @@ func TestReplayOfACrawl(t *testing.T) {
 	crawl := func(hosts ...string) {
 		for _, host := range hosts {
 			for _, target := range []string{
-				"/", "/private/x", "/private/ok/1", "/closed", "/x?id=1", "/x?", "/x?token=abc", "/private/?token=abc", "/x;jsessionid=1", "/ai/x",
+				"/", "/private/x", "/private/ok/1", "/closed", "/x?id=1", "/x?", "/x?token=abc", "/private/?token=abc", "/x;jsessionid=1", "/ai/x", "/reserved", "/licensed",
 				"/robots.txt", "/status/503", "/a/../private/y", "//private/z", "/%ff",
 			} {
 				s.exchange(t, fmt.Sprintf("GET http://%[1]s.example:%[2]d%[3]s HTTP/1.1\r\nHost: %[1]s.example:%[2]d\r\n"+
@@ -86,7 +95,8 @@ func TestReplayOfACrawl(t *testing.T) {
 		curl := exec.Command("curl", "-sk", "-o", os.DevNull, "-x", "http://"+s.proxy, fmt.Sprintf("https://%s.example:%d/private/x", host, site.TLSPort()))
 		_ = curl.Run() // some are refused
 	}
-	if records := s.allRecords(t); len(records) < 200 {
+	records := s.allRecords(t)
+	if len(records) < 200 {
 		t.Fatalf("%d records", len(records))
 	}
 	out, code := s.command(t, "audit", "replay")
@@ -94,6 +104,11 @@ func TestReplayOfACrawl(t *testing.T) {
 		t.Fatalf("%d: %s", code, out)
 	}
 	t.Logf("%s", out)
+	for _, want := range []string{"a.example,/reserved,deny,usage-preference", "report.example,/reserved,would_deny,report", "a.example,/licensed,exempt,exemption"} {
+		if rows := byHeader(records); !slices.Contains(rows, want) {
+			t.Errorf("%q has no %q", rows, want)
+		}
+	}
 	for _, row := range []struct{ sql, field string }{
 		{"UPDATE records SET verdict = (SELECT verdict FROM records r JOIN verdicts v ON v.id = r.verdict WHERE v.decision = 'allow' LIMIT 1) WHERE id = ?", "decision"},
 		{"UPDATE bodies SET body = CAST('User-agent: *' AS BLOB), deflated = 0", "evidence"},
@@ -116,6 +131,16 @@ func TestReplayOfACrawl(t *testing.T) {
 			}
 		})
 	}
+}
+
+// byHeader returns host, path, decision and reason of the records that the header of a response decided.
+func byHeader(records []audit.Record) (rows []string) {
+	for _, r := range records {
+		if r.ByHeader() {
+			rows = append(rows, fmt.Sprintf("%s,%s,%s,%s", r.Host, r.Path, r.Decision, r.Reason))
+		}
+	}
+	return rows
 }
 
 func change(t *testing.T, dir, statement, id string) {

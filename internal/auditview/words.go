@@ -82,6 +82,9 @@ func (e *Explanation) sentence(zone *time.Location) string {
 	if r.Decision == policy.Error && !r.SentAt.IsZero() {
 		verdict = "Sent, without a complete answer"
 	}
+	if r.ByHeader() && r.Decision == policy.Deny {
+		verdict = "Sent, and the response withheld"
+	}
 	s := fmt.Sprintf("%s: %s, %s, %s", verdict, Crawler(r), URL(r), day(r.Time, e.Now, zone))
 	if why := e.cause(); why != "" {
 		s += ", " + why
@@ -97,6 +100,8 @@ func (e *Explanation) cause() string {
 	switch {
 	case r.Reason == policy.ReasonExemption && r.Decision == policy.Deny:
 		return "because of an exemption"
+	case r.ByHeader():
+		return fmt.Sprintf("because the response has %s, which does not permit the purpose %s", strings.TrimPrefix(r.Rule, policy.HeaderRule), r.Purpose)
 	case r.Reason != policy.ReasonRobots && r.Reason != policy.ReasonReport:
 		return causes[r.Reason]
 	case r.RuleLine > 0:

@@ -16,7 +16,7 @@ import (
 // maxUsage and maxPreference bound a list of preferences and one of them, in bytes. A site chooses them, and records
 // keep them.
 const (
-	maxUsage      = 400
+	maxUsage      = 320
 	maxPreference = 200
 )
 
@@ -38,6 +38,19 @@ func UsageText(source string, preferences []string) string {
 	return string(text)
 }
 
+// StatedIn returns the preferences of one source in the texts of several, joined with "; ", as a record has them.
+func StatedIn(usage, source string) []string {
+	for text := range strings.SplitSeq(usage, "; ") {
+		if name, preferences, _ := strings.Cut(text, ": "); name == source {
+			return strings.Fields(preferences)
+		}
+	}
+	return nil
+}
+
+// IsCut reports whether the text of some preferences omits others.
+func IsCut(usage string) bool { return strings.Contains(usage, " ...") }
+
 // ResponseUsage returns the preferences in the header of a response: Content-Usage (draft-ietf-aipref-attach-05 section
 // 2), Content-Signal, X-Robots-Tag, TDM-Reservation and TDM-Policy (TDMRep), and Link with rel=license.
 func ResponseUsage(h http.Header) (preferences []string) {
@@ -48,7 +61,7 @@ func ResponseUsage(h http.Header) (preferences []string) {
 		preferences = append(preferences, ContentSignal(v)...)
 	}
 	if v := h["X-Robots-Tag"]; len(v) > 0 {
-		preferences = appendPreference(preferences, "x-robots-tag", robotsTag(v))
+		preferences = appendTags(preferences, "x-robots-tag", robotsTags(v))
 	}
 	if v := h.Get("Tdm-Reservation"); v == "0" || v == "1" {
 		preferences = append(preferences, "tdm-reservation="+v)
@@ -144,9 +157,9 @@ var tagRules = []string{"noai", "noarchive", "nofollow", "noimageai", "noimagein
 // untilRule is a rule with a date.
 const untilRule = "unavailable_after"
 
-// robotsTag returns the rules of X-Robots-Tag as one word: "noai,noindex,otherbot:nofollow". The name of a crawler holds
-// for the rest of its line.
-func robotsTag(lines []string) string {
+// robotsTags returns the rules of X-Robots-Tag, each as one word: "noai", "noindex", "otherbot:nofollow". The name of a
+// crawler holds for the rest of its line.
+func robotsTags(lines []string) []string {
 	var rules []string
 	for _, line := range lines {
 		agent := ""
@@ -168,7 +181,23 @@ func robotsTag(lines []string) string {
 		}
 	}
 	slices.Sort(rules)
-	return strings.Join(slices.Compact(rules), ",")
+	return slices.Compact(rules)
+}
+
+// appendTags appends tags as one preference, such as "x-robots-tag=noai,noindex", or as several that are short enough.
+func appendTags(preferences []string, name string, tags []string) []string {
+	joined := ""
+	for _, tag := range tags {
+		if len(name)+len(joined)+len(",")+len(tag) >= maxPreference {
+			preferences = appendPreference(preferences, name, joined)
+			joined = ""
+		}
+		if joined != "" {
+			joined += ","
+		}
+		joined += tag
+	}
+	return appendPreference(preferences, name, joined)
 }
 
 // until returns ":" and a date as in RFC 3339, or "" if it has another form, or another zone than UTC. A date may have a

@@ -1,6 +1,7 @@
 package fields
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -57,6 +58,33 @@ func TestResponseUsage(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, row.want)
 			}
 		})
+	}
+}
+
+// All tags of a long header are read, in preferences that are each short enough.
+func TestManyTags(t *testing.T) {
+	var line strings.Builder
+	for i := range 50 {
+		fmt.Fprintf(&line, "bot%02d: noai, ", i)
+	}
+	var tags int
+	for _, p := range ResponseUsage(http.Header{"X-Robots-Tag": {line.String()}}) {
+		tags += strings.Count(p, ":noai")
+		if !strings.HasPrefix(p, "x-robots-tag=bot") || len(p) > maxPreference {
+			t.Errorf("%d bytes: %s", len(p), p)
+		}
+	}
+	if tags != 50 {
+		t.Errorf("%d of 50 tags", tags)
+	}
+}
+
+func TestStatedIn(t *testing.T) {
+	const usage = "robots.txt: ai-train=no search=yes; header: tdm-reservation=1; html: robots=noai"
+	for source, want := range map[string]string{"robots.txt": "ai-train=no search=yes", "header": "tdm-reservation=1", "html": "robots=noai", "x": ""} {
+		if got := strings.Join(StatedIn(usage, source), " "); got != want {
+			t.Errorf("%s: %q, want %q", source, got, want)
+		}
 	}
 }
 

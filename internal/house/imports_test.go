@@ -22,7 +22,7 @@ var mayImport = map[string][]string{
 	"audit":                {"policy", "robots", "rules", "ratelimit", "internal/safetext"},
 	"audit/dossier":        {"audit", "audit/export", "audit/proof", "origin", "policy", "robots", "internal/auditview", "internal/safetext"},
 	"audit/export":         {"audit", "policy", "internal/auditview", "internal/safetext"},
-	"audit/proof":          {"audit", "origin", "policy", "robots", "rules"},
+	"audit/proof":          {"audit", "origin", "policy", "robots", "rules", "internal/fields"},
 	"audit/seal":           {"audit", "internal/durable"},
 	"auth":                 {},
 	"certs":                {"origin", "internal/durable"},

@@ -56,6 +56,10 @@ type Reader interface {
 	// omits steps without records.
 	Timeline(ctx context.Context, f Filter, step time.Duration) ([]Point, error)
 
+	// Uses counts the records that f selects for each host, purpose and text of preferences, in the order of the three.
+	// f.Limit bounds the number of results. The sequence ends after the first error.
+	Uses(ctx context.Context, f Filter) iter.Seq2[Use, error]
+
 	// File returns the robots.txt on which r rests, with its body, or ErrNoFile.
 	File(ctx context.Context, r *Record) (*File, error)
 
@@ -126,6 +130,17 @@ type Sum struct {
 	Deviating int64         `json:"deviating"` // with a deviation
 	Waited    time.Duration `json:"-"`
 	Bytes     int64         `json:"bytes"` // of bodies, sent to clients
+}
+
+// Use counts the requests to a host for one purpose, to which the host stated the same preferences.
+type Use struct {
+	Host         string
+	Purpose      string // see Record.Purpose
+	Usage        string // see Record.Usage
+	Requests     int64
+	Fetched      int64 // with content for the client: see policy.CarriesContent
+	Refused      int64 // deny
+	ByPreference int64 // of Refused: with the reason usage-preference
 }
 
 // Point counts the records that arrived in one step of a timeline.

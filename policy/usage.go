@@ -183,6 +183,17 @@ func (p *Policy) DecideResponse(d Decision, r Request, preferences []string, now
 	return d, true
 }
 
+// ForbiddenBy reports whether preferences of any source, as a record has them (see audit.Record), do not permit p. Tags for
+// named crawlers do not count.
+func (p Purpose) ForbiddenBy(usage string) bool {
+	for source := range strings.SplitSeq(usage, "; ") {
+		if _, preferences, _ := strings.Cut(source, ": "); forbiddenBy(p, "", strings.Fields(preferences)) != "" {
+			return true
+		}
+	}
+	return false
+}
+
 // forbiddenBy returns the field with the first of some preferences that does not permit a purpose, or "". Tags for other
 // crawlers than agent do not count.
 func forbiddenBy(purpose Purpose, agent string, preferences []string) string {

@@ -85,6 +85,14 @@ func TestLargeFile(t *testing.T) {
 		{"list, host", func() error { return list(audit.Filter{Newest: true, Limit: 100, Host: "site-7.example"}) }},
 		{"list, hosts", func() error { return list(audit.Filter{Newest: true, Limit: 100, Host: "*.example"}) }},
 		{"list, client", func() error { return list(audit.Filter{Newest: true, Limit: 100, Client: "shop"}) }},
+		{"usage", func() error {
+			for _, err := range r.Uses(ctx, audit.Filter{}) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
 		{"record", func() error { _, err := r.Record(ctx, last.ID); return err }},
 		{"info", func() error { _, err := r.Info(ctx); return err }},
 	} {

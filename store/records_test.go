@@ -1,6 +1,7 @@
 package store
 
 import (
+	gocmp "cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -293,6 +294,90 @@ func checkTotals(t *testing.T, r *Records, f audit.Filter, entries []audit.Entry
 	}
 	if n != want.Requests {
 		t.Errorf("the timeline has %d records, want %d", n, want.Requests)
+	}
+}
+
+func TestUses(t *testing.T) { onEach(t, checkAllUses) }
+
+func checkAllUses(t *testing.T, open opener) {
+	r := open(t, RecordsOptions{})
+	entries := crawl(3000, 10, 8*time.Hour)
+	for i := range entries {
+		rec := &entries[i].Record
+		rec.Purpose = map[string]string{"news": "search", "lab": "train-ai"}[rec.Client]
+		rec.Usage = []string{"", "robots.txt: ai-train=no", "header: x-robots-tag=noai"}[i%3]
+		switch {
+		case i%10 == 0:
+			rec.Decision, rec.Reason = policy.Deny, policy.ReasonUsage
+		case i%10 == 1:
+			rec.Status = []int{204, 304, 404, 206}[i%4]
+		case i%10 == 3:
+			rec.Method = "HEAD"
+		case i%10 == 2:
+			rec.Decision, rec.Reason = policy.WouldDeny, policy.ReasonReport
+		}
+	}
+	writeAll(t, r, entries)
+	for _, name := range []string{"all", "host", "within an hour", "client"} {
+		row, ok := filters[name]
+		if !ok {
+			t.Fatalf("no filter %q", name)
+		}
+		t.Run(name, func(t *testing.T) { checkUses(t, r, row.filter, entries, row.match) })
+	}
+}
+
+// checkUses compares the counts of each host, purpose and text of preferences with those of the records.
+func checkUses(t *testing.T, r *Records, f audit.Filter, entries []audit.Entry, match func(*audit.Record) bool) {
+	t.Helper()
+	counts := make(map[audit.Use]*audit.Use)
+	for i := range entries {
+		rec := entries[i].Record
+		if !match(&rec) {
+			continue
+		}
+		rec.Normal()
+		key := audit.Use{Host: rec.Host, Purpose: rec.Purpose, Usage: rec.Usage}
+		u := counts[key]
+		if u == nil {
+			u = &audit.Use{Host: rec.Host, Purpose: rec.Purpose, Usage: rec.Usage}
+			counts[key] = u
+		}
+		u.Requests++
+		switch rec.Decision {
+		case policy.Deny:
+			u.Refused++
+			if rec.Reason == policy.ReasonUsage {
+				u.ByPreference++
+			}
+		case policy.Allow, policy.Exempt, policy.WouldDeny, policy.WouldThrottle:
+			if policy.CarriesContent(rec.Method, rec.Status) {
+				u.Fetched++
+			}
+		}
+	}
+	var want []audit.Use
+	for _, u := range counts {
+		want = append(want, *u)
+	}
+	slices.SortFunc(want, func(a, b audit.Use) int {
+		return gocmp.Or(strings.Compare(a.Host, b.Host), strings.Compare(a.Purpose, b.Purpose), strings.Compare(a.Usage, b.Usage))
+	})
+	for _, limit := range []int{0, 3} {
+		f.Limit = limit
+		var got []audit.Use
+		for u, err := range r.Uses(context.Background(), f) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, u)
+		}
+		if limit > 0 {
+			want = want[:min(limit, len(want))]
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("Uses with the limit %d (-want +got):\n%s", limit, diff)
+		}
 	}
 }
 

@@ -51,6 +51,8 @@ func (m *memory) Records(_ context.Context, f audit.Filter) iter.Seq2[*audit.Rec
 	}
 }
 
+func (m *memory) Uses(context.Context, audit.Filter) iter.Seq2[audit.Use, error] { return nil }
+
 func (m *memory) Sums(ctx context.Context, f audit.Filter, _ ...audit.Dimension) ([]audit.Sum, error) {
 	sums := map[string]*audit.Sum{}
 	for r := range m.Records(ctx, f) {

@@ -38,7 +38,7 @@ that folder, on any machine.`,
 		},
 	}
 	summarize(newAuditCommand(cmd, std), "24h")
-	cmd.AddCommand(newAuditList(std), newAuditTop(std), newAuditSummary(std), newAuditExplain(std), newAuditWouldDeny(std))
+	cmd.AddCommand(newAuditList(std), newAuditTop(std), newAuditSummary(std), newAuditExplain(std), newAuditWouldDeny(std), newAuditUsage(std))
 	cmd.AddCommand(newAuditSpacing(std), newAuditReplay(std), newAuditChanges(std), newAuditDossier(std), newAuditExport(std))
 	cmd.AddCommand(newAuditSeal(std), newAuditVerify(std), newAuditPrune(std), newAuditErase(std))
 	return cmd

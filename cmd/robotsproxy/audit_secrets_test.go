@@ -57,7 +57,7 @@ var hostileAgents = []string{
 // request with a redirected robots.txt, HOST a host, OUT a new file, which is searched too. Every command must be here.
 var outputs = []string{
 	"", "list", "list --via plain,intercepted,tunnel,robots", "summary", "summary --by host,path,client,agent,rule,reason,decision",
-	"top hosts", "top paths", "top clients", "top agents", "top rules", "top reasons", "explain ID", "explain MOVED", "would-deny",
+	"top hosts", "top paths", "top clients", "top agents", "top rules", "top reasons", "explain ID", "explain MOVED", "would-deny", "usage",
 	"spacing", "spacing HOST", "replay", "changes HOST", "dossier HOST -o OUT", "export --format csv", "export --format jsonl", "export --format parquet -o OUT",
 	"export --format squid", "seal", "verify", "prune --older-than 30d", "erase --client nobody --dry-run",
 }

@@ -19,7 +19,7 @@
 //	robotsproxy top                    watch its hosts: refusals, queues, pauses
 //	robotsproxy stop HOST|slow HOST DELAY|bypass [HOST]|resume [HOST]|interventions
 //	                                   what a running proxy does with a host now, with a reason and an end
-//	robotsproxy audit [list|top|summary|explain ID|would-deny]
+//	robotsproxy audit [list|top|summary|explain ID|would-deny|usage]
 //	                                   the records: which requests were refused or delayed, and why
 //	robotsproxy ca show|path|export|install|uninstall|rotate
 //	                                   the certificate that clients must trust

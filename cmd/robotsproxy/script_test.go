@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -147,6 +148,8 @@ func scriptSite(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Check(err)
 		}
 		site.SetRobots(args[1], r)
+	case len(args) == 4 && args[0] == "page":
+		site.SetPage(args[1], args[2], scriptPage(ts.ReadFile(args[3])))
 	case len(args) == 2 && args[0] == "requests":
 		targets := site.Paths(args[1])
 		fmt.Fprintln(ts.Stdout(), len(targets), "targets")
@@ -156,7 +159,23 @@ func scriptSite(ts *testscript.TestScript, _ bool, args []string) {
 	case len(args) == 3 && args[0] == "asked":
 		fmt.Fprintln(ts.Stdout(), asked(site, args[1], args[2]))
 	default:
-		ts.Fatalf("usage: site robots HOST FILE [STATUS] | site requests HOST | site asked HOST TARGET")
+		ts.Fatalf("usage: site robots HOST FILE [STATUS] | site page HOST PATH FILE | site requests HOST | site asked HOST TARGET")
+	}
+}
+
+// scriptPage returns a page that answers with a file: a line with the status, the lines of the header, an empty line, and
+// the body.
+func scriptPage(file string) http.HandlerFunc {
+	head, body, _ := strings.Cut(file, "\n\n")
+	lines := strings.Split(head, "\n")
+	return func(w http.ResponseWriter, _ *http.Request) {
+		for _, line := range lines[1:] {
+			name, value, _ := strings.Cut(line, ": ")
+			w.Header().Add(name, value)
+		}
+		status, _ := strconv.Atoi(lines[0])
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
 	}
 }
 

@@ -84,6 +84,8 @@ func dimensionOf(r audit.Record, by audit.Dimension) string {
 	return string(r.Decision)
 }
 
+func (m *memory) Uses(context.Context, audit.Filter) iter.Seq2[audit.Use, error] { return nil }
+
 func (m *memory) Sums(_ context.Context, f audit.Filter, by ...audit.Dimension) ([]audit.Sum, error) {
 	limit := f.Limit
 	f.Limit = 0

@@ -81,7 +81,8 @@ func authority(r *audit.Record) string {
 	return host + ":" + strconv.Itoa(int(r.Port))
 }
 
-// Why returns the cause of the decision of r: the rule, the intervention, the exemption or the error.
+// Why returns the cause of the decision of r: the rule, the intervention, the exemption or the error. For a request that
+// was allowed it returns the price of the response.
 func Why(r *audit.Record) string {
 	switch {
 	case r.Intervention != "" && r.Reason == policy.ReasonStopped:
@@ -89,13 +90,22 @@ func Why(r *audit.Record) string {
 	case r.Exemption != "" && r.Reason == policy.ReasonExemption:
 		return r.Exemption
 	case r.Decision == policy.Allow && r.Reason == policy.ReasonNone:
-		return ""
+		return priceText(r)
 	case r.Rule != "" && (r.Decision == policy.Deny || r.Decision == policy.WouldDeny):
 		return audit.RuleText(r.RuleLine, r.Rule)
 	case r.Error == "" || strings.HasPrefix(r.Error, string(r.Reason)+": "):
 		return cmp.Or(r.Error, string(r.Reason))
 	}
 	return string(r.Reason) + ": " + r.Error
+}
+
+// priceText returns the price of the response in words, if it has one.
+func priceText(r *audit.Record) string {
+	switch {
+	case r.CrawlerPrice == "", strings.HasPrefix(r.CrawlerPrice, "charged "):
+		return r.CrawlerPrice
+	}
+	return "price " + r.CrawlerPrice
 }
 
 // statusText returns the status that the client received, or "open" for a request that has not ended.

@@ -89,10 +89,23 @@ func (e *Explanation) sentence(zone *time.Location) string {
 	if why := e.cause(); why != "" {
 		s += ", " + why
 	}
+	s += priceClause(r)
 	if r.EndedAt.IsZero() {
 		s += "; it has not ended, or its end was not recorded"
 	}
 	return s + "."
+}
+
+// priceClause returns what r cost or would cost, for the end of a sentence.
+func priceClause(r *audit.Record) string {
+	charged, ok := strings.CutPrefix(r.CrawlerPrice, "charged ")
+	switch {
+	case r.CrawlerPrice == "":
+		return ""
+	case ok:
+		return "; the site charged " + charged + " for it"
+	}
+	return "; the site asks a price of " + r.CrawlerPrice + " for it"
 }
 
 func (e *Explanation) cause() string {
@@ -132,6 +145,7 @@ func (e *Explanation) Sentence() string {
 	if why := e.fullCause(); why != "" {
 		s += ", " + why
 	}
+	s += priceClause(r)
 	if r.EndedAt.IsZero() {
 		s += "; the request has not ended, or its end was not recorded"
 	}

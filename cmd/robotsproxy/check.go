@@ -250,16 +250,22 @@ func (c *checker) parse(raw string) (target string, o origin.Origin, err error) 
 		target, _, _ = strings.Cut(raw, "#")
 		return target, anyOrigin, nil
 	}
+	target, o, err = parseURL(raw)
+	if err != nil && strings.HasPrefix(raw, "/") {
+		err = fmt.Errorf("%q is a path: write the URL, such as https://a.example%s, or name a file with --robots", raw, raw)
+	}
+	return target, o, err
+}
+
+// parseURL returns the target and the origin of a URL. It removes a fragment.
+func parseURL(raw string) (target string, o origin.Origin, err error) {
 	u, err := url.Parse(raw)
 	if err != nil {
 		return "", origin.Origin{}, err
 	}
 	u.RawPath = origin.RawPath(u)
 	o, err = origin.FromURL(u)
-	switch {
-	case err != nil && strings.HasPrefix(raw, "/"):
-		err = fmt.Errorf("%q is a path: write the URL, such as https://a.example%s, or name a file with --robots", raw, raw)
-	case err != nil && !strings.Contains(raw, "://"):
+	if err != nil && !strings.Contains(raw, "://") {
 		err = fmt.Errorf("%q is not a URL; did you mean https://%s?", raw, raw)
 	}
 	return u.RequestURI(), o, err

@@ -18,10 +18,6 @@ import (
 // through the same upstream proxy. The targets of redirects to other hosts are judged by the proxy's configuration, and
 // paced. The function can be called until ctx ends, which ends its goroutines and connections.
 func fromOrigin(ctx context.Context, cfg *config.Config) (func(context.Context, origin.Origin) (*robots.Snapshot, error), error) {
-	own, err := readOwn(cfg.Hosts)
-	if err != nil {
-		return nil, err
-	}
 	transport, err := newCommandLineTransport(cfg)
 	if err != nil {
 		return nil, err
@@ -30,15 +26,8 @@ func fromOrigin(ctx context.Context, cfg *config.Config) (func(context.Context, 
 	if err != nil {
 		return nil, usage(err)
 	}
-	limiter, err := newLimiter(cfg, nil, nil)
+	f, err := newCommandFiles(cfg, transport, ownfetch.Options{Policy: judge}, func(*fetch.Options, *robots.CacheOptions) {})
 	if err != nil {
-		return nil, usage(err)
-	}
-	f := &files{}
-	f.own.Store(&own)
-	fetches := ownfetch.New(ownfetch.Options{Rules: f, Policy: judge, Client: ownClient(cfg), Limiter: limiter})
-	option := func(o *fetch.Options, _ *robots.CacheOptions) { o.Admit = fetches.Admit }
-	if f.Cache, err = newCache(cfg, transport, option); err != nil {
 		return nil, err
 	}
 	context.AfterFunc(ctx, func() {
@@ -49,6 +38,27 @@ func fromOrigin(ctx context.Context, cfg *config.Config) (func(context.Context, 
 		transport.hosts.Store(o.Host(), true)
 		return f.Snapshot(ctx, o, robots.Asker{})
 	}, nil
+}
+
+// newCommandFiles returns the files that a command fetches. by has the Policy that judges redirects to other hosts; its
+// rules, client and limiter are set here.
+func newCommandFiles(cfg *config.Config, transport http.RoundTripper, by ownfetch.Options, option cacheOption) (*files, error) {
+	own, err := readOwn(cfg.Hosts)
+	if err != nil {
+		return nil, err
+	}
+	if by.Limiter, err = newLimiter(cfg, nil, nil); err != nil {
+		return nil, usage(err)
+	}
+	f := &files{}
+	f.own.Store(&own)
+	by.Rules, by.Client = f, ownClient(cfg)
+	fetches := ownfetch.New(by)
+	f.Cache, err = newCache(cfg, transport, func(o *fetch.Options, c *robots.CacheOptions) {
+		o.Admit = fetches.Admit
+		option(o, c)
+	})
+	return f, err
 }
 
 // commandLineTransport sends requests to the hosts of the command line without the guard on addresses: the user may ask

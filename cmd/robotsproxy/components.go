@@ -362,18 +362,22 @@ func fetchResult(a *robots.Answer, err error) string {
 func (c *components) spacing(cfg *config.Config) func(o origin.Origin, snap *robots.Snapshot) time.Duration {
 	key := stopKey(cfg)
 	return func(o origin.Origin, snap *robots.Snapshot) time.Duration {
-		var delay time.Duration
-		if snap != nil {
-			in := c.control.inForce.Load()
-			request := policy.Request{Client: ownClient(in.cfg), Origin: o, Target: "/robots.txt"}
-			delay = in.policy.Judge(request, snap, time.Now()).Delay
-		}
-		delay = max(delay, c.control.policy().Floor(o.Host(), time.Now()))
+		in := c.control.inForce.Load()
+		delay := fetchDelay(in, o, snap)
 		if view, ok := c.limiter.Peek(key(o.Host())); ok {
 			delay = max(delay, view.Floor)
 		}
-		return cmp.Or(delay, c.control.config().Pacing.DefaultDelay, time.Second)
+		return cmp.Or(delay, in.cfg.Pacing.DefaultDelay, time.Second)
 	}
+}
+
+// fetchDelay returns the Delay for the proxy's own requests to o, by its file and the inputs.
+func fetchDelay(in *inputs, o origin.Origin, snap *robots.Snapshot) (delay time.Duration) {
+	if snap != nil {
+		request := policy.Request{Client: ownClient(in.cfg), Origin: o, Target: "/robots.txt"}
+		delay = in.policy.Judge(request, snap, time.Now()).Delay
+	}
+	return max(delay, in.policy.Floor(o.Host(), time.Now()))
 }
 
 // ownClient returns the client as which the proxy judges its own requests for robots.txt.

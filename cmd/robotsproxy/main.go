@@ -12,6 +12,9 @@
 //	robotsproxy check https://a.example/x -A NewsBot
 //	                                   check whether NewsBot may fetch a URL, and which line of robots.txt decides
 //	robotsproxy lint FILE|URL|-        find likely mistakes in a robots.txt
+//	robotsproxy plan URLS.txt -A NewsBot
+//	                                   what becomes of the URLs of a list, and how long a crawl of them takes
+//	robotsproxy sitemaps HOST          the sitemaps that a robots.txt names
 //	robotsproxy cache ls|show HOST|refresh HOST|purge HOST
 //	                                   the robots.txt files that a running proxy keeps
 //	robotsproxy healthcheck            exit with 0 if a running proxy is ready

@@ -52,6 +52,7 @@ func newRoot(std stdio) *cobra.Command {
 	root.SetHelpCommand(newHelp())
 	root.AddCommand(
 		newServe(std), newRun(std), newDemo(std), newEnv(std), newHealthcheck(std), newCheck(std), newLint(std),
+		newPlan(std), newSitemaps(std),
 		newAudit(std), newCacheCommand(std), newCA(std), newKey(std),
 		newStop(std), newSlow(std), newBypass(std), newResume(std), newInterventions(std), newExemptCommand(std),
 		newStatus(std), newTop(std), newUpgrade(std), newValidate(std), newConfigCommand(std), newReload(std), newVersion(std), newMan(),
@@ -122,6 +123,8 @@ func flagValues(command, flag string) (values []string) {
 		switch command {
 		case "lint":
 			values = append(values, "sarif")
+		case "plan", "sitemaps":
+			values = words(planFormats)
 		case "top":
 			values = words(topFormats)
 		}

@@ -27,6 +27,7 @@ var runs = []struct {
 	{"delay", (*bench).delay},
 	{"memory", (*bench).memory},
 	{"restart", (*bench).restart},
+	{"plan", (*bench).planCommand},
 }
 
 // deadWeb is a web of which three hosts in ten are dead.

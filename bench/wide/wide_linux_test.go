@@ -75,7 +75,7 @@ func checkSide(t *testing.T, m *measurement) {
 	}
 }
 
-// TestRuns makes two runs with few hosts, and reads their rows.
+// TestRuns makes three runs with few hosts, and reads their rows.
 func TestRuns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds robotsproxy and crawls for seconds")
@@ -85,7 +85,7 @@ func TestRuns(t *testing.T) {
 	if err := build("../..", b.dir, b.program); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.all([]string{"redis", "restart"}); err != nil {
+	if err := b.all([]string{"redis", "restart", "plan"}); err != nil {
 		t.Fatal(err)
 	}
 	var text strings.Builder
@@ -94,6 +94,8 @@ func TestRuns(t *testing.T) {
 		`redis \| (requests/s \| \d+ \| without \d+|not measured: .* \|  \|) \|`,
 		`restart \| robots.txt requested again \| 0 \|  \|  \| 0 \| yes`,
 		`restart \| robotsproxy \| 100 \|`,
+		`plan \| s for 100 URLs of 50 hosts \| `,
+		`plan --estimate \| requests for one robots.txt, most \| 1 \|  \|  \| 1 \| yes`,
 	} {
 		if !regexp.MustCompile(`(?m)^\| ` + row).MatchString(text.String()) {
 			t.Errorf("no row matches %s:\n%s", row, &text)

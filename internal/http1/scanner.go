@@ -255,8 +255,12 @@ func (s *scanner) takeRequestLine(p []byte) (int, *SyntaxError) {
 	return n + 1, nil
 }
 
-// readTarget checks that net/http can parse the target.
+// readTarget checks that net/http can parse the target. In a path, only a percent sign can be wrong.
 func (s *scanner) readTarget() *SyntaxError {
+	if s.originForm && !bytes.Contains(s.value, []byte("%")) {
+		s.value = s.value[:0]
+		return nil
+	}
 	text := string(s.value)
 	if s.connect && !s.originForm {
 		text = "http://" + text // authority-form
@@ -382,14 +386,14 @@ func (s *scanner) endValue(p []byte, n int) (int, *SyntaxError) {
 // readHost checks the value of Host as net/http does, and, beside a target in absolute-form, by checkHost: net/http
 // drops that Host.
 func (s *scanner) readHost() *SyntaxError {
-	value := string(bytes.Trim(s.value, " \t"))
-	if !httpguts.ValidHostHeader(value) {
+	value := bytes.Trim(s.value, " \t")
+	if !httpguts.ValidHostHeader(string(value)) {
 		return malformed("Host is not a host with or without a port (section 3.2)")
 	}
 	if s.originForm || s.checkHost == nil {
 		return nil
 	}
-	if err := s.checkHost(value); err != nil {
+	if err := s.checkHost(string(value)); err != nil {
 		return &SyntaxError{Status: http.StatusBadRequest, Err: err, reason: err.Error()}
 	}
 	return nil

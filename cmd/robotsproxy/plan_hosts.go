@@ -95,7 +95,7 @@ func (p *planner) host(ctx context.Context, site *plan.Site) (plan.Host, error) 
 type planFiles struct {
 	in     inputs
 	state  *store.State
-	lookUp func(context.Context, origin.Origin) (*robots.Snapshot, error)
+	lookUp func(context.Context, policy.Request) (*robots.Snapshot, error) // of the origin of a request
 	end    func()
 }
 
@@ -163,7 +163,7 @@ func (f *planFiles) snapshot(ctx context.Context, r policy.Request) (*robots.Sna
 	if _, stopped := f.in.policy.Stopped(r.Origin.Host(), time.Now()); stopped || !f.in.policy.NeedsRobots(r) {
 		return nil, nil
 	}
-	return f.lookUp(ctx, r.Origin)
+	return f.lookUp(ctx, r)
 }
 
 // planCache is the memory for the files of a plan, which needs each only once.
@@ -195,9 +195,9 @@ func (f *planFiles) fetch(warn func(error)) error {
 		files.Close()
 		transport.CloseIdleConnections()
 	}
-	f.lookUp = func(ctx context.Context, o origin.Origin) (*robots.Snapshot, error) {
+	f.lookUp = func(ctx context.Context, r policy.Request) (*robots.Snapshot, error) {
 		defer transport.CloseIdleConnections() // a host is asked once
-		return files.Snapshot(ctx, o, robots.Asker{Client: "plan"})
+		return files.Snapshot(ctx, r.Origin, robots.Asker{Client: "plan", Token: r.Client.ProductToken})
 	}
 	return nil
 }
@@ -216,11 +216,11 @@ func (f *planFiles) fromState() error {
 	if err != nil {
 		return err
 	}
-	f.lookUp = func(ctx context.Context, o origin.Origin) (*robots.Snapshot, error) {
-		if file := own.match(o.Host()); file != nil {
+	f.lookUp = func(ctx context.Context, r policy.Request) (*robots.Snapshot, error) {
+		if file := own.match(r.Origin.Host()); file != nil {
 			return file, nil
 		}
-		kept, err := f.state.Load(ctx, o)
+		kept, err := f.state.Load(ctx, r.Origin)
 		if errors.Is(err, robots.ErrNoSnapshot) {
 			return nil, errNotKept
 		}

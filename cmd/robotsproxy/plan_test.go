@@ -104,6 +104,38 @@ func TestPlanAsksHostsAtOnce(t *testing.T) {
 	}
 }
 
+// The requests of a plan have the product token of the client and the operator's signature, like those of the proxy.
+func TestPlanAsksAsTheProxyDoes(t *testing.T) {
+	s := newPlanSite(t)
+	keys := filepath.Join(s.dir, "keys.json")
+	if out, err := exec.Command(binaryPath, "key", "new", "--key-file", keys).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	file, err := os.OpenFile(filepath.Join(s.dir, "config.yaml"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(file, "sign: {agent: \"https://crawler.example.org\", key_file: %q}\n", keys)
+	fmt.Fprintln(file, "clients: [{name: news, cidr: [127.0.0.0/8], product_token: NewsBot}]")
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan http.Header, 1)
+	s.SetRobots("a.example", robotstest.Robots{Handler: func(_ http.ResponseWriter, r *http.Request) { asked <- r.Header }})
+	cmd, _ := s.command(t, fmt.Sprintf("http://a.example:%d/1", s.Port()))
+	cmd.Args = append(cmd.Args, "--as", "news")
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	h := <-asked
+	if got := h.Get("User-Agent"); !strings.HasPrefix(got, "NewsBot robotsproxy/") {
+		t.Errorf("User-Agent is %q", got)
+	}
+	if h.Get("Signature") == "" || !strings.Contains(h.Get("Signature-Agent"), "https://crawler.example.org") {
+		t.Errorf("the request is not signed: %v", h)
+	}
+}
+
 // An interrupt ends a plan at once, without half a result.
 func TestInterruptedPlan(t *testing.T) {
 	s := newPlanSite(t)

@@ -74,8 +74,12 @@ func (t planText) summary() string {
 	switch {
 	case t.Allowed == 0:
 	case t.Longest.Time >= t.Busy:
-		fmt.Fprintf(&b, "Long pole: %s, %s%s: %s. The rest ends after %s.\n", t.Longest.Name, counted(t.Longest.Allowed, "URL"),
-			delayWords(t.Longest), auditview.Duration(t.Longest.Time), auditview.Duration(t.Rest))
+		fmt.Fprintf(&b, "Long pole: %s, %s%s: %s.", t.Longest.Name, counted(t.Longest.Allowed, "URL"),
+			delayWords(t.Longest), auditview.Duration(t.Longest.Time))
+		if t.Rest > 0 {
+			fmt.Fprintf(&b, " The rest ends after %s.", auditview.Duration(t.Rest))
+		}
+		b.WriteString("\n")
 	default:
 		fmt.Fprintf(&b, "The connections are the limit: the slowest host, %s, would end after %s.\n",
 			t.Longest.Name, auditview.Duration(t.Longest.Time))

@@ -82,18 +82,11 @@ func (h *Handler) asking(a auditRoute) http.HandlerFunc {
 
 // answer answers one question, when there is a place for it.
 func (h *Handler) answer(a auditRoute, out *reply, r *http.Request) error {
-	if h.options.Records == nil {
-		return &apiError{http.StatusConflict, errors.New("audit.store is none: the records are only in the JSON lines of " +
-			"audit.jsonl. Set audit.store to sqlite or postgres, and start robotsproxy again")}
+	ctx, end, err := h.begin(r.Context())
+	if err != nil {
+		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), h.options.questionTime)
-	defer cancel()
-	select {
-	case h.questions <- struct{}{}:
-		defer func() { <-h.questions }()
-	case <-ctx.Done():
-		return &apiError{http.StatusServiceUnavailable, errors.New("other questions are being answered; ask again later")}
-	}
+	defer end()
 	q, err := newQuestion(a, r.WithContext(ctx))
 	if err != nil {
 		return &apiError{http.StatusBadRequest, err}
@@ -102,7 +95,28 @@ func (h *Handler) answer(a auditRoute, out *reply, r *http.Request) error {
 	_ = http.NewResponseController(out.ResponseWriter).SetWriteDeadline(time.Now().Add(h.options.questionTime))
 	q.records, q.out = h.options.Records, out
 	out.Header().Set("Content-Type", contentTypes[q.options.Format])
-	err = a.answer(q)
+	return h.inTime(ctx, a.answer(q))
+}
+
+// begin waits for a place to answer a question about records. The answer must end with the context. Then end must be
+// called.
+func (h *Handler) begin(parent context.Context) (ctx context.Context, end func(), err error) {
+	if h.options.Records == nil {
+		return nil, nil, &apiError{http.StatusConflict, errors.New("audit.store is none: the records are only in the JSON lines of " +
+			"audit.jsonl. Set audit.store to sqlite or postgres, and start robotsproxy again")}
+	}
+	ctx, cancel := context.WithTimeout(parent, h.options.questionTime)
+	select {
+	case h.questions <- struct{}{}:
+		return ctx, func() { <-h.questions; cancel() }, nil
+	case <-ctx.Done():
+		cancel()
+		return nil, nil, &apiError{http.StatusServiceUnavailable, errors.New("other questions are being answered; ask again later")}
+	}
+}
+
+// inTime returns err, or the error of an answer that took too long.
+func (h *Handler) inTime(ctx context.Context, err error) error {
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return &apiError{http.StatusServiceUnavailable, fmt.Errorf("the answer would take longer than %v: "+
 			"a shorter time (since, until) or a host takes less", h.options.questionTime)}

@@ -7,7 +7,11 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/robotsproxy/robotsproxy/audit"
+	"github.com/robotsproxy/robotsproxy/audit/proof"
+	"github.com/robotsproxy/robotsproxy/internal/auditquery"
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/robots"
 )
@@ -51,6 +55,7 @@ func (h *Handler) fileRoutes() []route {
 		{pattern: "GET /cache", answer: h.listFiles},
 		{pattern: "GET /cache/file", answer: h.showFiles},
 		{pattern: "GET /cache/version", answer: h.showVersion},
+		{pattern: "GET /cache/changes", answer: h.listEffects},
 		{pattern: "POST /cache/refresh", answer: h.refreshFiles},
 		{pattern: "POST /cache/purge", answer: h.purgeFiles},
 	}
@@ -151,6 +156,21 @@ func (h *Handler) showVersion(r *http.Request) (any, error) {
 		r.FormValue("host"), begin)}
 }
 
+// listEffects lists the changes of a host's files, with the recorded requests that they decide otherwise.
+func (h *Handler) listEffects(r *http.Request) (any, error) {
+	since, err := auditquery.Moment("since", r.FormValue("since"), time.Now().UTC())
+	if err != nil {
+		return nil, &apiError{http.StatusBadRequest, err}
+	}
+	ctx, end, err := h.begin(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	effects, err := h.cache().Effects(ctx, h.options.Records, r.FormValue("host"), since)
+	return effects, h.inTime(ctx, err)
+}
+
 func (h *Handler) refreshFiles(r *http.Request) (any, error) {
 	return h.cache().Refresh(r.Context(), r.FormValue("host"))
 }
@@ -191,6 +211,24 @@ func (c Cache) Refresh(ctx context.Context, name string) (FileList, error) {
 		}
 	}
 	return list, nil
+}
+
+// Effects returns the changes of the files of all origins that name means, since a time: see proof.Effects.
+func (c Cache) Effects(ctx context.Context, records audit.Reader, name string, since time.Time) ([]*proof.Effect, error) {
+	origins, err := c.named(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	all := []*proof.Effect{}
+	for _, o := range origins {
+		effects, err := proof.Effects(ctx, c.History, records, o, since)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, effects...)
+	}
+	slices.SortStableFunc(all, func(a, b *proof.Effect) int { return a.Time.Compare(b.Time) })
+	return all, nil
 }
 
 // Purge removes the files of all origins that name means from the cache, and returns the origins.

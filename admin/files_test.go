@@ -43,6 +43,10 @@ func (past) Versions(_ context.Context, o origin.Origin, _ int) ([]robots.Versio
 	return []robots.Version{{Origin: o, SHA256: "beef00", Size: 5, Status: 200, Redirects: []string{"https://b.example/r"}}, {Origin: o, SHA256: "bee111"}}, nil
 }
 
+func (past) Changes(_ context.Context, o origin.Origin, _ int) ([]robots.Change, error) {
+	return []robots.Change{{Origin: o, Time: time.Now(), OldState: "unavailable", NewState: "found", NewSHA256: "beef00"}}, nil
+}
+
 func (past) Body(_ context.Context, sha256 string) ([]byte, error) {
 	if sha256 != "beef00" {
 		return nil, errors.New("the body is damaged")

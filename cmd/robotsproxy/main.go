@@ -17,6 +17,7 @@
 //	robotsproxy sitemaps HOST          the sitemaps that a robots.txt names
 //	robotsproxy cache ls|show HOST|refresh HOST|purge HOST
 //	                                   the robots.txt files that a running proxy keeps
+//	robotsproxy watch HOST...          report changes of robots.txt files, with the requests that they decide otherwise
 //	robotsproxy healthcheck            exit with 0 if a running proxy is ready
 //	robotsproxy status                 the state of a running proxy, and its decisions since the start
 //	robotsproxy top                    watch its hosts: refusals, queues, pauses

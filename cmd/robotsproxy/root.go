@@ -55,7 +55,7 @@ func newRoot(std stdio) *cobra.Command {
 		newPlan(std), newSitemaps(std),
 		newAudit(std), newCacheCommand(std), newCA(std), newKey(std),
 		newStop(std), newSlow(std), newBypass(std), newResume(std), newInterventions(std), newExemptCommand(std),
-		newStatus(std), newTop(std), newUpgrade(std), newValidate(std), newConfigCommand(std), newReload(std), newVersion(std), newMan(),
+		newStatus(std), newTop(std), newWatch(std), newUpgrade(std), newValidate(std), newConfigCommand(std), newReload(std), newVersion(std), newMan(),
 		newSealedStage(),
 	)
 	completeValues(root)

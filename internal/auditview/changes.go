@@ -97,16 +97,21 @@ func lineText(sign rune, l proof.Line) string {
 
 // effect says how many requests the version decides otherwise.
 func effect(c *proof.Change) string {
-	of := " of " + Number(c.Judged)
-	switch {
-	case c.Version == 1 || c.Missing:
+	if c.Version == 1 || c.Missing {
 		return ""
-	case c.Refused > 0 && c.Allowed > 0:
-		return Number(c.Refused) + of + " would now be refused, " + Number(c.Allowed) + " allowed"
-	case c.Refused > 0:
-		return Number(c.Refused) + of + " would now be refused"
-	case c.Allowed > 0:
-		return Number(c.Allowed) + of + " would now be allowed"
+	}
+	return effectText(c.Judged, c.Refused, c.Allowed)
+}
+
+func effectText(judged, refused, allowed int64) string {
+	of := " of " + Number(judged)
+	switch {
+	case refused > 0 && allowed > 0:
+		return Number(refused) + of + " would now be refused, " + Number(allowed) + " allowed"
+	case refused > 0:
+		return Number(refused) + of + " would now be refused"
+	case allowed > 0:
+		return Number(allowed) + of + " would now be allowed"
 	}
 	return "0" + of + " decisions would differ"
 }

@@ -49,6 +49,7 @@ type Config struct {
 	Auth           Auth
 	Refusal        Refusal
 	Usage          policy.Usage
+	UsageHTML      bool // record the preferences in HTML pages
 	ResponseFields bool
 	Grace          time.Duration `range:"0s..1h"`
 	DrainDelay     time.Duration `range:"0s..1h"`

@@ -131,7 +131,7 @@ func TestKeys(t *testing.T) {
 		limits.request_timeout intercept.mode intercept.tunnel_hosts intercept.ca_cert intercept.ca_key
 		egress.allow_addresses egress.deny_addresses egress.ports egress.resolve egress.ca_file egress.insecure_hosts
 		egress.upstream_proxy egress.upstream_proxy_credentials_file auth.htpasswd_file auth.required
-		refusal.status usage response_fields grace drain_delay audit.store audit.dsn_file audit.durability audit.jsonl audit.jsonl_max_size audit.jsonl_keep audit.retention audit.max_size audit.seal_every audit.buffer audit.on_failure audit.query audit.client_addr audit.instance store.max_size redis.url redis.url_file redis.prefix redis.on_down log.level log.format log.requests watch.webhook watch.webhook_file
+		refusal.status usage usage_html response_fields grace drain_delay audit.store audit.dsn_file audit.durability audit.jsonl audit.jsonl_max_size audit.jsonl_keep audit.retention audit.max_size audit.seal_every audit.buffer audit.on_failure audit.query audit.client_addr audit.instance store.max_size redis.url redis.url_file redis.prefix redis.on_down log.level log.format log.requests watch.webhook watch.webhook_file
 		allow_hosts deny_hosts deny_hosts_file
 		clients[0].name clients[0].cidr clients[0].user clients[0].tls_subject clients[0].user_agent clients[0].product_token clients[0].mode clients[0].dialect clients[0].purpose
 		clients[0].sign.agent clients[0].sign.key_file clients[0].sign.hosts clients[0].sign.form clients[0].sign.existing clients[0].max_wait

@@ -200,7 +200,7 @@ func forbiddenBy(purpose Purpose, agent string, preferences []string) string {
 	for _, preference := range preferences {
 		name, value, _ := strings.Cut(preference, "=")
 		switch {
-		case name == "x-robots-tag":
+		case name == "x-robots-tag", name == "robots": // the latter of an HTML page
 			if tag := forbiddingTag(purpose, agent, value); tag != "" {
 				return "X-Robots-Tag: " + tag
 			}

@@ -47,7 +47,8 @@ type exchange struct {
 	origin   origin.Origin
 	target   string // the path and query that are judged and sent
 	judged   judgement
-	upload   *upload // the body of an HTTP/1.1 request; nil if the request has none or the body is held
+	upload   *upload    // the body of an HTTP/1.1 request; nil if the request has none or the body is held
+	page     *pageStart // of the answer; nil if it is not read
 }
 
 // newExchange returns the exchange of r, a request inside t if t is not nil. The caller must identify its sender.
@@ -377,6 +378,7 @@ func (ex *exchange) end(cause error) {
 	if ex.blocked.Overlapped() {
 		ex.rec.AddDeviation(audit.DeviationOverlap)
 	}
+	ex.notePage()
 	ex.complete(now, cause)
 }
 

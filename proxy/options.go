@@ -95,6 +95,9 @@ type Options struct {
 	// Pseudonym is the name of the proxy in Via. If empty, it is random: see egress.NewPseudonym.
 	Pseudonym string
 
+	// UsageHTML records the preferences in the head of HTML pages.
+	UsageHTML bool
+
 	// ResponseFields adds Robotsproxy-Request-Id and Robotsproxy-Waited to forwarded answers.
 	ResponseFields bool
 

@@ -247,6 +247,9 @@ func (ex *exchange) receive(resp *http.Response) {
 		resp.Header.Del("Content-Length")
 		resp.ContentLength = -1
 	}
+	if ex.settings.UsageHTML {
+		ex.page = newPage(resp)
+	}
 	ex.response.length = resp.ContentLength
 	early := ex.upload != nil && ex.upload.answered(resp)
 	if early {
@@ -295,6 +298,7 @@ type body struct {
 func (b *body) Read(p []byte) (n int, err error) {
 	n, err = b.ReadCloser.Read(b.holdBack(p))
 	b.ex.rec.Bytes += int64(n)
+	b.ex.page.add(p[:n])
 	switch err {
 	case nil:
 	case io.EOF:

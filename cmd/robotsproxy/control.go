@@ -132,7 +132,7 @@ func (c *control) proxyOptions(in inputs) proxy.Options {
 	o.Signer = in.signers.all
 	o.MaxWait, o.MaxWaitCap = explicitZero(cfg.Pacing.MaxWait), cfg.Pacing.MaxWaitCap
 	o.UserAgent, o.Contact = cfg.UserAgent, cfg.Identity.Contact
-	o.RefusalStatus, o.ResponseFields = cfg.Refusal.Status, cfg.ResponseFields
+	o.RefusalStatus, o.ResponseFields, o.UsageHTML = cfg.Refusal.Status, cfg.ResponseFields, cfg.UsageHTML
 	o.ServeRobots, o.Limits = cfg.Robots.ServeFromCache, in.limits
 	o.Query, o.ClientAddr = audit.QueryMode(cfg.Audit.Query), audit.AddrMode(cfg.Audit.ClientAddr)
 	return o

@@ -59,6 +59,7 @@ var otherValues = map[string]string{
 	"refusal.status":                         "451",
 	"response_fields":                        "true",
 	"usage":                                  "enforce",
+	"usage_html":                             "true",
 	"grace":                                  "5s",
 	"drain_delay":                            "1s",
 	"audit.dsn_file":                         "FILE",

@@ -22,7 +22,7 @@ build: ## build bin/robotsproxy, static, as the container image does. Needs Go
 test: ## run every test that this machine can, and list the skipped ones with the reason. Needs Go; .ci/run installs the rest
 	cd bench && $(GO) test -count=1 ./...
 	cd tools && $(GO) test -count=1 ./testsummary
-	$(GO) test -json ./... | $(GO) run -C tools ./testsummary
+	$(GO) test -json -timeout 20m ./... | $(GO) run -C tools ./testsummary
 
 test-deploy: ## check the files for Compose, Kubernetes and GitHub. Needs docker-compose
 	docker-compose -f docker-compose.yml --profile crawler config -q

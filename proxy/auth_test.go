@@ -299,6 +299,9 @@ func TestTooManyGuesses(t *testing.T) {
 
 // Credentials that the proxy cannot check are refused as a fault of the proxy.
 func TestCredentialsCannotBeChecked(t *testing.T) {
+	if testing.Short() {
+		t.Skip("its checks take seconds each")
+	}
 	u := loadUsers(t, "news:"+"$2a$15"+hashOf(t, "s3cr3t")[6:]) // seconds for each check
 	r := newRig(t, func(o *Options) { o.Users = u })
 	ctx, cancel := context.WithCancel(t.Context())

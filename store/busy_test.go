@@ -85,9 +85,7 @@ func TestAnotherProcessIsAFault(t *testing.T) {
 // TestWideCrawl looks up thousands of origins while the State prunes, shrinks and keeps pauses. No call fails, and all
 // are kept.
 func TestWideCrawl(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes some seconds")
-	}
+	store.Long(t)
 	const n, workers = 6000, 32
 	s := fresh(t)
 	c, err := robots.NewCache(robots.CacheOptions{

@@ -232,6 +232,7 @@ func TestExchangedNotices(t *testing.T) {
 
 // TestExchangedDamage puts values into Redis that no instance has stored: none of them counts.
 func TestExchangedDamage(t *testing.T) {
+	store.Long(t)
 	ctx := context.Background()
 	server := redistest.Start(t)
 	one, _ := exchanged(t, server.URL())

@@ -44,6 +44,7 @@ func TestFileThatIsNoDatabase(t *testing.T) {
 
 // Of a file with rubbish in it every load is right or an error that says what to do.
 func TestDamagedFile(t *testing.T) {
+	store.Long(t)
 	const n, page = 300, 4096
 	empty, err := strconv.Atoi(ask(t, fresh(t), "PRAGMA page_count")) // pages, in which the tables themselves are
 	if err != nil {

@@ -19,9 +19,7 @@ import (
 // TestSizeOfASharedText saves many origins with one text. Each takes 400 bytes of the file at most.
 func TestSizeOfASharedText(t *testing.T) {
 	const n = 20_000
-	if testing.Short() {
-		t.Skip("it takes some seconds")
-	}
+	store.Long(t)
 	path := filepath.Join(t.TempDir(), "state.db")
 	s := open(t, path)
 	now := time.Now()

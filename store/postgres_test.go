@@ -105,9 +105,7 @@ func TestKeywordDSN(t *testing.T) {
 
 // TestSlowPostgresDoesNotHoldTheFiles delays each answer by longer than SharedFiles waits.
 func TestSlowPostgresDoesNotHoldTheFiles(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for a time-out")
-	}
+	store.Long(t)
 	files, relay := shareOverRelay(t)
 	snap := found(mustOrigin(t, "https://a.example"), file, dawn)
 	if err := files.Save(context.Background(), snap, nil); err != nil {

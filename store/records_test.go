@@ -190,7 +190,10 @@ func between(r *audit.Record, since, until time.Duration) bool {
 	return !r.Time.Before(firstDay.Add(since)) && r.Time.Before(firstDay.Add(until))
 }
 
-func TestRecordsAndSums(t *testing.T) { onEach(t, checkRecordsAndSums) }
+func TestRecordsAndSums(t *testing.T) {
+	Long(t)
+	onEach(t, checkRecordsAndSums)
+}
 
 func checkRecordsAndSums(t *testing.T, open opener) {
 	r := open(t, RecordsOptions{})

@@ -151,6 +151,7 @@ func checkPruneKeepsTextsUntilNextDayEnds(t *testing.T, open opener) {
 }
 
 func TestPruneBySize(t *testing.T) {
+	Long(t)
 	r := openRecords(t, RecordsOptions{})
 	ctx := context.Background()
 	entries := crawl(20_000, 5, 48*time.Hour)
@@ -336,6 +337,7 @@ func TestPruneOfTheFuture(t *testing.T) {
 
 // Records of one hour are pruned by size, and those that stay and come are counted.
 func TestPruneBySizeWithinAnHour(t *testing.T) {
+	Long(t)
 	r := openRecords(t, RecordsOptions{})
 	ctx := context.Background()
 	entries := crawl(60_000, 5, 50*time.Minute)

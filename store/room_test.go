@@ -93,6 +93,7 @@ func checkSound(t *testing.T, s *store.State) {
 // TestSizeIsBounded saves far more than MaxSize. The file and its log stay within it, but for the last file saved, and
 // a new process goes on so.
 func TestSizeIsBounded(t *testing.T) {
+	store.Long(t)
 	for _, maxSize := range []int64{4 << 20, 20 << 20} {
 		t.Run(fmt.Sprint(maxSize), func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "state.db")

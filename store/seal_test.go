@@ -79,6 +79,7 @@ func (s *sealed) verify(t testing.TB) *seal.Report {
 
 // TestSealsOnEach seals, erases and prunes in both databases.
 func TestSealsOnEach(t *testing.T) {
+	Long(t)
 	onEach(t, func(t *testing.T, open opener) {
 		ctx := context.Background()
 		key, _, err := seal.OpenKey(t.TempDir(), "")
@@ -139,6 +140,7 @@ func (s *sealed) tamper(t testing.TB, text string, args ...any) {
 
 // TestTampering changes a real file by SQL. Verify names each change.
 func TestTampering(t *testing.T) {
+	Long(t)
 	const n = 600
 	for _, row := range []struct {
 		name, sql string
@@ -280,6 +282,7 @@ func copyOf(t *testing.T, path string) ([]byte, error) {
 
 // TestRemovedCheckpoints removes checkpoints by SQL, to hide what was done to the records that they cover.
 func TestRemovedCheckpoints(t *testing.T) {
+	Long(t)
 	const (
 		last       = "DELETE FROM seal_checkpoints WHERE size = (SELECT max(size) FROM seal_checkpoints)"
 		all        = "DELETE FROM seal_checkpoints"
@@ -341,6 +344,7 @@ func TestRemovedCheckpoints(t *testing.T) {
 
 // TestPretendedPrunes marks records as pruned by SQL, and removes them. Verify names them, and no seal confirms that.
 func TestPretendedPrunes(t *testing.T) {
+	Long(t)
 	const (
 		mark       = "UPDATE seal_state SET pruned = ?"
 		remove     = "; DELETE FROM records WHERE id < ?"
@@ -411,6 +415,7 @@ func TestPrunesUntilSealed(t *testing.T) {
 
 // A prune that ends early is recorded with what it has removed.
 func TestPruneThatEndsEarly(t *testing.T) {
+	Long(t)
 	s := newSealed(t, 14_000) // 3 hours and 53 minutes: of these at least 6,800 arrived before the last whole hour but one
 	ctx := context.Background()
 	_, err := s.records.write.ExecContext(ctx, fmt.Sprintf(
@@ -474,6 +479,7 @@ func checkMissingEvidence(t *testing.T, open opener) {
 
 // Hashes that go without a checkpoint that says so are a fault, although earlier ones were pruned.
 func TestDroppedHashes(t *testing.T) {
+	Long(t)
 	s := newSealed(t, 10_000) // 2 hours and 46 minutes
 	p, err := s.records.Prune(context.Background(), PruneOptions{Before: time.Now().Add(-time.Hour)})
 	if err != nil || p.Records == 0 {

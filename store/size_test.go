@@ -10,9 +10,7 @@ import (
 // paths of 40 bytes over 1,000 hosts.
 func TestSizeOfRecords(t *testing.T) {
 	const n = 150_000
-	if testing.Short() {
-		t.Skip("it takes ten seconds")
-	}
+	Long(t)
 	r := openRecords(t, RecordsOptions{})
 	entries := crawl(n, 1000, time.Hour)
 	writeAll(t, r, entries)

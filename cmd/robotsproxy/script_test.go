@@ -72,6 +72,7 @@ func testMain(m *testing.M) int {
 // site, serve, halt, crash, records, metric and expect, see below; $HTTP, $HTTPS are the ports of the fake site, $CONFIG a
 // configuration that finds a.example, b.example and c.example there.
 func TestScripts(t *testing.T) {
+	long(t)
 	testscript.Run(t, testscript.Params{
 		Dir:   "testdata/script",
 		Setup: setUp,

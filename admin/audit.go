@@ -59,6 +59,7 @@ func (h *Handler) auditRoutes() (routes []route) {
 		{"GET /audit/top/{topic}", topValues, []string{"limit"}, "", rowFormats},
 		{"GET /audit/summary", summarize, []string{"limit", "by"}, "", rowFormats},
 		{"GET /audit/would-deny", wouldDeny, []string{"limit"}, "", rowFormats},
+		{"GET /audit/usage", listUses, []string{"limit"}, "", rowFormats},
 		{"GET /audit/timeline", timeline, []string{"step"}, "24h", nil},
 		{"GET /audit/spacing", spacing, []string{"limit"}, "24h", rowFormats},
 		{"GET /audit/changes", changes, []string{"limit"}, "", rowFormats},

@@ -125,6 +125,12 @@ func wouldDeny(q *auditQuestion) error {
 	return err
 }
 
+// listUses lists what sites stated about the use of their content, and the fetches for each purpose.
+func listUses(q *auditQuestion) error {
+	_, err := auditview.Uses(q.Context(), q.out, q.options, q.records, q.filter)
+	return err
+}
+
 // usualPoints is how many points a timeline has without a step.
 const usualPoints = 120
 

@@ -135,6 +135,8 @@ func TestAuditQuestions(t *testing.T) {
 		{"/summary?by=client,host", "", 200, "application/json", `"rows":[`},
 		{"/summary?by=x", "", 400, "application/problem+json", "is not one of"},
 		{"/would-deny", "", 200, "application/json", "["},
+		{"/usage?host=a.example", "", 200, "application/json", `{"host":"a.example","purpose":"","requests":9,"fetched":6,`},
+		{"/usage?format=csv", "", 200, "text/csv; charset=utf-8; header=present", "host,purpose,requests,fetched"},
 		{"/timeline?step=5m", "", 200, "application/json", `"step_seconds":300`},
 		{"/timeline", "", 200, "application/json", `"step_seconds":720`},
 		{"/timeline?step=90s", "", 400, "application/problem+json", "whole minutes"},

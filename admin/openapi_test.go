@@ -61,6 +61,7 @@ var apiExamples = []struct {
 	{"GET", "/audit/top/rules", "", 200},
 	{"GET", "/audit/summary?by=client,host", "", 200},
 	{"GET", "/audit/would-deny", "", 200},
+	{"GET", "/audit/usage?limit=5", "", 200},
 	{"GET", "/audit/timeline?step=5m", "", 200},
 	{"GET", "/audit/spacing?host=a.example", "", 200},
 	{"GET", "/audit/changes?host=a.example", "", 200},

@@ -132,3 +132,56 @@ func TestNoUsageAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations for a file without preferences", n)
 	}
 }
+
+// What a purpose is forbidden by in a response, of all vocabularies.
+func TestForbiddenBy(t *testing.T) {
+	for _, row := range []struct {
+		purpose    Purpose
+		preference string
+		want       string
+	}{
+		{PurposeSearch, "x-robots-tag=noai,noindex", "X-Robots-Tag: noindex"},
+		{PurposeSearch, "x-robots-tag=none", "X-Robots-Tag: none"},
+		{PurposeSearch, "tdm-reservation=1", ""},
+		{PurposeTrainAI, "x-robots-tag=noimageai", "X-Robots-Tag: noimageai"},
+		{PurposeTrainAI, "tdm-reservation=0", ""},
+		{PurposeTrainAI, "ai-train=yes", ""},
+		{PurposeTrainAI, "x-robots-tag=newsbot:noindex,otherbot:noai", ""},
+		{PurposeTrainAI, "x-robots-tag=unavailable_after:2026-01-01T00:00:00Z", ""},
+		{PurposeAIInput, "x-robots-tag=nosnippet", "X-Robots-Tag: nosnippet"},
+		{PurposeAIInput, "ai-use=n", "Content-Usage: ai-use=n"},
+		{PurposeAIInput, "tdm-reservation=1", "TDM-Reservation: 1"},
+		{PurposeArchive, "x-robots-tag=noarchive", "X-Robots-Tag: noarchive"},
+		{PurposeArchive, "x-robots-tag=newsbot:noarchive", "X-Robots-Tag: newsbot:noarchive"},
+		{PurposeResearch, "tdm-reservation=1", ""},
+		{PurposeMonitor, "x-robots-tag=noai,noarchive,noindex,none,nosnippet", ""},
+		{"", "x-robots-tag=noai,noindex", ""},
+	} {
+		if got := forbiddenBy(row.purpose, "NewsBot", []string{"search=y", row.preference}); got != row.want {
+			t.Errorf("%s by %s: %q, want %q", row.purpose, row.preference, got, row.want)
+		}
+	}
+}
+
+func TestForbiddenByRecord(t *testing.T) {
+	for usage, want := range map[string]bool{
+		"": false, "robots.txt: search=yes": false, "robots.txt: ai-train=no search=yes": true, "robots.txt: search=yes; header: x-robots-tag=noai": true,
+		"html: robots=noai": true, "html: robots=newsbot:noai": false, "robots.txt: too-complex": false,
+	} {
+		if got := PurposeTrainAI.ForbiddenBy(usage); got != want {
+			t.Errorf("%q: %v, want %v", usage, got, want)
+		}
+	}
+}
+
+func TestNoPreferenceInResponseAllocatesNothing(t *testing.T) {
+	p, err := New(Options{Usage: UsageEnforce})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := Request{Target: "/x", Client: Client{Purpose: PurposeTrainAI}, UserAgent: "NewsBot/1.0"}
+	d, preferences := Decision{Action: Forward, Outcome: Allow}, []string{"search=y", "x-robots-tag=noindex"}
+	if n := testing.AllocsPerRun(100, func() { p.DecideResponse(d, r, preferences, now) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

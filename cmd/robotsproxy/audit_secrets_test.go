@@ -122,7 +122,7 @@ func TestSecretsOfAudit(t *testing.T) {
 	moved := s.idOf(t, "--host", "b.example")
 	for _, question := range []string{
 		"records?limit=1000", "records?format=jsonl", "records?format=csv&via=plain,intercepted,tunnel,robots", "records/" + id, "records/" + moved, "top/paths?format=csv",
-		"top/rules", "top/clients?format=jsonl", "summary?by=client,agent,rule", "would-deny", "timeline", "spacing?format=csv", "changes?host=a.example", "files?host=a.example", "files?host=b.example",
+		"top/rules", "top/clients?format=jsonl", "summary?by=client,agent,rule", "would-deny", "usage?format=csv", "timeline", "spacing?format=csv", "changes?host=a.example", "files?host=a.example", "files?host=b.example",
 	} {
 		answer := s.adminGet(t, "/api/v1/audit/"+question)
 		search(question, answer, true)

@@ -161,7 +161,7 @@ func (e event) cause() string {
 	case e.line > 0:
 		return "line " + strconv.Itoa(e.line) + ": " + e.rule
 	case e.rule != "":
-		return e.rule // of the lists of hosts
+		return e.rule // of the lists of hosts, or a field of the response
 	case strings.HasPrefix(e.err, text+": "):
 		text = e.err
 	case e.err != "":

@@ -215,3 +215,35 @@ func manyTags() string {
 	}
 	return b.String() + "newsbot: "
 }
+
+// The refusal reaches a client that still sends its request, and the origin gets no more of it.
+func TestHeaderOfAnEarlyAnswerIsEnforced(t *testing.T) {
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			r := enforcing(t, policy.Client{Name: "lab", Purpose: policy.PurposeTrainAI}, policy.Options{})
+			r.site.SetPage("a.example", "/early", func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("X-Robots-Tag", "noai")
+				w.WriteHeader(http.StatusOK)
+				w.(http.Flusher).Flush()
+			})
+			pipe, upload := io.Pipe()
+			defer upload.Close()
+			go func() {
+				for {
+					if _, err := upload.Write(make([]byte, 1<<10)); err != nil {
+						return
+					}
+				}
+			}()
+			resp, err := r.client(way.http1).Post(r.url(way.scheme, "/early"), "text/plain", pipe)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			rec := r.last(1)
+			if resp.StatusCode != 403 || rec.Reason != policy.ReasonUsage || rec.Rule != "header X-Robots-Tag: noai" {
+				t.Errorf("%s: %+v", resp.Status, rec)
+			}
+		})
+	}
+}

@@ -79,6 +79,9 @@ func TestPageThatExpands(t *testing.T) {
 
 func FuzzPageUsage(f *testing.F) {
 	f.Add([]byte(`<head><meta name="robots" content="noai, x: noindex"><meta name="tdm-policy" content="https://u:p@a.example/">`), "")
+	for coding, encode := range codings {
+		f.Add(encode(`<head><meta name="robots" content="noai">`), coding)
+	}
 	f.Fuzz(func(t *testing.T, page []byte, coding string) {
 		for _, p := range PageUsage(page, coding, "newsbot") {
 			if len(p) > maxPreference || strings.ContainsAny(p, " ;\n") {

@@ -1,6 +1,6 @@
 # Every target works on a fresh machine with Go; "make" alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-deploy package package-files release lint fmt bench bench-wide bench-peers soak crash fuzz vendor-web screenshots
+.PHONY: help run build test test-deploy package package-files release lint fmt bench bench-wide bench-peers soak crash differential fuzz vendor-web screenshots
 
 GO       ?= go
 TOOL     := $(GO) tool -modfile=tools/go.mod
@@ -22,6 +22,7 @@ build: ## build bin/robotsproxy, static, as the container image does. Needs Go
 test: ## run every test that this machine can, and list the skipped ones with the reason. Needs Go; .ci/run installs the rest
 	cd bench && $(GO) test -count=1 ./...
 	cd tools && $(GO) test -count=1 ./testsummary
+	cd tools/differential && $(GO) test -count=1 ./...
 	$(GO) test -json -timeout 20m ./... | $(GO) run -C tools ./testsummary
 
 test-deploy: ## check the files for Compose, Kubernetes and GitHub. Needs docker-compose
@@ -70,6 +71,9 @@ screenshots: ## write pictures of the pages of the demo into docs/images, at thr
 
 vendor-web: ## fetch the scripts of the dashboard from npm again, and record their SHA-256. Needs npm
 	tools/vendor-web
+
+differential: ## compare verdicts with Google's parser, in the folder GOOGLE_ROBOTSTXT (CORPUS=folder FILES=20000), WWW::RobotRules and protego. Needs g++ and libabsl-dev
+	cd tools/differential && $(GO) run . -google '$(abspath $(GOOGLE_ROBOTSTXT))' $(if $(CORPUS),-corpus '$(abspath $(CORPUS))') $(if $(FILES),-files $(FILES))
 
 fuzz: ## fuzz every target for FUZZTIME (10s). Needs Go
 	@for package in $$($(GO) list ./...); do \

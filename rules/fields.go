@@ -70,7 +70,7 @@ func (f *field) cut() (next []byte) {
 	return next
 }
 
-// nextRecord returns the offset of the first rule or delay in a value, or -1. White space comes before it.
+// nextRecord returns the offset of the first rule or delay after white space in a value, or -1.
 func nextRecord(value []byte) int {
 	end := 0 // of the colon before
 	for {
@@ -80,7 +80,7 @@ func nextRecord(value []byte) int {
 		}
 		name := bytes.TrimRightFunc(value[end:end+length], isSpaceRune)
 		start := bytes.LastIndexFunc(name, isSpaceRune) + 1
-		if at := end + start; at == 0 || isSpace(value[at-1]) {
+		if at := end + start; at > 0 && isSpace(value[at-1]) {
 			switch keyNamed(name[start:]) {
 			case keyAllow, keyDisallow, keyCrawlDelay:
 				return at

@@ -142,6 +142,7 @@ func TestVerdict(t *testing.T) {
 		{"2.2/a delay between", "User-agent: a Crawl-delay: 5 Disallow: /x\n", "a", "/x", "Disallow: /x"},
 		{"2.2/the first of two values", "User-agent: a http://b Disallow: /x Allow: /\n", "a", "/x%20Allow:%20/", "Disallow: /x Allow: /"},
 		{"2.2/after white space alone", "User-agent: a,Disallow: /x\n", "a", "/x", ""},
+		{"2.2/not at once", "User-agent: *\nUser-agent: Disallow: /x\nAllow: /x\nDisallow: /\n", "a", "/x", "Allow: /x"},
 		{"2.2/after its own colon", "User-agent: Disallow: /x\n", "disallow", "/x", ""},
 		{"2.2/a rule is not cut", star + "Disallow: /x Allow: /\n", "a", "/x%20Allow:%20/", "Disallow: /x Allow: /"},
 		{"2.2/nor a delay in its own line", star + "Crawl-delay: 5 Disallow: /x\n", "a", "/x", ""},

@@ -1,0 +1,12 @@
+module github.com/robotsproxy/robotsproxy/tools/differential
+
+go 1.26.0
+
+require github.com/robotsproxy/robotsproxy v0.0.0
+
+require (
+	golang.org/x/net v0.62.0 // indirect
+	golang.org/x/text v0.43.0 // indirect
+)
+
+replace github.com/robotsproxy/robotsproxy => ../../

@@ -2,11 +2,13 @@ package bench
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
 	temoto "github.com/temoto/robotstxt"
 
+	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 	"github.com/robotsproxy/robotsproxy/rules"
 )
 
@@ -101,6 +103,70 @@ func BenchmarkRobotsParse(b *testing.B) {
 			})
 		}
 	}
+}
+
+// BenchmarkRobotsReal parses a file and judges a path, with files of the shape of real ones. The other parser rejects
+// some of them as a whole; then there is no path to judge.
+func BenchmarkRobotsReal(b *testing.B) {
+	const path = "/news/2026/report?page=2"
+	files := robotstest.Files(2000, 1)
+	total := 0
+	for _, f := range files {
+		total += len(f)
+	}
+	b.Run("rules", func(b *testing.B) {
+		b.SetBytes(int64(total))
+		b.ReportAllocs()
+		for b.Loop() {
+			for _, f := range files {
+				rules.Parse(f, rules.Options{}).Agent("NewsBot").Verdict(path)
+			}
+		}
+	})
+	b.Run("temoto", func(b *testing.B) {
+		b.SetBytes(int64(total))
+		b.ReportAllocs()
+		for b.Loop() {
+			for _, f := range files {
+				if data, err := temoto.FromBytes(f); err == nil {
+					data.FindGroup("NewsBot").Test(path)
+				}
+			}
+		}
+	})
+}
+
+// BenchmarkRobotsMemory measures the memory that 2,000 parsed files occupy.
+func BenchmarkRobotsMemory(b *testing.B) {
+	files := robotstest.Files(2000, 1)
+	for _, p := range []struct {
+		name  string
+		parse func([]byte) any
+	}{
+		{"rules", func(f []byte) any { return rules.Parse(f, rules.Options{}) }},
+		{"temoto", func(f []byte) any { data, _ := temoto.FromBytes(f); return data }},
+	} {
+		b.Run(p.name, func(b *testing.B) {
+			for b.Loop() {
+				before := heap()
+				kept := make([]any, len(files))
+				total := 0
+				for i, f := range files {
+					kept[i] = p.parse(f)
+					total += len(f)
+				}
+				b.ReportMetric(float64(heap()-before)/float64(total), "kept/B")
+				runtime.KeepAlive(kept)
+			}
+		})
+	}
+}
+
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
 
 func BenchmarkRobotsVerdict(b *testing.B) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/robotsproxy/robotsproxy/internal/robotstest"
 	"github.com/robotsproxy/robotsproxy/rules"
 )
 
@@ -84,6 +85,24 @@ func BenchmarkParse(b *testing.B) {
 			b.ReportMetric(float64(size)/float64(len(body)), "kept/B")
 		})
 	}
+}
+
+// BenchmarkParseReal parses a file and judges a path, with files of the shape of real ones.
+func BenchmarkParseReal(b *testing.B) {
+	files := robotstest.Files(2000, 1)
+	total, kept := 0, 0
+	for _, f := range files {
+		total += len(f)
+		kept += rules.Parse(f, rules.Options{}).Size()
+	}
+	b.SetBytes(int64(total))
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, f := range files {
+			sink = rules.Parse(f, rules.Options{}).Agent("NewsBot").Verdict("/news/2026/report?page=2")
+		}
+	}
+	b.ReportMetric(float64(kept)/float64(total), "kept/B")
 }
 
 func BenchmarkAgent(b *testing.B) {

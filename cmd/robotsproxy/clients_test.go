@@ -270,17 +270,21 @@ func script(name string) func(*testing.T, crawl) []fetched {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out := c.output(t, exec.Command(systemPython, path, c.start))
-		var all []fetched
-		for line := range strings.Lines(out) {
-			var f fetched
-			if err := json.Unmarshal([]byte(line), &f); err != nil {
-				t.Fatalf("%s printed %q: %v", name, line, err)
-			}
-			all = append(all, f)
-		}
-		return all
+		return c.records(t, exec.Command(systemPython, path, c.start))
 	}
+}
+
+// records runs cmd, which prints a line of JSON for each URL, in the environment of the crawl.
+func (c crawl) records(t *testing.T, cmd *exec.Cmd) (all []fetched) {
+	t.Helper()
+	for line := range strings.Lines(c.output(t, cmd)) {
+		var f fetched
+		if err := json.Unmarshal([]byte(line), &f); err != nil {
+			t.Fatalf("%v printed %q: %v", cmd.Args, line, err)
+		}
+		all = append(all, f)
+	}
+	return all
 }
 
 // output runs cmd in the environment of the crawl.

@@ -12,6 +12,20 @@
 // Options.Dialect selects the reading of another program. Agent.Explain gives the reasons of a verdict, and Lint the
 // likely mistakes in a file.
 //
+// Beside github.com/temoto/robotstxt 1.1.2, parsing files of the shape of real ones, with one verdict for each:
+//
+//	                                   rules   temoto
+//	time                               1       4 to 6
+//	allocations for each file          10      1,900
+//	bytes kept for each byte of file   2.8     7.8
+//
+//	cd bench && go test -run '^$' -bench 'RobotsReal|RobotsMemory' .
+//
+// DialectGoogle gives the same verdicts as Google's C++ parser on 4,231 real files, and the default differs from it in
+// the kinds that docs/conformance.md lists, which also has WWW::RobotRules and protego:
+//
+//	make differential GOOGLE_ROBOTSTXT=folder
+//
 // Parsing never fails: lines that are not understood are ignored, as section 2.3.1.5 requires. The package fetches
 // nothing, reads no clock, and does not know the origin of a file.
 package rules

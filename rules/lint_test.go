@@ -270,6 +270,28 @@ func TestReadingsAreTrue(t *testing.T) {
 	}
 }
 
+// TestMisspelt checks which names are similar to that of a field, by the letters that are added, omitted, replaced or
+// swapped.
+func TestMisspelt(t *testing.T) {
+	for name, want := range map[string]string{
+		"Disalllow": "Disallow", "Dsallow": "Disallow", "Dizallow": "Disallow", "iDsallow": "Disallow", "Disallwo": "Disallow",
+		"Dizallaw": "Disallow", "Disllaow": "Disallow", "Dizzallaw": "",
+		"Allo": "Allow", "lAlow": "Allow", "Allwo": "Allow", "Alo": "", "Ollaw": "", "Alw": "",
+		"Uzer-agend": "User-agent", "Uzer-agendd": "", "Ser-agen": "User-agent",
+		"Sitmap": "Sitemap", "Sytemepp": "", "Krawl-deley": "Crawl-delay", "Krawl-delej": "", "Krawl-delay-in-secs": "",
+	} {
+		got := ""
+		for _, f := range lint(star + name + ": /a\n") {
+			if f.Code == "misspelt-field" {
+				got = strings.Trim(strings.TrimPrefix(f.Fix, "Write "), `".`)
+			}
+		}
+		if got != want {
+			t.Errorf("%q is found to be %q, want %q", name, got, want)
+		}
+	}
+}
+
 func TestSeverity(t *testing.T) {
 	for s, want := range map[rules.Severity]string{rules.SeverityInfo: "info", rules.SeverityWarning: "warning", rules.SeverityError: "error"} {
 		if text, err := s.MarshalText(); s.String() != want || string(text) != want || err != nil {

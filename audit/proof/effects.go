@@ -196,7 +196,7 @@ func shortened(diff string) string {
 func (e *Effect) judgeRecords(ctx context.Context, r audit.Reader, judges [2]*Judge) error {
 	limited, cancel := context.WithTimeout(ctx, effectWork)
 	defer cancel()
-	f := audit.Filter{Host: e.Host, Since: e.Time.Add(-effectTime), Newest: true, Limit: effectJudged}
+	f := audit.Filter{Host: e.Host, Since: e.Time.Add(-effectTime), Until: e.Time, Newest: true, Limit: effectJudged}
 	usage, seen := usages{}, map[string]bool{}
 	n := 0
 	for rec, err := range r.Records(limited, f) {

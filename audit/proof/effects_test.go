@@ -37,7 +37,7 @@ func (p *past) changed(before, after string) {
 	oldState, oldSHA, _ := strings.Cut(before, " ")
 	newState, newSHA, _ := strings.Cut(after, " ")
 	c := robots.Change{
-		Time: began.Add(seconds(float64(100 + len(p.changes)))), OldState: oldState, OldSHA256: oldSHA, NewState: newState, NewSHA256: newSHA,
+		Time: began.Add(seconds(float64(101 + len(p.changes)))), OldState: oldState, OldSHA256: oldSHA, NewState: newState, NewSHA256: newSHA,
 	}
 	p.changes = append([]robots.Change{c}, p.changes...)
 }
@@ -62,6 +62,7 @@ func TestEffects(t *testing.T) {
 		records: []audit.Record{
 			get(1, "/", named), get(2, "/new?a=1", named), get(3, "/new?a=1", named), get(4, "/private/x", named), get(5, "/private/y", named),
 			get(6, "/new", named, toRobots), get(7, "/new", inLane("", "b.example")),
+			get(200, "/new", named), // after the changes
 		},
 	}
 	p := past{memory: m}
@@ -73,7 +74,7 @@ func TestEffects(t *testing.T) {
 	}
 	want := []*proof.Effect{
 		{
-			Host: "a.example", Origin: "http://a.example", Time: began.Add(seconds(100)),
+			Host: "a.example", Origin: "http://a.example", Time: began.Add(seconds(101)),
 			Before: proof.Text{State: "found", SHA256: "one", FirstSeen: began}, After: proof.Text{State: "found", SHA256: "two", FirstSeen: began},
 			Diff:   "--- one\n+++ two\n@@ -1,2 +1,5 @@\n User-agent: *\n+Allow: /private/x\n Disallow: /private/\n+Disallow: /new\n+Crawl-delay: 5\n",
 			Judged: 5, Refused: 2, Allowed: 1, Delays: []proof.DelayChange{{"NewsBot", 0, 5}},
@@ -83,7 +84,7 @@ func TestEffects(t *testing.T) {
 			},
 		},
 		{
-			Host: "a.example", Origin: "http://a.example", Time: began.Add(seconds(101)),
+			Host: "a.example", Origin: "http://a.example", Time: began.Add(seconds(102)),
 			Before: proof.Text{State: "found", SHA256: "two", FirstSeen: began}, After: proof.Text{State: "found", SHA256: "three", FirstSeen: began},
 			Diff:   "--- two\n+++ three\n@@ -1,3 +1,4 @@\n+# moved\n User-agent: *\n Allow: /private/x\n Disallow: /private/\n",
 			Judged: 5, Delays: []proof.DelayChange{}, Examples: []proof.Example{},

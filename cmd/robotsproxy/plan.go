@@ -184,6 +184,9 @@ func (p *planner) run(ctx context.Context, f planFlags) (err error) {
 		return err
 	}
 	p.bad.report(p.std.err)
+	if exit := (*exitError)(nil); err != nil && !errors.As(err, &exit) {
+		return &exitError{exitUnknown, err} // exitNo would say that every URL is refused
+	}
 	if err != nil {
 		return err
 	}

@@ -35,22 +35,41 @@ func (p *planner) hosts(ctx context.Context) ([]plan.Host, error) {
 	sites := p.spool.Sites()
 	hosts := make([]plan.Host, len(sites))
 	p.progress.hosts.Store(int64(len(sites)))
+	groups := sameHost(sites)
 	var next atomic.Int64
 	var workers sync.WaitGroup
-	for range min(planFetches, maxFetches(p.cfg), len(sites)) {
+	for range min(planFetches, maxFetches(p.cfg), len(groups)) {
 		workers.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(sites)); i = next.Add(1) - 1 {
-				var err error
-				if hosts[i], err = p.host(ctx, sites[i]); err != nil {
-					cancel(err)
-					return
+			for g := next.Add(1) - 1; g < int64(len(groups)); g = next.Add(1) - 1 {
+				for _, i := range groups[g] {
+					var err error
+					if hosts[i], err = p.host(ctx, sites[i]); err != nil {
+						cancel(err)
+						return
+					}
+					p.progress.done.Add(1)
 				}
-				p.progress.done.Add(1)
 			}
 		})
 	}
 	workers.Wait()
 	return hosts, context.Cause(ctx)
+}
+
+// sameHost groups the indexes of sites by host. A host is asked for one file at a time, and package robots refuses fetches
+// if many of one client wait for one host.
+func sameHost(sites []*plan.Site) (groups [][]int) {
+	known := make(map[string]int)
+	for i, site := range sites {
+		g, found := known[site.Origin.Host()]
+		if !found {
+			g = len(groups)
+			known[site.Origin.Host()] = g
+			groups = append(groups, nil)
+		}
+		groups[g] = append(groups[g], i)
+	}
+	return groups
 }
 
 // host judges the URLs of one host.

@@ -104,6 +104,36 @@ func TestPlanAsksHostsAtOnce(t *testing.T) {
 	}
 }
 
+// Many ports of one host are asked one after the other, and none is left out.
+func TestPlanOfManyPorts(t *testing.T) {
+	s := newPlanSite(t)
+	file, err := os.OpenFile(filepath.Join(s.dir, "config.yaml"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintln(file, "pacing: {default_delay: 10ms}")
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	const ports = 40
+	var urls []string
+	for range ports {
+		site, err := robotstest.Start(robotstest.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(site.Close)
+		urls = append(urls, fmt.Sprintf("http://a.example:%d/1", site.Port()))
+	}
+	cmd, out := s.command(t, urls...)
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(out.String(), ",1,1,0,0,"); n != ports {
+		t.Errorf("%d of %d ports were judged:\n%s", n, ports, out)
+	}
+}
+
 // The requests of a plan have the product token of the client and the operator's signature, like those of the proxy.
 func TestPlanAsksAsTheProxyDoes(t *testing.T) {
 	s := newPlanSite(t)

@@ -1,6 +1,6 @@
 # Every target works on a fresh machine with Go; "make" alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-deploy package package-files release lint fmt bench bench-wide bench-peers soak crash differential fuzz vendor-web screenshots
+.PHONY: help run build test test-deploy package package-files release lint fmt bench bench-wide bench-peers soak crash differential mutants fuzz vendor-web screenshots
 
 GO       ?= go
 TOOL     := $(GO) tool -modfile=tools/go.mod
@@ -74,6 +74,11 @@ vendor-web: ## fetch the scripts of the dashboard from npm again, and record the
 
 differential: ## compare verdicts with Google's parser, in the folder GOOGLE_ROBOTSTXT (CORPUS=folder FILES=20000), WWW::RobotRules and protego. Needs g++ and libabsl-dev
 	cd tools/differential && $(GO) run . -google '$(abspath $(GOOGLE_ROBOTSTXT))' $(if $(CORPUS),-corpus '$(abspath $(CORPUS))') $(if $(FILES),-files $(FILES))
+
+mutants: ## change the code in small ways and list the changes that no test notices (PACKAGES="origin rules"). Needs Go; takes an hour or more
+	@for package in $(or $(PACKAGES),origin policy rules ratelimit robots); do \
+		GOFLAGS=-short $(GO) run github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0 unleash --timeout-coefficient 3 ./$$package || exit 1; \
+	done
 
 fuzz: ## fuzz every target for FUZZTIME (10s). Needs Go
 	@for package in $$($(GO) list ./...); do \

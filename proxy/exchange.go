@@ -19,6 +19,7 @@ import (
 	"github.com/robotsproxy/robotsproxy/origin"
 	"github.com/robotsproxy/robotsproxy/policy"
 	"github.com/robotsproxy/robotsproxy/ratelimit"
+	"github.com/robotsproxy/robotsproxy/sign"
 )
 
 var (
@@ -47,8 +48,9 @@ type exchange struct {
 	origin   origin.Origin
 	target   string // the path and query that are judged and sent
 	judged   judgement
-	upload   *upload    // the body of an HTTP/1.1 request; nil if the request has none or the body is held
-	page     *pageStart // of the answer; nil if it is not read
+	upload   *upload     // the body of an HTTP/1.1 request; nil if the request has none or the body is held
+	page     *pageStart  // of the answer; nil if it is not read
+	signed   http.Header // of the request, with the signature of the proxy; nil without one
 }
 
 // newExchange returns the exchange of r, a request inside t if t is not nil. The caller must identify its sender.
@@ -278,7 +280,7 @@ func (ex *exchange) lookAgain() *refusal {
 
 // forward sends req and returns the origin's answer if it can be passed on.
 func (ex *exchange) forward(req *http.Request) (*http.Response, error) {
-	ex.sign(req)
+	ex.sign(req.Header)
 	ex.rec.SentAt = time.Now()
 	ex.grant.Sent()
 	if req.Body != nil && req.Body != http.NoBody {
@@ -301,15 +303,29 @@ func (ex *exchange) forward(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// sign signs req, which is complete but for its framing. If net/http sends it again, the signature is the same.
-func (ex *exchange) sign(req *http.Request) {
+// sign signs h, which is complete but for the framing of its request.
+func (ex *exchange) sign(h http.Header) {
 	signer := ex.settings.Signer
 	if ex.client.Signer != nil {
 		signer = ex.client.Signer
 	}
-	if s, ok := signer.Sign(req.Header, ex.origin, time.Now()); ok {
+	if s, ok := signer.Sign(h, ex.origin, time.Now()); ok {
+		ex.signed = h
 		ex.rec.SetSignature(s.Agent, s.KeyID, s.Nonce, s.Created)
 	}
+}
+
+// signAgain replaces the signature for a second sending: that of the first has been seen, and may have expired while the
+// second waited.
+func (ex *exchange) signAgain() {
+	h := ex.signed
+	if h == nil {
+		return
+	}
+	sign.Remove(h)
+	ex.signed = nil
+	ex.rec.SetSignature("", "", "", time.Time{})
+	ex.sign(h)
 }
 
 // refuse ends the exchange with ref, and returns the answer. If the refusal cannot be recorded, the answer is 503

@@ -25,6 +25,7 @@ func (ex *exchange) repeat(conn net.Conn) (ok bool) {
 	ex.endSending(time.Now())
 	ref := ex.admitAgain()
 	if ref == nil {
+		ex.signAgain() // net/http has written the header of the first sending, and reads it again after this call
 		ex.rec.SentAt = time.Now()
 		ex.grant.Sent()
 		return true

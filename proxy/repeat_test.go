@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/robotsproxy/robotsproxy/audit"
 	"github.com/robotsproxy/robotsproxy/policy"
+	"github.com/robotsproxy/robotsproxy/sign"
 )
 
 // A flaky origin answers the first request of each connection, and closes the connection under the second, unanswered,
@@ -299,7 +301,7 @@ func TestRepeatsOverHTTP2ArePaced(t *testing.T) {
 	config := &tls.Config{Certificates: certified.TLS.Certificates, NextProtos: []string{"h2"}}
 	f := newFlaky(t, func(f *flaky, conn net.Conn) { refuseOnce(f, tls.Server(conn, config)) })
 	r := newRig(t, func(o *Options) {
-		o.Snapshots = fixed("User-agent: *\nCrawl-delay: 1.5\n")
+		o.Snapshots, o.Signer = fixed("User-agent: *\nCrawl-delay: 1.5\n"), newSigner(t)
 		o.Transport = &http.Transport{DialContext: o.Guard.DialContext, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true, IdleConnTimeout: time.Second}
 		t.Cleanup(o.Transport.(*http.Transport).CloseIdleConnections)
 	})
@@ -314,10 +316,57 @@ func TestRepeatsOverHTTP2ArePaced(t *testing.T) {
 		t.Errorf("the repetition came %v after the request, want %v", gap, repeatDelay)
 	}
 	r.checkRepeated(came)
+	if all := r.records.all(); all[0].SignatureNonce == "" || all[0].SignatureNonce == all[1].SignatureNonce {
+		t.Errorf("the nonces of the two sendings are %q and %q, want two", all[0].SignatureNonce, all[1].SignatureNonce)
+	}
 }
 
 // at returns the authority of the flaky origin under a name that the rig resolves.
 func at(f *flaky, host string) string {
 	_, port, _ := net.SplitHostPort(f.listener.Addr().String())
 	return host + ":" + port
+}
+
+// What is sent again has a signature of its own: a site may refuse a nonce that it has seen, and the Delay before the
+// second sending may be longer than a signature lasts.
+func TestRepeatsAreSignedAnew(t *testing.T) {
+	inputs := make(chan string, 3)
+	serve := func(_ *flaky, conn net.Conn) {
+		conn.SetDeadline(time.Now().Add(20 * time.Second))
+		r := bufio.NewReader(conn)
+		for i := range 2 {
+			req, err := http.ReadRequest(r)
+			if err != nil {
+				return
+			}
+			inputs <- req.Header.Get("Signature-Input")
+			if i == 0 {
+				io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+			}
+		}
+	}
+	f := newFlaky(t, serve)
+	r := newRig(t, func(o *Options) { o.Snapshots, o.Signer = fixed(""), newSigner(t) })
+	for range 2 {
+		if resp, body := r.get(r.client(true), "http://"+at(f, "a.example")+"/page"); resp.StatusCode != 200 {
+			t.Fatalf("status %d\n%s", resp.StatusCode, body)
+		}
+	}
+	r.last(3)
+	seen := make(map[string]bool)
+	for i, rec := range r.records.all() {
+		input := <-inputs
+		if !strings.Contains(input, `;nonce="`+rec.SignatureNonce+`"`) || rec.SignatureNonce == "" || seen[rec.SignatureNonce] {
+			t.Errorf("sending %d has Signature-Input %s and is recorded with the nonce %q, want one of its own", i, input, rec.SignatureNonce)
+		}
+		seen[rec.SignatureNonce] = true
+	}
+}
+
+func newSigner(t *testing.T) *sign.Signer {
+	s, err := sign.New(sign.Options{Agent: "https://crawler.example.org", Keys: sign.NewKeys(time.Now())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }

@@ -154,6 +154,13 @@ func isSigned(h http.Header) bool {
 	return slices.ContainsFunc(signatureFields, func(field string) bool { return len(h[field]) > 0 })
 }
 
+// Remove removes a signature from h.
+func Remove(h http.Header) {
+	for _, field := range signatureFields {
+		h.Del(field)
+	}
+}
+
 // Base returns the signature base of a request to o (RFC 9421 section 2.5).
 func (s Signed) Base(o origin.Origin) string {
 	return `"@authority": ` + o.Authority() + "\n" +

@@ -74,6 +74,11 @@ func (k *Keys) missing(set jwks, now time.Time) (faults []string) {
 			faults = append(faults, fmt.Sprintf("the key %s is missing", key.ID))
 		case j.ID != "" && j.ID != key.ID:
 			faults = append(faults, fmt.Sprintf("the kid of the key %s is %q; verifiers look for its thumbprint", key.ID, j.ID))
+		case j.Type != own.Type || j.Curve != own.Curve:
+			faults = append(faults, fmt.Sprintf("the key %s has kty %q and crv %q there; its thumbprint is that of %q and %q",
+				key.ID, j.Type, j.Curve, own.Type, own.Curve))
+		case j.Begin > now.Unix() && j.Begin > own.Begin:
+			faults = append(faults, fmt.Sprintf("the key %s is not valid yet there: nbf is %s", key.ID, time.Unix(j.Begin, 0).UTC().Format(time.RFC3339)))
 		case j.Expires != 0 && j.Expires <= now.Unix():
 			faults = append(faults, fmt.Sprintf("the key %s has expired there: exp is %s", key.ID, time.Unix(j.Expires, 0).UTC().Format(time.RFC3339)))
 		}

@@ -57,3 +57,26 @@ func TestCheckSignatures(t *testing.T) {
 		}
 	}
 }
+
+// TestCheckMembers checks directories with a key that verifiers do not accept.
+func TestCheckMembers(t *testing.T) {
+	k := NewKeys(at)
+	body := string(k.Directory(at))
+	for _, test := range []struct{ old, replacement, fault string }{
+		{"", "", ""},
+		{`"OKP"`, `"EC"`, `has kty "EC" and crv "Ed25519" there`},
+		{`"Ed25519"`, `"X25519"`, `has kty "OKP" and crv "X25519" there`},
+		{`"nbf":`, `"nbf":9`, "is not valid yet there"},
+		{`"nbf":`, `"exp":1,"nbf":`, "has expired there"},
+		{k.all[0].ID, "news", `is "news"`},
+	} {
+		published := Published{
+			Agent: "https://crawler.example.org", Status: http.StatusOK, Header: http.Header{"Content-Type": {DirectoryType}},
+			Body: []byte(strings.Replace(body, test.old, test.replacement, 1)),
+		}
+		said := strings.Join(k.Check(published, at), "; ")
+		if (said == "") != (test.fault == "") || !strings.Contains(said, test.fault) {
+			t.Errorf("%s: %q, want %q", published.Body, said, test.fault)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -66,6 +67,9 @@ func writeDirectory(std stdio, folder, agent string, body []byte, h http.Header)
 	var fields bytes.Buffer
 	for _, name := range []string{"Content-Type", "Cache-Control", "Content-Digest", "Signature-Input", "Signature"} {
 		fmt.Fprintf(&fields, "%s: %s\n", name, h.Get(name))
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil { // durable makes folders that only their owner can read
+		return err
 	}
 	if err := durable.Replace(path, body, 0o644); err != nil {
 		return err

@@ -247,14 +247,18 @@ func TestKeyCheck(t *testing.T) {
 	}
 	publish := func() ([]byte, http.Header) {
 		t.Helper()
-		if out, code := key("directory", "-o", dir); code != 0 {
+		folder := filepath.Join(dir, "well-known")
+		if out, code := key("directory", "-o", folder); code != 0 {
 			t.Fatal(out)
 		}
-		body, err := os.ReadFile(filepath.Join(dir, "http-message-signatures-directory"))
+		if info, err := os.Stat(folder); err != nil || info.Mode().Perm()&0o005 != 0o005 {
+			t.Errorf("the new folder has the mode %v, %v; want one that a web server can read", info.Mode(), err)
+		}
+		body, err := os.ReadFile(filepath.Join(folder, "http-message-signatures-directory"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		lines, err := os.ReadFile(filepath.Join(dir, "http-message-signatures-directory.headers"))
+		lines, err := os.ReadFile(filepath.Join(folder, "http-message-signatures-directory.headers"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -213,7 +213,8 @@ func (c Cache) Refresh(ctx context.Context, name string) (FileList, error) {
 	return list, nil
 }
 
-// Effects returns the changes of the files of all origins that name means, since a time: see proof.Effects.
+// Effects returns the changes of the files of all origins that name means, since a time: see proof.Effects. It leaves out
+// those of texts that are not kept any more.
 func (c Cache) Effects(ctx context.Context, records audit.Reader, name string, since time.Time) ([]*proof.Effect, error) {
 	origins, err := c.named(ctx, name)
 	if err != nil {
@@ -222,7 +223,7 @@ func (c Cache) Effects(ctx context.Context, records audit.Reader, name string, s
 	all := []*proof.Effect{}
 	for _, o := range origins {
 		effects, err := proof.Effects(ctx, c.History, records, o, since)
-		if err != nil {
+		if err != nil && !errors.Is(err, audit.ErrNoFile) {
 			return nil, err
 		}
 		all = append(all, effects...)

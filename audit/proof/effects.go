@@ -83,12 +83,14 @@ type Past interface {
 
 // Effects returns the changes of o's robots.txt that were seen since a time, the oldest first. A failure of the site is
 // no change: the texts before and after it are compared. Requests are judged as by Changes.
+// If a text is not kept, it returns the other changes with an error that wraps audit.ErrNoFile.
 func Effects(ctx context.Context, past Past, r audit.Reader, o origin.Origin, since time.Time) ([]*Effect, error) {
 	changes, err := past.Changes(ctx, o, maxChanges)
 	if err != nil {
 		return nil, err
 	}
 	var effects []*Effect
+	var missing error
 	for i, c := range changes {
 		if c.Time.Before(since) {
 			break
@@ -102,13 +104,18 @@ func Effects(ctx context.Context, past Past, r audit.Reader, o origin.Origin, si
 			Host: o.Host(), Origin: o.String(), Time: c.Time, Before: before, After: after,
 			Delays: []DelayChange{}, Examples: []Example{},
 		}
-		if err := e.judge(ctx, past, r, o); err != nil {
+		err := e.judge(ctx, past, r, o)
+		if errors.Is(err, audit.ErrNoFile) {
+			missing = fmt.Errorf("judging by the robots.txt of %s: %w", o, err)
+			continue
+		}
+		if err != nil {
 			return nil, fmt.Errorf("judging by the robots.txt of %s: %w", o, err)
 		}
 		effects = append(effects, e)
 	}
 	slices.Reverse(effects)
-	return effects, nil
+	return effects, missing
 }
 
 // textBefore returns the last text before the first of changes that the site had given. The list begins with the latest.
@@ -152,6 +159,9 @@ func (t *Text) file(ctx context.Context, past Past, r audit.Reader, o origin.Ori
 	}
 	if f.Body, err = past.Body(ctx, t.SHA256); err != nil { // another instance has fetched it
 		f.Body, err = r.Body(ctx, t.SHA256)
+	}
+	if t.State == "html" && errors.Is(err, audit.ErrNoFile) {
+		return f, nil // Past need not keep web pages, which differ at every fetch and have no rules
 	}
 	return f, err
 }

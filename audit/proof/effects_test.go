@@ -2,6 +2,7 @@ package proof_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -157,11 +158,21 @@ func TestEffectsAreBounded(t *testing.T) {
 	}
 }
 
-// What cannot be judged is an error.
+// A change of texts that are not kept is an error, and does not hide the others. Web pages are not kept.
 func TestEffectsWithoutABody(t *testing.T) {
-	p := past{memory: &memory{}}
-	p.changed("found one", "found two")
-	if _, err := proof.Effects(t.Context(), p, p.memory, siteOrigin(t), time.Time{}); err == nil {
-		t.Error("no error, though neither body is kept")
+	p := past{memory: &memory{
+		bodies:  map[string]string{"one": "", "closed": "User-agent: *\nDisallow: /\n"},
+		records: []audit.Record{get(1, "/")},
+	}}
+	p.changed("found gone", "found one")
+	p.changed("found one", "html page")
+	p.changed("html page", "unreachable")
+	p.changed("unreachable", "found closed")
+	got, err := proof.Effects(t.Context(), p, p.memory, siteOrigin(t), time.Time{})
+	if !errors.Is(err, audit.ErrNoFile) {
+		t.Errorf("the error is %v, though one text is not kept", err)
+	}
+	if len(got) != 2 || got[0].Alters() || got[1].Refused != 1 || got[1].Before.SHA256 != "page" {
+		t.Errorf("the changes are %+v", got)
 	}
 }

@@ -176,7 +176,7 @@ func (b *badLines) report(w io.Writer) {
 // run makes the plan and shows it. Nothing is shown before the plan is complete.
 func (p *planner) run(ctx context.Context, f planFlags) (err error) {
 	if p.spool, err = plan.NewSpool(); err != nil {
-		return err
+		return &exitError{exitUnknown, err}
 	}
 	defer p.spool.Close()
 	result, err := p.make(ctx, f.estimate)

@@ -64,7 +64,9 @@ func TestSendFails(t *testing.T) {
 	}{
 		"always 500": {func(_ int64, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, 4, "500"},
 		"404":        {func(_ int64, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, 1, "404"},
-		"a redirect": {func(_ int64, w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere, 307) }, 1, "307"},
+		"a redirect": {func(_ int64, w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, elsewhere, http.StatusTemporaryRedirect)
+		}, 1, "307"},
 		"it hangs": {func(_ int64, _ http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body) // then the server notices that the client leaves
 			<-r.Context().Done()

@@ -36,14 +36,20 @@ type keyFlags struct {
 	cfg         *config.Config
 }
 
-// withKeys makes cmd load the configuration and call do with the flags that it returns.
-func withKeys(cmd *cobra.Command, std stdio, do func(ctx context.Context, k *keyFlags) error) *keyFlags {
+// withKeys makes cmd load the configuration, or only the keys of needs if there are any, and call do with the flags that
+// it returns.
+func withKeys(cmd *cobra.Command, std stdio, do func(ctx context.Context, k *keyFlags) error, needs ...string) *keyFlags {
 	k := &keyFlags{}
 	settings := configFlags(cmd)
 	cmd.Args = noArgs
 	cmd.Flags().StringVar(&k.file, "key-file", "", "the `FILE` of the keys (default sign.key_file, else agent-keys.json in the data folder)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
-		if k.cfg, err = settings.load(cmd, std); err != nil {
+		if len(needs) == 0 {
+			k.cfg, err = settings.load(cmd, std)
+		} else {
+			k.cfg, err = settings.loadFor(cmd, std, needs...)
+		}
+		if err != nil {
 			return err
 		}
 		return do(cmd.Context(), k)
@@ -103,7 +109,11 @@ func newKeyNew(std stdio) *cobra.Command {
   robotsproxy key new --key-file news-keys.json`,
 	}
 	withKeys(cmd, std, func(_ context.Context, k *keyFlags) error {
-		keys, path := sign.NewKeys(time.Now()), k.path()
+		path, err := absolute(k.path())
+		if err != nil {
+			return err
+		}
+		keys := sign.NewKeys(time.Now())
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return err
 		}
@@ -124,7 +134,7 @@ func newKeyNew(std stdio) *cobra.Command {
   3. Check it: robotsproxy key check
 `, path, agent, path)
 		return nil
-	})
+	}, "data_dir", "sign.agent") // sign.key_file may name the file that is about to be made
 	return cmd
 }
 

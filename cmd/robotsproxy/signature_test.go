@@ -426,3 +426,26 @@ func TestKeyStateWithoutEnd(t *testing.T) {
 		t.Errorf("key ls says\n%swant\n%s", out.String(), want)
 	}
 }
+
+// TestKeyNewForConfiguration makes the file that the configuration names already.
+func TestKeyNewForConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	keys := filepath.Join(dir, "keys.json")
+	config := writeFile(t, dir, "config.yaml", fmt.Sprintf("sign: {agent: 'https://crawler.example.org', key_file: %s}\n", keys))
+	run := func(args ...string) (string, int) {
+		cmd := exec.Command(binaryPath, append(args, "--config", config, "--data-dir", filepath.Join(dir, "data"))...)
+		out, _ := cmd.CombinedOutput()
+		return string(out), cmd.ProcessState.ExitCode()
+	}
+	if out, code := run("validate"); code != 2 || !strings.Contains(out, keys) {
+		t.Errorf("validate without the file ends with %d:\n%s", code, out)
+	}
+	if out, code := run("key", "new"); code != 0 || !strings.Contains(out, "The key is in "+keys) {
+		t.Fatalf("key new ends with %d:\n%s", code, out)
+	}
+	for _, args := range [][]string{{"validate"}, {"key", "ls"}} {
+		if out, code := run(args...); code != 0 {
+			t.Errorf("%v ends with %d:\n%s", args, code, out)
+		}
+	}
+}

@@ -138,7 +138,7 @@ type Use struct {
 	Purpose      string // see Record.Purpose
 	Usage        string // see Record.Usage
 	Requests     int64
-	Fetched      int64 // with content for the client: see policy.CarriesContent
+	Fetched      int64 // with content for the client, other than robots.txt: see policy.CarriesContent
 	Refused      int64 // deny
 	ByPreference int64 // of Refused: with the reason usage-preference
 }

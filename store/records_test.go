@@ -318,6 +318,8 @@ func checkAllUses(t *testing.T, open opener) {
 			rec.Method = "HEAD"
 		case i%10 == 2:
 			rec.Decision, rec.Reason = policy.WouldDeny, policy.ReasonReport
+		case i%10 == 4:
+			rec.Path, rec.Query = "/robots.txt", []string{"", "v=1"}[i%4/2]
 		}
 	}
 	writeAll(t, r, entries)
@@ -354,7 +356,7 @@ func checkUses(t *testing.T, r *Records, f audit.Filter, entries []audit.Entry, 
 				u.ByPreference++
 			}
 		case policy.Allow, policy.Exempt, policy.WouldDeny, policy.WouldThrottle:
-			if policy.CarriesContent(rec.Method, rec.Status) {
+			if policy.CarriesContent(rec.Method, rec.Status) && (rec.Path != "/robots.txt" || rec.Query != "") {
 				u.Fetched++
 			}
 		}

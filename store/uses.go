@@ -9,13 +9,15 @@ import (
 )
 
 // usesSQL counts records by the ids of their dictionaries first, since texts are long. The database sorts in temporary
-// files, so the memory does not depend on the number of records. Its second number is as policy.CarriesContent has it.
+// files, so the memory does not depend on the number of records. Its second number is as policy.CarriesContent has it,
+// without robots.txt, about which no preference decides.
 const usesSQL = `SELECT t.host, a.purpose, v.usage, sum(c.n),
 	sum(CASE WHEN v.decision IN ('allow', 'exempt', 'would_deny', 'would_throttle') AND v.method <> 'HEAD'
-		AND o.status BETWEEN 200 AND 299 AND o.status NOT IN (204, 205) THEN c.n ELSE 0 END),
+		AND o.status BETWEEN 200 AND 299 AND o.status NOT IN (204, 205) THEN c.content ELSE 0 END),
 	sum(CASE WHEN v.decision = 'deny' THEN c.n ELSE 0 END),
 	sum(CASE WHEN v.decision = 'deny' AND v.reason = 'usage-preference' THEN c.n ELSE 0 END)
-FROM (SELECT r.target, r.asker, r.verdict, r.outcome, count(*) AS n FROM records r%s
+FROM (SELECT r.target, r.asker, r.verdict, r.outcome, count(*) AS n,
+		sum(CASE WHEN r.path = '/robots.txt' AND coalesce(r.query, '') = '' THEN 0 ELSE 1 END) AS content FROM records r%s
 	GROUP BY r.target, r.asker, r.verdict, r.outcome) AS c
 JOIN targets t ON t.id = c.target JOIN askers a ON a.id = c.asker JOIN verdicts v ON v.id = c.verdict
 JOIN outcomes o ON o.id = c.outcome

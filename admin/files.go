@@ -320,6 +320,18 @@ func (c Cache) named(ctx context.Context, name string) ([]origin.Origin, error) 
 	return origins, nil
 }
 
+// CheckName returns an error if name is neither a host nor an origin.
+func CheckName(name string) error {
+	if strings.Contains(name, "://") {
+		_, err := origin.Parse(name)
+		return err
+	}
+	if _, err := origin.Host(name); err != nil {
+		return misnamed(name, err)
+	}
+	return nil
+}
+
 func misnamed(name string, err error) error {
 	if _, fault := origin.Parse("http://" + name); fault == nil { // name has a port or a path
 		return fmt.Errorf("%s is neither a host nor an origin: write http://%s or https://%s", name, name, name)

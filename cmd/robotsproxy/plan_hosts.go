@@ -47,6 +47,7 @@ func (p *planner) hosts(ctx context.Context) ([]plan.Host, error) {
 						cancel(err)
 						return
 					}
+					hosts[i].Close()
 					p.progress.done.Add(1)
 				}
 			}

@@ -106,6 +106,9 @@ func (w *hostWatch) check(now time.Time) error {
 	}
 	w.since = make(map[string]time.Time)
 	for _, host := range w.hosts {
+		if err := admin.CheckName(host); err != nil {
+			return err
+		}
 		w.since[host] = since
 	}
 	return nil

@@ -96,7 +96,13 @@ func (w *watchedSite) checkOlder(want int) {
 
 func TestWatchRejects(t *testing.T) {
 	for _, args := range [][]string{
-		{"watch"}, {"watch", "--every", "1m", "a.example"}, {"watch", "--format", "csv", "a.example"}, {"watch", "--since", "soon", "a.example"},
+		{"watch"},
+		{"watch", "--every", "1m", "a.example"},
+		{"watch", "--format", "csv", "a.example"},
+		{"watch", "--since", "soon", "a.example"},
+		{"watch", "a..b"},
+		{"watch", ""},
+		{"watch", "a.example:8443"},
 	} {
 		if err := exec.Command(binaryPath, args...).Run(); err == nil || err.(*exec.ExitError).ExitCode() != 2 {
 			t.Errorf("%v: %v, want the exit status 2", args, err)

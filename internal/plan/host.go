@@ -17,8 +17,9 @@ type Host struct {
 
 	URLs, Allowed, Refused, Unknown int64
 
-	Refusals      []Refusal // the most frequent first, once New has returned; maxRefusals at most
+	Refusals      []Refusal // the most frequent first, maxRefusals at most; Close sets them
 	OtherRefusals int64     // URLs that others refuse
+	refusals      map[Refusal]int64
 
 	Delay       time.Duration // between two requests; 0: none is set
 	DelaySource string        // as policy.Decision has it
@@ -42,6 +43,7 @@ type Refusal struct {
 // These bound the memory for one host, whose robots.txt may have thousands of lines.
 const (
 	maxRefusals = 20
+	maxCounted  = 4096 // refusals until Close
 	MaxSitemaps = 10
 )
 
@@ -71,19 +73,34 @@ func (h *Host) CountUnknown(urls int64) {
 func (h *Host) Refuse(r Refusal) {
 	h.URLs += r.URLs
 	h.Refused += r.URLs
-	for i := range h.Refusals {
-		known := &h.Refusals[i]
-		if known.Reason == r.Reason && known.Line == r.Line && known.Rule == r.Rule {
-			known.URLs += r.URLs
-			return
-		}
+	key := Refusal{Reason: r.Reason, Line: r.Line, Rule: r.Rule}
+	if h.refusals == nil {
+		h.refusals = make(map[Refusal]int64)
 	}
-	if len(h.Refusals) == maxRefusals {
+	if _, known := h.refusals[key]; !known && len(h.refusals) == maxCounted {
 		h.OtherRefusals += r.URLs
 		return
 	}
-	r.Rule = strings.Clone(r.Rule) // so that it does not keep the whole file in memory
-	h.Refusals = append(h.Refusals, r)
+	h.refusals[key] += r.URLs
+}
+
+// Close keeps the refusals with the most URLs, and adds up the others. The counts are complete before.
+func (h *Host) Close() {
+	for r, urls := range h.refusals {
+		r.URLs = urls
+		h.Refusals = append(h.Refusals, r)
+	}
+	h.refusals = nil
+	slices.SortFunc(h.Refusals, func(a, b Refusal) int {
+		return cmp.Or(cmp.Compare(b.URLs, a.URLs), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Rule, b.Rule))
+	})
+	for _, r := range h.Refusals[min(maxRefusals, len(h.Refusals)):] {
+		h.OtherRefusals += r.URLs
+	}
+	h.Refusals = slices.Clone(h.Refusals[:min(maxRefusals, len(h.Refusals))])
+	for i := range h.Refusals {
+		h.Refusals[i].Rule = strings.Clone(h.Refusals[i].Rule) // so that it does not keep the whole file in memory
+	}
 }
 
 // ruleOf returns the words that refuse a URL.
@@ -116,8 +133,4 @@ func (h *Host) AddSitemaps(lines []string) {
 			h.Sitemaps = append(h.Sitemaps, strings.Clone(line))
 		}
 	}
-}
-
-func (h *Host) sortRefusals() {
-	slices.SortStableFunc(h.Refusals, func(a, b Refusal) int { return cmp.Compare(b.URLs, a.URLs) })
 }

@@ -76,7 +76,6 @@ func New(hosts []Host, pace Pace) *Plan {
 	for i := range hosts {
 		h := &hosts[i]
 		h.Time = pace.takes(h.Allowed, h.Delay)
-		h.sortRefusals()
 		p.add(h)
 		l := lanes[h.Lane]
 		if l == nil {

@@ -125,6 +125,7 @@ func TestCount(t *testing.T) {
 	if h.URLs != 9 || h.Allowed != 1 || h.Unknown != 1 || h.Refused != 7 || h.Delay != time.Second {
 		t.Errorf("%+v", h)
 	}
+	h.Close()
 	p := plan.New([]plan.Host{h}, plan.Pace{})
 	if got := p.Hosts[0].Refusals[0]; got.Reason != policy.ReasonEgress {
 		t.Errorf("the first refusal is %+v", got)
@@ -140,14 +141,23 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// A file with many lines that refuse does not take more memory, and no URL is lost.
+// A file with many lines that refuse does not take more memory, and no URL is lost. The line that refuses most is the
+// first, whenever its URLs come.
 func TestManyRefusals(t *testing.T) {
-	var h plan.Host
-	for line := range 1000 {
-		h.Count(refused(line, "Disallow: /"))
-	}
-	if len(h.Refusals) > 20 || int64(len(h.Refusals))+h.OtherRefusals != 1000 || h.Refused != 1000 {
-		t.Errorf("%d refusals and %d others of %d", len(h.Refusals), h.OtherRefusals, h.Refused)
+	for _, lines := range []int{1000, 100_000} {
+		var h plan.Host
+		for line := range lines {
+			h.Count(refused(line, "Disallow: /"))
+		}
+		h.Count(refused(999, "Disallow: /"))
+		h.Close()
+		total := h.OtherRefusals
+		for _, r := range h.Refusals {
+			total += r.URLs
+		}
+		if len(h.Refusals) != 20 || total != int64(lines)+1 || h.Refused != total || h.Refusals[0].Line != 999 {
+			t.Errorf("%d lines: %d refusals, %d URLs of %d, the first is of line %d", lines, len(h.Refusals), total, h.Refused, h.Refusals[0].Line)
+		}
 	}
 }
 

@@ -50,8 +50,15 @@ func (k *Keys) Check(p Published, now time.Time) (faults []string) {
 		fault("its Content-Type is %q; verifiers expect %s", p.Header.Get("Content-Type"), DirectoryType)
 	}
 	faults = append(faults, p.checkAge()...)
-	if err := p.checkSignatures(set, now); err != nil {
+	signed, err := p.checkSignatures(set, now)
+	if err != nil {
 		fault("%v", err)
+		return faults
+	}
+	for _, key := range k.published(now) {
+		if len(signed) > 0 && !signed[key.ID] {
+			fault("the key %s does not sign it: publish the file and its fields again: robotsproxy key directory", key.ID)
+		}
 	}
 	return faults
 }
@@ -103,26 +110,27 @@ func (p *Published) checkAge() []string {
 	return nil
 }
 
-// checkSignatures checks those of the response, of which there need be none.
-func (p *Published) checkSignatures(set jwks, now time.Time) error {
+// checkSignatures checks those of the response, and returns the IDs of the keys that sign it.
+func (p *Published) checkSignatures(set jwks, now time.Time) (signed map[string]bool, err error) {
 	if p.Header.Get("Signature-Input") == "" {
-		return nil
+		return nil, errors.New("it is not signed, and some verifiers accept only a signed one: publish the fields of robotsproxy key directory too")
 	}
 	inputs, err := httpsfv.UnmarshalDictionary(p.Header.Values("Signature-Input"))
 	if err != nil {
-		return fmt.Errorf("its Signature-Input is malformed: %w", err)
+		return nil, fmt.Errorf("its Signature-Input is malformed: %w", err)
 	}
 	signatures, err := httpsfv.UnmarshalDictionary(p.Header.Values("Signature"))
 	if err != nil {
-		return fmt.Errorf("its Signature is malformed: %w", err)
+		return nil, fmt.Errorf("its Signature is malformed: %w", err)
 	}
 	if err := p.checkDigest(); err != nil {
-		return err
+		return nil, err
 	}
 	_, o, err := parseAgent(p.Agent)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	signed = make(map[string]bool)
 	for _, name := range inputs.Names() {
 		input, _ := inputs.Get(name)
 		list, isList := input.(httpsfv.InnerList)
@@ -130,13 +138,15 @@ func (p *Published) checkSignatures(set jwks, now time.Time) error {
 		item, isItem := member.(httpsfv.Item)
 		signature, isBytes := item.Value.([]byte)
 		if !isList || !isItem || !isBytes {
-			return fmt.Errorf("its signature %s is malformed", name)
+			return nil, fmt.Errorf("its signature %s is malformed", name)
 		}
-		if err := p.checkSignature(list, signature, set, o, now); err != nil {
-			return fmt.Errorf("its signature %s %w", name, err)
+		id, err := p.checkSignature(list, signature, set, o, now)
+		if err != nil {
+			return nil, fmt.Errorf("its signature %s %w", name, err)
 		}
+		signed[id] = true
 	}
-	return nil
+	return signed, nil
 }
 
 // checkDigest compares each digest of Content-Digest that it knows with the body (RFC 9530). Other members may be there.
@@ -156,16 +166,17 @@ func (p *Published) checkDigest() error {
 	return nil
 }
 
-func (p *Published) checkSignature(input httpsfv.InnerList, signature []byte, set jwks, o origin.Origin, now time.Time) error {
+// checkSignature checks one signature and returns the ID of its key.
+func (p *Published) checkSignature(input httpsfv.InnerList, signature []byte, set jwks, o origin.Origin, now time.Time) (id string, err error) {
 	params, err := httpsfv.Marshal(httpsfv.List{input})
 	if err != nil {
-		return fmt.Errorf("is malformed: %w", err)
+		return "", fmt.Errorf("is malformed: %w", err)
 	}
 	var base strings.Builder
 	for _, component := range input.Items {
 		identifier, err := httpsfv.Marshal(component)
 		if err != nil {
-			return fmt.Errorf("is malformed: %w", err)
+			return "", fmt.Errorf("is malformed: %w", err)
 		}
 		switch identifier {
 		case `"@authority";req`:
@@ -173,24 +184,27 @@ func (p *Published) checkSignature(input httpsfv.InnerList, signature []byte, se
 		case `"content-digest"`:
 			fmt.Fprintf(&base, "%s: %s\n", identifier, strings.Join(p.Header.Values("Content-Digest"), ", "))
 		default:
-			return fmt.Errorf("covers %s, which this version cannot check", identifier)
+			return "", fmt.Errorf("covers %s, which this version cannot check", identifier)
 		}
 	}
 	fmt.Fprintf(&base, "\"@signature-params\": %s", params)
 	if created, _ := input.Params.Get("created"); isAfter(created, now) {
-		return errors.New("was created in the future: set the clock of the machine that signs it")
+		return "", errors.New("was created in the future: set the clock of the machine that signs it")
 	}
 	if expires, _ := input.Params.Get("expires"); isPast(expires, now) {
-		return fmt.Errorf("has expired: publish the file and its fields again: robotsproxy key directory")
+		return "", fmt.Errorf("has expired: publish the file and its fields again: robotsproxy key directory")
 	}
-	id, _ := input.Params.Get("keyid")
+	if tag, _ := input.Params.Get("tag"); tag != directoryTag {
+		return "", fmt.Errorf("has the tag %q; verifiers look for %s", tag, directoryTag)
+	}
+	keyID, _ := input.Params.Get("keyid")
 	for _, j := range set.Keys {
 		x, err := base64.RawURLEncoding.DecodeString(j.X)
-		if err == nil && j.ID == id && len(x) == ed25519.PublicKeySize && ed25519.Verify(x, []byte(base.String()), signature) {
-			return nil
+		if err == nil && j.ID == keyID && len(x) == ed25519.PublicKeySize && ed25519.Verify(x, []byte(base.String()), signature) {
+			return j.ID, nil
 		}
 	}
-	return fmt.Errorf("is not valid for %s by the key %v", o.Authority(), id)
+	return "", fmt.Errorf("is not valid for %s by the key %v", o.Authority(), keyID)
 }
 
 func isAfter(created any, now time.Time) bool {

@@ -31,6 +31,8 @@ func TestCheckSignatures(t *testing.T) {
 	good := func(digest string) http.Header { return signed(`"@authority";req`, "crawler.example.org", digest) }
 	lines := good(sha256 + ", " + sha512)
 	lines["Content-Digest"] = []string{sha256, sha512}
+	tagged := good(sha256)
+	tagged.Set("Signature-Input", strings.Replace(tagged.Get("Signature-Input"), directoryTag, "web-bot-auth", 1))
 	wrong512 := "sha-512=" + byteSequence(make([]byte, len(sum)))
 	for name, test := range map[string]struct {
 		header http.Header
@@ -47,7 +49,8 @@ func TestCheckSignatures(t *testing.T) {
 		"of another host":        {signed(`"@authority";req`, "other.example", sha256), at, "is not valid for crawler.example.org"},
 		"created in the future":  {good(sha256), at.Add(-time.Minute), "created in the future"},
 		"expired":                {good(sha256), at.Add(time.Hour), "has expired"},
-		"without any signatures": {http.Header{"Content-Type": {DirectoryType}}, at, ""},
+		"with another tag":       {tagged, at, `has the tag "web-bot-auth"`},
+		"without any signatures": {http.Header{"Content-Type": {DirectoryType}}, at, "it is not signed"},
 	} {
 		test.header.Set("Content-Type", DirectoryType)
 		faults := k.Check(Published{Agent: agent, Status: http.StatusOK, Header: test.header, Body: body}, test.now)
@@ -71,12 +74,38 @@ func TestCheckMembers(t *testing.T) {
 		{k.all[0].ID, "news", `is "news"`},
 	} {
 		published := Published{
-			Agent: "https://crawler.example.org", Status: http.StatusOK, Header: http.Header{"Content-Type": {DirectoryType}},
-			Body: []byte(strings.Replace(body, test.old, test.replacement, 1)),
+			Agent: "https://crawler.example.org", Status: http.StatusOK, Body: []byte(strings.Replace(body, test.old, test.replacement, 1)),
+		}
+		var err error
+		if published.Header, err = k.DirectoryHeader(published.Agent, published.Body, at, time.Hour); err != nil {
+			t.Fatal(err)
 		}
 		said := strings.Join(k.Check(published, at), "; ")
 		if (said == "") != (test.fault == "") || !strings.Contains(said, test.fault) {
 			t.Errorf("%s: %q, want %q", published.Body, said, test.fault)
 		}
+	}
+}
+
+// TestCheckEachKeySigns checks a directory of two keys with the signature of the first alone.
+func TestCheckEachKeySigns(t *testing.T) {
+	k, err := NewKeys(at).Rotate(at, at.Add(48*time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := Published{Agent: "https://crawler.example.org", Status: http.StatusOK, Body: k.Directory(at)}
+	if p.Header, err = k.DirectoryHeader(p.Agent, p.Body, at, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if faults := k.Check(p, at); len(faults) > 0 {
+		t.Fatalf("with both signatures: %q", faults)
+	}
+	for _, name := range []string{"Signature-Input", "Signature"} {
+		first, _, _ := strings.Cut(p.Header.Get(name), ", binding1=")
+		p.Header.Set(name, first)
+	}
+	want := "the key " + k.all[1].ID + " does not sign it"
+	if said := strings.Join(k.Check(p, at), "; "); !strings.HasPrefix(said, want) {
+		t.Errorf("%q, want %q", said, want)
 	}
 }

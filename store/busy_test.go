@@ -82,6 +82,23 @@ func TestAnotherProcessIsAFault(t *testing.T) {
 	}
 }
 
+// TestStartWaits counts a start while another process writes for longer than SQLite waits.
+func TestStartWaits(t *testing.T) {
+	path, ctx := filepath.Join(t.TempDir(), "state.db"), context.Background()
+	holder, s := open(t, path), open(t, path)
+	if err := holder.Exec(ctx, "BEGIN IMMEDIATE"); err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(200*time.Millisecond, func() {
+		if err := holder.Exec(ctx, "ROLLBACK"); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := s.CountStart(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestWideCrawl looks up thousands of origins while the State prunes, shrinks and keeps pauses. No call fails, and all
 // are kept.
 func TestWideCrawl(t *testing.T) {
